@@ -1,0 +1,8 @@
+"""``python -m pytest_graphbreak``, the same as ``graphbreak``."""
+
+import sys
+
+from pytest_graphbreak.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What a family of reasons is: the words for causes that are mended the same way."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SHORT_LIMIT = 110
+"""How long the line after ``try:`` may be, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What a reason of a family looks like. Every part that is given has to be found.
+
+    ``reason`` is searched in the reason (torch's ``gb_type``, or the free text
+    of an older torch), ``detail`` in torch's own explanation and hints, ``code``
+    in the source line. All are regular expressions; case does not matter.
+    """
+
+    reason: str = ""
+    detail: str = ""
+    code: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.reason or self.detail or self.code):
+            raise ValueError("a sign with no part would be found in everything")
+
+    def found(self, reason: str, detail: str = "", code: str = "") -> bool:
+        """Whether all parts of the sign are in the three texts."""
+        pairs = ((self.reason, reason), (self.detail, detail), (self.code, code))
+        return all(not part or re.search(part, text, re.IGNORECASE) for part, text in pairs)
+
+    def could_be(self, reason: str) -> bool:
+        """Whether the reason fits, and only detail or code can tell if this is it."""
+        open_parts = self.detail or self.code
+        return bool(self.reason and open_parts and re.search(self.reason, reason, re.IGNORECASE))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Reasons with one meaning and one remedy.
+
+    ``name`` is what a user types after ``graphbreak explain``; ``short`` is one
+    line of at most ``SHORT_LIMIT`` characters: what to write instead.
+    """
+
+    name: str
+    title: str
+    short: str
+    signs: tuple[Sign, ...]
+
+    def found(self, reason: str, detail: str = "", code: str = "") -> bool:
+        """Whether a reason belongs to this family."""
+        return any(sign.found(reason, detail, code) for sign in self.signs)
+
+
+LIMIT = Family(
+    "limit",
+    "the recompile limit was hit",
+    "stop the recompiles (graphbreak explain recompile); then the limit does not matter",
+    (Sign(reason=r"(recompile|cache_size|cache size)[ _]limit"),),
+)
+"""Said of breaks, of code that left the compiler and of recompiles alike."""

@@ -1,0 +1,85 @@
+"""From an item of a record to the family that explains it, and to one line of advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pytest_graphbreak.advice.breaks import BREAKS
+from pytest_graphbreak.advice.device import DEVICE
+from pytest_graphbreak.advice.family import SHORT_LIMIT, Family
+from pytest_graphbreak.advice.recompiles import RECOMPILES
+from pytest_graphbreak.record import Break, Eager, Graph, Recompile
+
+Item = Break | Eager | Recompile | Graph
+"""What advice can be asked about."""
+
+_IDLE_HINTS = re.compile(
+    r"^(this graph break (is fundamental|may be difficult)"
+    r"|it may be possible to write dynamo tracing rules"
+    r"|(please )?(report|file) an issue"
+    r"|if it is a python builtin, please file"
+    r"|this is likely to be a dynamo bug"
+    r"|dynamo has detected that tracing the code will result in an error"
+    r"|your code may result in an error when running in eager)",
+    re.IGNORECASE,
+)
+"""Hints of torch that name nothing to do in the user's code."""
+
+
+def family(item: Item) -> Family | None:
+    """The family that an item belongs to, or None where we have no words of our own."""
+    if isinstance(item, Break):
+        detail = "\n".join((item.explanation, *item.hints))
+        return first(BREAKS, item.reason, detail, item.where.code)
+    if isinstance(item, Recompile):
+        return first(RECOMPILES, guard(item.reason))
+    if isinstance(item, Eager):
+        return first(BREAKS, item.reason, "", item.where.code)
+    if item.layer == "dynamo":
+        return None  # entry, break, callee, recompile: the break or the recompile itself says it
+    return first(DEVICE, item.cause, item.reason)
+
+
+def short(item: Item) -> str | None:
+    """What to write instead, in one line of at most ``SHORT_LIMIT`` characters, or None.
+
+    Our own words where the item belongs to a family; else the first hint of
+    torch's own that names something to do.
+    """
+    known = family(item)
+    if known is not None:
+        return known.short
+    return _hint(item.hints) if isinstance(item, Break) else None
+
+
+def guard(reason: str) -> str:
+    """The failed guard alone: what follows ``  #`` or a line end is source code and hints."""
+    return re.split(r"\s+#|\n", reason.strip(), maxsplit=1)[0]
+
+
+def first(
+    families: Iterable[Family], reason: str, detail: str = "", code: str = ""
+) -> Family | None:
+    """The first family that a reason belongs to, or None."""
+    code = code.strip()
+    return next((one for one in families if one.found(reason, detail, code)), None)
+
+
+def _hint(hints: Iterable[str]) -> str | None:
+    """The first hint that helps, on one line, cut to length."""
+    for hint in hints:
+        line = " ".join(hint.split())
+        if line and not _IDLE_HINTS.match(line):
+            return _cut(line)
+    return None
+
+
+def _cut(line: str) -> str:
+    """At most ``SHORT_LIMIT`` characters: the first sentence if it fits, else whole words."""
+    if len(line) <= SHORT_LIMIT:
+        return line.rstrip(".")
+    sentence = re.match(r"(.{20,}?)[.:;] ", line)
+    if sentence and len(sentence[1]) <= SHORT_LIMIT:
+        return sentence[1]
+    return line[: SHORT_LIMIT - 3].rsplit(" ", 1)[0] + "..."

@@ -1,0 +1,141 @@
+"""Torch's own words on each id, from the registry that its wheel carries.
+
+The registry came with torch 2.8. An id can change its meaning from one release
+to the next, so it is read from the torch that is installed, and the version is
+told with it. Torch is found, not imported: that would cost seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
+"""Torch's pages on the ids (``torch/_dynamo/exc.py`` builds the same links)."""
+
+_FILE = Path("_dynamo", "graph_break_registry.json")
+_UNFILLED = re.compile(r"[A-Za-z_]\w*(\([\w.]*\))?")
+"""Where torch makes the text when the break happens, the registry has a variable's name."""
+
+_LITERAL = re.compile(r'f?"([^"]*)"')
+
+_ID = re.compile(r"^GB[-_ ]?(\d{1,4})$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One wording of an id: the reason (``gb_type``), what torch says of it, its hints.
+
+    Parts in braces (``{fn}``) are filled in when the break happens; an
+    explanation that is made only then is empty.
+    """
+
+    id: str
+    reason: str
+    explanation: str
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The ids of one torch. ``version`` is None where no torch is installed.
+
+    ``ids`` maps an id to its wordings, the newest first, and is empty where
+    torch has no registry.
+    """
+
+    version: str | None
+    ids: Mapping[str, tuple[Words, ...]]
+
+    def by_reason(self, reason: str) -> str | None:
+        """The id whose present wording is this reason, case and white space aside."""
+        wanted = " ".join(reason.split()).lower()
+        for id, words in self.ids.items():
+            if " ".join(words[0].reason.split()).lower() == wanted:
+                return id
+        return None
+
+
+def as_id(text: str) -> str | None:
+    """``gb59`` as ``GB0059``; None if the text is no id."""
+    found = _ID.match(text.strip())
+    return f"GB{int(found[1]):04d}" if found else None
+
+
+def link(id: str) -> str:
+    """Torch's page on an id."""
+    return f"{SITE}{id.lower()}.html"
+
+
+@functools.cache
+def installed() -> Registry:
+    """The registry of the installed torch. Empty where there is none, or no torch."""
+    try:
+        spec = importlib.util.find_spec("torch")
+    except ValueError:  # something took torch's place in sys.modules
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        return Registry(None, {})
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    return Registry(_version(folder), read(folder / _FILE))
+
+
+def read(file: Path) -> dict[str, tuple[Words, ...]]:
+    """The ids of a registry file; empty if there is none or it is not as we know it."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    ids = {str(id): _wordings(str(id), entries) for id, entries in data.items()}
+    return {id: ids[id] for id in sorted(ids) if ids[id]}
+
+
+def _wordings(id: str, entries: Any) -> tuple[Words, ...]:
+    if not isinstance(entries, list):
+        return ()
+    """One wording for each reason: of several, the newest that has an explanation."""
+    found: dict[str, Words] = {}
+    for entry in entries:
+        reason = str(entry.get("Gb_type") or "").strip() if isinstance(entry, dict) else ""
+        if not reason or reason == "_gb_type":  # the name of a variable, once
+            continue
+        hints = (str(hint).strip() for hint in entry.get("Hints") or ())
+        words = Words(
+            id, reason, _filled(entry.get("Explanation")), tuple(hint for hint in hints if hint)
+        )
+        known = found.setdefault(reason, words)
+        if not known.explanation and words.explanation:
+            found[reason] = Words(id, reason, words.explanation, known.hints or words.hints)
+    return tuple(found.values())
+
+
+def _filled(text: Any) -> str:
+    """The text; of a Python expression its literals, of a mere variable's name nothing."""
+    line = str(text or "").strip()
+    if line.startswith(('"', 'f"')):
+        return "".join(_LITERAL.findall(line)).strip()
+    return "" if _UNFILLED.fullmatch(line) else line
+
+
+def _version(folder: Path) -> str | None:
+    """The version of the torch in this folder: it need not be a distribution's."""
+    try:
+        text = (folder / "version.py").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    found = re.search(r"^__version__ = ['\"]([^'\"]+)", text, re.MULTILINE)
+    if found:
+        return found[1]
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,23 @@
+"""Words of the reports that are no reason: pages that are asked for by name only."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.advice.family import Family
+
+TOPICS: tuple[Family, ...] = (
+    Family("break", "a graph break", "mend the first break of a test first", ()),
+    Family(
+        "recompile",
+        "a frame compiled again",
+        "decide how many variants are meant: one, a few, or many",
+        (),
+    ),
+    Family("entry", "the graph of a function that you compiled", "compile what calls it", ()),
+    Family(
+        "callee",
+        "a function compiled for itself, since its caller broke",
+        "mend the break in the caller",
+        (),
+    ),
+    Family("fx", "an FX graph that became one device graph", "nothing: this is the good case", ()),
+)

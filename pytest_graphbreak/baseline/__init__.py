@@ -1,0 +1,40 @@
+"""The baseline files: read strictly, resolved by profile, updated in place.
+
+``model`` is the data and the rules of profiles, ``paths`` go from node ids to
+files, ``tree`` and ``read`` from text to data, ``render`` and ``edit`` back,
+``plan`` says what an entry becomes, ``write`` puts files in place, ``store``
+and ``update`` are what the rest of the package calls.
+"""
+
+from pytest_graphbreak.baseline.model import (
+    BaselineError,
+    Entry,
+    Expected,
+    Known,
+    Measured,
+    Override,
+    Stale,
+    Values,
+)
+from pytest_graphbreak.baseline.paths import baseline_path, split_nodeid
+from pytest_graphbreak.baseline.store import Baselines
+from pytest_graphbreak.baseline.update import Change, Changes, FileChange, preview, update
+
+__all__ = [
+    "BaselineError",
+    "Baselines",
+    "Change",
+    "Changes",
+    "Entry",
+    "Expected",
+    "FileChange",
+    "Known",
+    "Measured",
+    "Override",
+    "Stale",
+    "Values",
+    "baseline_path",
+    "preview",
+    "split_nodeid",
+    "update",
+]

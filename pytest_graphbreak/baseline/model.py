@@ -1,0 +1,269 @@
+"""What a baseline knows of a test, and what it expects of one profile. Pure data.
+
+The rules of profiles and overrides (docs/reference/baseline-file.md) live in
+``Entry.expected``; nothing else resolves them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_graphbreak.record import LAYERS
+
+PLACES_LAYER = "dynamo"
+"""The layer that ``breaks`` and ``eager`` belong to: judged and written only with it."""
+
+
+class BaselineError(ValueError):
+    """A baseline that cannot be read or written, or a node id that has none.
+
+    ``path`` and ``line`` (1-based) say where, each None if there is no such
+    place. ``also`` holds further errors that were found in the same look.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | str | None = None,
+        line: int | None = None,
+        step: str = "",
+        also: Iterable[BaselineError] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else Path(path)
+        self.line = line
+        self.step = step
+        self.also = tuple(also)
+
+    def __str__(self) -> str:
+        place = "" if self.path is None else shown(self.path)
+        if place and self.line is not None:
+            place += f":{self.line}"
+        own = ": ".join(part for part in (place, self.message) if part)
+        if self.step:
+            own += f"; {self.step}"
+        return "\n".join([own, *(str(error) for error in self.also)])
+
+
+def shown(path: Path) -> str:
+    """A path as a message shows it: relative where it is under the current directory."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def minor(version: str | None) -> str | None:
+    """``2.9`` of ``2.9.1+cpu``; None of None."""
+    return ".".join(version.split("+")[0].split(".")[:2]) if version else None
+
+
+def same_minor(one: str | None, other: str | None) -> bool:
+    """Whether two torch versions share major and minor; unknown is never the same."""
+    return bool(one and other) and minor(one) == minor(other)
+
+
+def writable(text: str) -> str:
+    """The text with lone surrogates written out (``\\udc80``): they are no Unicode text.
+
+    A file name that is not UTF-8 has them (PEP 383), and no UTF-8 file can.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def place_key(where: str, code: str) -> tuple[str, str]:
+    """The identity of a place: no line number, white space in the code normalised."""
+    return writable(where), writable(" ".join(code.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A place that broke, or left the compiler, when the baseline was recorded.
+
+    ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason``
+    and ``id`` are None where the baseline does not state them.
+    """
+
+    where: str
+    code: str
+    count: int = 1
+    reason: str | None = None
+    id: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return place_key(self.where, self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Counts by layer, and places. What is absent is zero."""
+
+    graphs: Mapping[str, int] = field(default_factory=dict)
+    recompiles: Mapping[str, int] = field(default_factory=dict)
+    breaks: tuple[Known, ...] = ()
+    eager: tuple[Known, ...] = ()
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """The layers that have anything."""
+        found = {layer for layer, count in self.graphs.items() if count}
+        found |= {layer for layer, count in self.recompiles.items() if count}
+        if self.breaks or self.eager:
+            found.add(PLACES_LAYER)
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What a profile has otherwise than the plain values. None: not named, so as the plain."""
+
+    graphs: Mapping[str, int] = field(default_factory=dict)
+    recompiles: Mapping[str, int] = field(default_factory=dict)
+    breaks: tuple[Known, ...] | None = None
+    eager: tuple[Known, ...] | None = None
+    torch: str | None = None
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """The layers that it names, also with an explicit zero."""
+        found = {*self.graphs, *self.recompiles}
+        if self.breaks is not None or self.eager is not None:
+            found.add(PLACES_LAYER)
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one profile is judged by.
+
+    ``profile`` is whose values these are and ``torch`` what measured them;
+    ``recorded`` tells whether the profile asked for was itself recorded.
+    ``own`` are the layers that it recorded itself. ``breaks_torch`` and
+    ``eager_torch`` measured those lists, which can be an older torch than
+    ``torch`` where an override names counts only: compare reasons with them.
+    """
+
+    values: Values
+    profile: str
+    torch: str | None
+    recorded: bool
+    own: frozenset[str] = frozenset()
+    breaks_torch: str | None = None
+    eager_torch: str | None = None
+
+    def judged(self, observed: Collection[str]) -> tuple[str, ...]:
+        """The layers to judge when ``observed`` were there, in the order of ``LAYERS``.
+
+        A recorded profile is judged on every observed layer (absent is zero),
+        and on the layers that it recorded itself also where they were not
+        there: that is how one is lost. Another profile's values are a guide
+        only on the layers that they have, where those were observed.
+        """
+        layers = {*observed} | self.own if self.recorded else {*observed} & self.values.layers
+        return tuple(layer for layer in LAYERS if layer in layers)
+
+    def unseen(self, observed: Collection[str]) -> tuple[str, ...]:
+        """The layers that have values here, were not observed, and are not judged."""
+        layers = self.values.layers - {*observed} - {*self.judged(observed)}
+        return tuple(layer for layer in LAYERS if layer in layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One test, or one case of a parametrized test, in a baseline file.
+
+    ``profile`` and ``torch`` are the entry's own or its file's. ``values`` is
+    None where there are overrides only. ``line`` (1-based) is that of its key.
+    """
+
+    file: str
+    test: str
+    case: str | None
+    profile: str
+    torch: str | None = None
+    values: Values | None = None
+    overrides: Mapping[str, Override] = field(default_factory=dict)
+    note: str | None = None
+    ungated: str | None = None
+    path: Path = field(default=Path(os.devnull), compare=False)
+    line: int = field(default=0, compare=False)
+
+    @property
+    def nodeid(self) -> str:
+        return nodeid_of(self.file, self.test, self.case)
+
+    def expected(self, profile: str) -> Expected | None:
+        """What ``profile`` is judged by; None if nothing here says."""
+        plain, override = self.values, self.overrides.get(profile)
+        base = profile == self.profile
+        if override is None:
+            if plain is None:
+                return None
+            own = plain.layers if base else frozenset[str]()
+            return Expected(plain, self.profile, self.torch, base, own, self.torch, self.torch)
+        own = override.layers
+        if base and plain is not None:
+            own |= plain.layers
+        plain_torch = self.torch if plain is not None else override.torch
+        plain = plain or Values()
+        return Expected(
+            values=Values(
+                graphs={**plain.graphs, **override.graphs},
+                recompiles={**plain.recompiles, **override.recompiles},
+                breaks=plain.breaks if override.breaks is None else override.breaks,
+                eager=plain.eager if override.eager is None else override.eager,
+            ),
+            profile=profile,
+            torch=override.torch,
+            recorded=True,
+            own=own,
+            breaks_torch=plain_torch if override.breaks is None else override.torch,
+            eager_torch=plain_torch if override.eager is None else override.torch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was observed of one test, to be written. ``torch`` is a version or None.
+
+    ``layers`` are those that were there: only they are compared and written.
+    """
+
+    nodeid: str
+    profile: str
+    torch: str | None
+    values: Values
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A baseline entry whose test is gone."""
+
+    file: str
+    test: str
+    case: str | None
+    path: Path
+    line: int
+
+    @property
+    def nodeid(self) -> str:
+        return nodeid_of(self.file, self.test, self.case)
+
+    @property
+    def place(self) -> str:
+        """``path:line``, for messages."""
+        return f"{shown(self.path)}:{self.line}"
+
+
+def nodeid_of(file: str, test: str, case: str | None) -> str:
+    """The inverse of ``split_nodeid``."""
+    return f"{file}::{test}" if case is None else f"{file}::{test}[{case}]"

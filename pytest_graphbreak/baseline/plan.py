@@ -1,0 +1,269 @@
+"""What an entry becomes when a test was measured: pure data in, pure data out.
+
+The rules are those of docs/reference/baseline-file.md, "What an update writes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from pytest_graphbreak.baseline.model import (
+    PLACES_LAYER,
+    Entry,
+    Expected,
+    Known,
+    Measured,
+    Override,
+    Values,
+    minor,
+    same_minor,
+    writable,
+)
+from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, known, places
+
+COUNTS = ("graphs", "recompiles")
+LISTS = ("breaks", "eager")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What a baseline file says at its top."""
+
+    profile: str
+    torch: str | None
+
+
+def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
+    """The observed layers on which a measurement is not what is written.
+
+    Counts, places, and how often a place broke are compared; reasons and ids
+    only with the same minor version of torch. Layers of which nothing is known
+    differ where anything was measured on them.
+    """
+    values = measured.values
+    if expected is None:
+        return frozenset(measured.layers)
+    found = set()
+    for layer in measured.layers:
+        for was, now in (
+            (expected.values.graphs, values.graphs),
+            (expected.values.recompiles, values.recompiles),
+        ):
+            if was.get(layer, 0) != now.get(layer, 0):
+                found.add(layer)
+    if PLACES_LAYER in measured.layers and not (
+        same_places(expected.values.breaks, values.breaks, expected.breaks_torch, measured.torch)
+        and same_places(expected.values.eager, values.eager, expected.eager_torch, measured.torch)
+    ):
+        found.add(PLACES_LAYER)
+    return frozenset(found)
+
+
+def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
+    """The observed layers that nothing here judges, and on which something was measured."""
+    if expected is None:
+        return frozenset(measured.layers)
+    return differing(expected, measured) - {*expected.judged(measured.layers)}
+
+
+def same_places(
+    was: Iterable[Known], now: Iterable[Known], was_torch: str | None, torch: str | None
+) -> bool:
+    """Whether two lists name the same places, as often, and for the same reasons."""
+    old, new = by_place(was), by_place(now)
+    if old.keys() != new.keys():
+        return False
+    wording = same_minor(was_torch, torch)
+    return all(_same(old[key], new[key], wording) for key in old)
+
+
+def _same(was: Known, now: Known, wording: bool) -> bool:
+    # What was left out of an entry written by hand is not compared.
+    return was.count == now.count and not (
+        wording
+        and (
+            (was.reason is not None and was.reason != _text(now.reason))
+            or (was.id is not None and was.id != _text(now.id))
+        )
+    )
+
+
+def by_place(items: Iterable[Known]) -> dict[tuple[str, str], Known]:
+    """Each place once, in order of appearance; counts of one place are added up."""
+    found: dict[tuple[str, str], Known] = {}
+    for item in items:
+        before = found.get(item.key)
+        if before is not None:
+            count = before.count + item.count
+            item = Known(before.where, before.code, count, before.reason, before.id)
+        found[item.key] = item
+    return found
+
+
+def written(
+    raw: Raw, entry: Entry | None, measured: Measured, layers: Collection[str], file: File
+) -> Raw:
+    """The entry's new data: ``measured`` on ``layers``, all else as it is in ``raw``.
+
+    ``entry`` is what ``raw`` says, or None where the test has none and ``raw``
+    is empty. A profile that the plain values do not belong to goes under
+    ``overrides``.
+    """
+    own = entry is not None and measured.profile in entry.overrides
+    base = entry.profile if entry is not None else file.profile
+    if measured.profile == base and not own:
+        recorded = entry is not None and entry.values is not None
+        return _plain(raw, recorded, measured, layers, file)
+    return _overridden(raw, entry, measured, layers, file)
+
+
+def _plain(
+    raw: Raw, recorded: bool, measured: Measured, layers: Collection[str], file: File
+) -> Raw:
+    new = dict(raw)
+    for field in COUNTS:
+        counts = dict(raw.get(field, {}))
+        for layer in layers:
+            count = getattr(measured.values, field).get(layer, 0)
+            if count != counts.get(layer, 0):
+                _put(counts, layer, count)
+        _put_changed(new, field, counts)
+    if PLACES_LAYER in layers:
+        for field in LISTS:
+            _put_changed(new, field, _merged(raw.get(field, []), measured, field))
+    if PLACES_LAYER in layers or not recorded:
+        _set_torch(new, measured, file)
+    if not any(key in new for key in VALUE_KEYS):
+        new["graphs"] = {}  # recorded, and nothing there
+    return new
+
+
+def _overridden(
+    raw: Raw, entry: Entry | None, measured: Measured, layers: Collection[str], file: File
+) -> Raw:
+    plain = entry.values if entry is not None else None
+    overrides = dict(raw.get("overrides", {}))
+    before = overrides.pop(measured.profile, None)
+    override = _override(dict(before or {}), entry, measured, layers)
+    if PLACES_LAYER in layers or before is None:
+        _set_torch(override, measured, file)
+    if plain is None and not any(key in override for key in VALUE_KEYS):
+        override["graphs"] = {}
+    if plain is None or not _says_nothing(override, plain, entry, file):
+        # In its old place, if it had one.
+        overrides = {
+            profile: override if profile == measured.profile else raw["overrides"][profile]
+            for profile in dict.fromkeys((*raw.get("overrides", {}), measured.profile))
+        }
+    new = dict(raw)
+    _put(new, "overrides", overrides)
+    if plain is not None and overrides and not any(key in raw for key in VALUE_KEYS):
+        new["graphs"] = {}  # an entry with overrides only would have no plain values
+    return new
+
+
+def _override(
+    override: Raw, entry: Entry | None, measured: Measured, layers: Collection[str]
+) -> Raw:
+    """The override's data with what is as the plain values are left out."""
+    plain = (entry.values if entry is not None else None) or Values()
+    for field in COUNTS:
+        counts = dict(override.get(field, {}))
+        inherited = getattr(plain, field)
+        for layer in layers:
+            count = getattr(measured.values, field).get(layer, 0)
+            if count == counts.get(layer, inherited.get(layer, 0)):
+                continue
+            if count == inherited.get(layer, 0):
+                del counts[layer]
+            else:
+                counts[layer] = count
+        _put_changed(override, field, counts)
+    if PLACES_LAYER in layers:
+        torch = entry.torch if entry is not None else None
+        for field in LISTS:
+            now = getattr(measured.values, field)
+            if same_places(getattr(plain, field), now, torch, measured.torch):
+                override.pop(field, None)
+            else:
+                override[field] = _merged(override.get(field, []), measured, field)
+    return override
+
+
+def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File) -> bool:
+    """Whether everything that an override names is as the plain values have it."""
+    item = Override(
+        breaks=places(override, "breaks"),
+        eager=places(override, "eager"),
+        torch=override.get("torch", file.torch),
+    )
+    torch = entry.torch if entry is not None else None
+    return all(
+        count == getattr(plain, field).get(layer, 0)
+        for field in COUNTS
+        for layer, count in override.get(field, {}).items()
+    ) and all(
+        own is None or same_places(own, inherited, item.torch, torch)
+        for own, inherited in ((item.breaks, plain.breaks), (item.eager, plain.eager))
+    )
+
+
+def _merged(raw: list[Raw], measured: Measured, field: str) -> list[Raw]:
+    """The list of places as measured: known ones where they stand, then the new ones."""
+    wanted = by_place(getattr(measured.values, field))
+    wording = measured.torch is not None
+    items = []
+    for item in raw:
+        now = wanted.pop(known(item).key, None)
+        if now is not None:
+            items.append(
+                item if _same(known(item), now, wording) else _reworded(item, now, wording)
+            )
+    return [*items, *(_place(item) for item in wanted.values())]
+
+
+def _reworded(raw: Raw, now: Known, wording: bool) -> Raw:
+    new = dict(raw)
+    if now.count != known(raw).count:
+        _put(new, "count", now.count if now.count > 1 else None)
+    if wording:
+        _put(new, "reason", _text(now.reason))
+        _put(new, "id", _text(now.id))
+    return new
+
+
+def _place(item: Known) -> Raw:
+    where, code = item.key
+    new: Raw = {"where": where}
+    _put(new, "reason", _text(item.reason))
+    _put(new, "id", _text(item.id))
+    _put(new, "code", code)
+    _put(new, "count", item.count if item.count > 1 else None)
+    return new
+
+
+def _text(text: str | None) -> str | None:
+    return writable(text) if text and text.strip() else None
+
+
+def _put(raw: Raw, key: str, value: object) -> None:
+    """Set a key; take it away where the value is empty."""
+    if value:
+        raw[key] = value
+    else:
+        raw.pop(key, None)
+
+
+def _put_changed(raw: Raw, key: str, value: object) -> None:
+    """As ``_put``; a key that has this value, or an empty one, stays as it was written."""
+    if value or raw.get(key):
+        _put(raw, key, value)
+
+
+def _set_torch(raw: Raw, measured: Measured, file: File) -> None:
+    """State the torch version where it is not the file's."""
+    if measured.torch is not None:
+        _put(
+            raw, "torch", None if same_minor(measured.torch, file.torch) else minor(measured.torch)
+        )

@@ -1,0 +1,151 @@
+"""The baselines of a directory: looked up by node id, checked as a whole, stale entries found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pytest_graphbreak.baseline.model import BaselineError, Entry, Expected, Stale
+from pytest_graphbreak.baseline.paths import (
+    SUFFIX,
+    baseline_path,
+    inside,
+    mirrored_file,
+    split_nodeid,
+)
+from pytest_graphbreak.baseline.read import Document, load
+from pytest_graphbreak.baseline.tree import no_garbage
+
+
+class Baselines:
+    """Reads each file once, when it is first asked for.
+
+    Every method that reads raises ``BaselineError`` on a file that is not as it
+    has to be.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory)
+        self._documents: dict[str, Document | None] = {}
+
+    def document(self, file: str) -> Document | None:
+        """The baseline file of a test file; None if it has none."""
+        if file not in self._documents:
+            path = baseline_path(self.directory, file)
+            inside(self.directory, path)
+            self._documents[file] = load(path, file)
+        return self._documents[file]
+
+    def entry(self, nodeid: str) -> Entry | None:
+        """The entry of a test; None if it has none."""
+        file, test, case = split_nodeid(nodeid)
+        document = self.document(file)
+        return None if document is None else document.entry(test, case)
+
+    def expected(self, nodeid: str, profile: str) -> Expected | None:
+        """What a test is judged by on a profile; None if no baseline says."""
+        entry = self.entry(nodeid)
+        return None if entry is None else entry.expected(profile)
+
+    def check(self) -> None:
+        """Read every baseline file. ``BaselineError`` with the first fault of each bad one."""
+        faults = []
+        with no_garbage():
+            for file, path in self._found():
+                try:
+                    if file is None:
+                        load(inside(self.directory, path), "")
+                    else:
+                        self.document(file)
+                except BaselineError as error:
+                    faults.append(error)
+        if faults:
+            first, *others = faults
+            raise BaselineError(
+                first.message, path=first.path, line=first.line, step=first.step, also=others
+            )
+
+    def files(self) -> list[str]:
+        """The test files that have a baseline file, sorted; also those that are gone."""
+        return [file for file, _ in self._found() if file is not None]
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry of every file."""
+        for file in self.files():
+            document = self.document(file)
+            if document is not None:
+                yield from document.entries()
+
+    def stale(
+        self,
+        collected: Iterable[str],
+        complete_files: Iterable[str],
+        gone_files: Iterable[str] = (),
+    ) -> list[Stale]:
+        """The entries whose test is gone.
+
+        ``collected`` are the node ids of the run. Only ``complete_files``, of
+        which every test was collected, are looked at, and ``gone_files``, which
+        the caller knows to be gone: all that these have is stale.
+        """
+        tests = {file: set[tuple[str, str | None]]() for file in complete_files}
+        for nodeid in collected:
+            try:
+                file, test, case = split_nodeid(nodeid)
+            except BaselineError:
+                continue  # a test outside of the root directory has no baseline
+            if file in tests:
+                tests[file].add((test, case))
+        tests.update({file: set() for file in gone_files})
+        return [
+            stale
+            for file in tests
+            if (document := self.document(file)) is not None
+            for stale in _gone(document, tests[file])
+        ]
+
+    def _found(self) -> list[tuple[str | None, Path]]:
+        """Every YAML file with the test file that it is for; None if it can be for none."""
+        if not self.directory.exists():
+            return []
+        if not self.directory.is_dir():
+            step = "name a directory with graph_budget_dir"
+            raise BaselineError("is no directory", path=self.directory, step=step)
+        return sorted(
+            (
+                (_mirrored(self.directory, Path(parent, name)), Path(parent, name))
+                for parent, _, names in os.walk(self.directory, onerror=_unreadable)
+                for name in names
+                if name.endswith(SUFFIX)
+            ),
+            key=lambda found: found[1],
+        )
+
+
+def _mirrored(directory: Path, path: Path) -> str | None:
+    file = mirrored_file(directory, path)
+    try:
+        return file if baseline_path(directory, file) == path else None
+    except BaselineError:
+        return None
+
+
+def _gone(document: Document, tests: set[tuple[str, str | None]]) -> Iterator[Stale]:
+    names = {test for test, _ in tests}
+    for test, raw in document.tests.items():
+        # A mere remark on a test holds for all of its cases.
+        if test in names and not raw.keys() - {"note", "ungated"}:
+            continue
+        for case in raw.get("cases", (None,)):
+            if (test, case) not in tests:
+                line = document.lines[test, case]
+                yield Stale(document.file, test, case, document.path, line)
+
+
+def _unreadable(error: OSError) -> None:
+    raise BaselineError(
+        f"can not be read ({error.strerror or error})",
+        path=error.filename,
+        step="make it a directory that can be read",
+    )

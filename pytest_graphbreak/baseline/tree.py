@@ -1,0 +1,283 @@
+"""YAML text to a tree with positions: the strict, safe part of YAML that baselines are made of.
+
+Only the parser of PyYAML is used (the C one where there is one); it makes
+events and never objects. Nesting is counted as the events come: deep input
+costs libyaml's composer the whole stack. Not allowed: tags, anchors, aliases, a
+second document, keys that are not text, the same key twice.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from pytest_graphbreak.baseline.model import BaselineError
+
+DEEPEST = 16
+"""Levels of nesting; a baseline has ten."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVERS = yaml.resolver.Resolver.yaml_implicit_resolvers
+_CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?=[ \r\n]|\Z)", re.MULTILINE)
+_UNREADABLE = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+
+Scalar = ScalarEvent
+"""A text, as the parser's own event: ``value``, ``style`` (None or empty: unquoted), two marks."""
+
+
+@dataclass(slots=True)
+class Mapping:
+    """Keys and values in order.
+
+    ``start`` and ``end`` are offsets into the text in characters, ``line`` is
+    1-based, ``column`` that of the first key. In block style ``end`` is the end
+    of the last value, else it is behind the closing brace.
+    """
+
+    items: dict[str, tuple[Scalar, Node]]
+    flow: bool
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Sequence:
+    """Items in order. ``start`` and ``column`` of a block sequence are those of its first dash."""
+
+    items: list[Node]
+    flow: bool
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+Node = Scalar | Mapping | Sequence
+
+
+def start_of(node: Node) -> int:
+    """Where a node begins, as an offset in characters."""
+    return _start(node) if isinstance(node, Scalar) else node.start
+
+
+def end_of(node: Node) -> int:
+    """Where a node ends. Behind the blank lines that follow it, if it is a block scalar."""
+    return _end(node) if isinstance(node, Scalar) else node.end
+
+
+def line_of(node: Node) -> int:
+    """The line of a node, 1-based."""
+    return _line(node) if isinstance(node, Scalar) else node.line
+
+
+# Events that were parsed have their marks; their types allow None, hence Any.
+
+
+def _start(event: Any) -> int:
+    return event.start_mark.index  # type: ignore[no-any-return]
+
+
+def _end(event: Any) -> int:
+    return event.end_mark.index  # type: ignore[no-any-return]
+
+
+def _line(event: Any) -> int:
+    return event.start_mark.line + 1  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=4096)  # most of a file are the same few keys and numbers
+def plain_kind(text: str) -> str:
+    """What YAML 1.1 takes an unquoted text for: ``str``, ``int``, ``bool``, ``null``, ..."""
+    for tag, pattern in _RESOLVERS.get(text[:1], ()):
+        if pattern.match(text):
+            return str(tag).rpartition(":")[2]
+    return "str"
+
+
+def kind(node: Node) -> str:
+    """As ``plain_kind``, of any node: also ``mapping`` and ``sequence``."""
+    if isinstance(node, Scalar):
+        return "str" if node.style else plain_kind(node.value)
+    return "mapping" if isinstance(node, Mapping) else "sequence"
+
+
+def parse(text: str, path: Path) -> Node:
+    """The one document of ``text``, which has no byte order mark.
+
+    ``BaselineError`` with the line of whatever is not allowed; ``path`` is for
+    its message only.
+    """
+    conflict = _CONFLICT.search(text)
+    if conflict:
+        raise BaselineError(
+            f"merge-conflict marker {conflict[0]}",
+            path=path,
+            line=line_at(text, conflict.start()),
+            step="resolve the conflict: keep the entries of one side, or of both",
+        )
+    try:
+        loader = _Loader(text)
+        try:
+            with no_garbage():
+                return _Builder(loader.get_event, path).document()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise _explained(error, text, path) from None
+
+
+class _Builder:
+    def __init__(self, following: Callable[[], Any], path: Path) -> None:
+        self.following = following
+        self.path = path
+
+    def document(self) -> Node:
+        self.following()  # the start of the stream
+        if type(self.following()) is StreamEndEvent:
+            raise self.error("the file is empty", 1, "delete it, or take it from git again")
+        node = self.node(self.following(), 1)
+        self.following()  # the end of the document
+        event = self.following()
+        if type(event) is not StreamEndEvent:
+            line = _line(event)
+            raise self.error("a second YAML document", line, "a file holds one; merge them")
+        return node
+
+    # The two loops below see every event of a file, 20 a test: types are
+    # compared by identity, and scalars are checked in place.
+
+    def node(self, event: Any, depth: int) -> Node:
+        if type(event) is AliasEvent or event.anchor is not None or event.tag is not None:
+            raise self.refused(event)
+        if type(event) is ScalarEvent:
+            return event
+        if depth > DEEPEST:
+            line = _line(event)
+            raise self.error(f"nested more than {DEEPEST} deep", line, "no baseline is")
+        if type(event) is MappingStartEvent:
+            return self.mapping(event, depth)
+        assert type(event) is SequenceStartEvent
+        return self.sequence(event, depth)
+
+    def mapping(self, event: Any, depth: int) -> Mapping:
+        following = self.following
+        mark = event.start_mark
+        items: dict[str, tuple[Scalar, Node]] = {}
+        made = Mapping(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
+        value: Node | None = None
+        while True:
+            key: Any = following()
+            if type(key) is not ScalarEvent:
+                if type(key) is MappingEndEvent:
+                    break
+                raise self.refused(key)
+            text = key.value
+            if key.tag is not None or key.anchor is not None or text in items:
+                raise self.refused(key, items)
+            if not key.style and plain_kind(text) != "str":
+                raise self.refused(key)
+            value = self.node(following(), depth + 1)
+            items[text] = (key, value)
+        made.end = end_of(value) if value is not None and not made.flow else _end(key)
+        return made
+
+    def sequence(self, event: Any, depth: int) -> Sequence:
+        mark = event.start_mark
+        items: list[Node] = []
+        made = Sequence(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
+        while type(event := self.following()) is not SequenceEndEvent:
+            items.append(self.node(event, depth + 1))
+        made.end = end_of(items[-1]) if items and not made.flow else _end(event)
+        return made
+
+    def refused(
+        self, event: Any, items: dict[str, tuple[Scalar, Node]] | None = None
+    ) -> BaselineError:
+        """What is wrong with an event that is not allowed where it stands."""
+        line = _line(event)
+        if type(event) is AliasEvent:
+            return self.error(f"an alias (*{event.anchor})", line, "write the values out")
+        if event.anchor is not None:
+            return self.error(f"an anchor (&{event.anchor})", line, "write the values out")
+        if event.tag is not None:
+            return self.error(f"a YAML tag ({event.tag})", line, "leave it out")
+        if type(event) is not ScalarEvent:
+            return self.error("a key that is a list or a mapping", line, "write a name")
+        text = event.value
+        if items and text in items:
+            first = line_of(items[text][0])
+            message = f"duplicate key {brief(text)}, first on line {first}"
+            return self.error(message, line, "keep one of the two")
+        step = f'quote it: "{text}"' if text else "write a name"
+        return self.error(f"the key {text or '(nothing)'} is not text in YAML", line, step)
+
+    def error(self, message: str, line: int, step: str) -> BaselineError:
+        return BaselineError(message, path=self.path, line=line, step=step)
+
+
+@contextmanager
+def no_garbage() -> Iterator[None]:
+    """No garbage collection meanwhile: a large file is half a million objects, all in use."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _explained(error: yaml.YAMLError, text: str, path: Path) -> BaselineError:
+    """PyYAML's error in our form, named as a reader of the file would name it."""
+    found = _UNREADABLE.search(text)
+    if found and isinstance(error, yaml.reader.ReaderError):
+        return BaselineError(
+            f"the character U+{ord(found[0]):04X} can not stand in a YAML file",
+            path=path,
+            line=line_at(text, found.start()),
+            step=r'write it as an escape in double quotes, such as "\u0007"',
+        )
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line = None
+    if mark is not None:
+        lines = text.split("\n")
+        line = min(mark.line + 1, len(lines))  # libyaml can point behind the end
+        bad = lines[line - 1]
+        if "\t" in bad[: len(bad) - len(bad.lstrip())]:
+            message = "a tab in the indentation"
+            return BaselineError(message, path=path, line=line, step="use spaces")
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    step = "mend it, or take the file from git again"
+    return BaselineError(f"not valid YAML: {problem}", path=path, line=line, step=step)
+
+
+def line_at(text: str, index: int) -> int:
+    """The line of an offset, 1-based."""
+    return text.count("\n", 0, index) + 1
+
+
+def brief(text: str) -> str:
+    """A text in quotes, cut where it is long, for a message."""
+    quoted = repr(text)
+    return quoted if len(quoted) <= 80 else f"{quoted[:77]}..."

@@ -1,0 +1,103 @@
+"""Where the baselines of a checkout are, found as pytest finds its rootdir, without running it.
+
+The commands over reports take the same ini keys as the plugin: one place says
+where baselines live and whether the gate is strict.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+NAMES: Final = (
+    "pytest.toml",
+    ".pytest.toml",
+    "pytest.ini",
+    ".pytest.ini",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
+)
+"""The files that pytest looks into, in its order (pytest's docs, "Configuration")."""
+
+
+class CheckoutError(ValueError):
+    """A configuration file that cannot be read. The message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """``root`` is what test files are named from, ``directory`` where baselines live."""
+
+    root: Path
+    directory: Path
+    strict: bool = False
+
+
+def find(start: Path, directory: str | None = None) -> Checkout:
+    """The checkout around ``start``. ``directory``, below ``start``, wins over the ini file.
+
+    Raises ``CheckoutError`` for a configuration file that is not readable.
+    """
+    root, keys = _configured(start.absolute())
+    given = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
+    if given == root:
+        given = root / "baselines"
+    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)))
+
+
+def _configured(start: Path) -> tuple[Path, Mapping[str, Any]]:
+    for folder in (start, *start.parents):
+        for name in NAMES:
+            path = folder / name
+            if path.is_file():
+                keys = _keys(path)
+                if keys is not None:
+                    return folder, keys
+    return start, {}
+
+
+def _keys(path: Path) -> Mapping[str, Any] | None:
+    """pytest's section of a file; None where the file has none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = next(iter(_sections(path, text)), None)
+    except (OSError, ValueError, configparser.Error) as error:
+        raise CheckoutError(f"{path}: cannot be read: {error}") from None
+    if found is None and path.name in ("pytest.ini", ".pytest.ini"):
+        return {}  # these count also when they are empty
+    return found
+
+
+def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
+    if path.suffix == ".toml":
+        data = _toml(text)
+        if path.name != "pyproject.toml":
+            yield data.get("pytest", {})
+            return
+        pytest = data.get("tool", {}).get("pytest")
+        if isinstance(pytest, dict):
+            # pytest 9 reads the keys of [tool.pytest] itself, older ones those below ini_options.
+            yield pytest.get("ini_options", pytest)
+        return
+    parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    parser.read_string(text)
+    section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
+    if parser.has_section(section):
+        yield dict(parser[section])
+
+
+def _toml(text: str) -> dict[str, Any]:
+    # tomli is a dependency of pytest where Python has no tomllib.
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    found: dict[str, Any] = toml.loads(text)
+    return found
+
+
+def _true(value: object) -> bool:
+    return value is True or str(value).strip().lower() in ("1", "yes", "true", "on")

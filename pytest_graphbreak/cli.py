@@ -1,0 +1,76 @@
+"""The ``graphbreak`` command: finds the subcommand and hands over.
+
+Each subcommand is a module of ``commands`` with ``HELP``, ``add_arguments`` and
+``run``; it is imported only when it is typed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+COMMANDS: Final = {
+    "run": "run a script with the observers on and report its graphs",
+    "analyze": "count and explain the graphs in a log",
+    "accept": "write baselines from JSON reports",
+    "check": "one verdict over the reports of all shards",
+    "report": "turn JSON reports into pages that people read",
+    "history": "how the baselines moved in git",
+    "explain": "what a reason means and what mends it",
+    "repro": "write scripts that reproduce graph breaks",
+    "fix": "write a patched copy of a script, verified",
+    "doctor": "what works here and what does not",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code. A usage error exits with 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments and arguments[0] in _present() else None
+    parser = _parser(name)
+    parsed = parser.parse_args(arguments)
+    try:
+        return int(importlib.import_module(_module(parsed.command)).run(parsed))
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); that is its right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("graphbreak: interrupted", file=sys.stderr)
+        return 130
+
+
+def _module(name: str) -> str:
+    return f"pytest_graphbreak.commands.{name}"
+
+
+def _present() -> dict[str, str]:
+    """The commands of this version, those whose module is there."""
+    return {
+        name: text
+        for name, text in COMMANDS.items()
+        if importlib.util.find_spec(_module(name)) is not None
+    }
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """A parser that knows every command's name, and the arguments of the chosen one only."""
+    from pytest_graphbreak.device import version
+
+    parser = argparse.ArgumentParser(
+        prog="graphbreak", description="Count, compare and explain the graphs of compiled models."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"graphbreak {version('pytest-graphbreak')}"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in _present().items():
+        command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        if name == chosen:
+            importlib.import_module(_module(name)).add_arguments(command)
+    return parser

@@ -1,0 +1,99 @@
+"""``graphbreak analyze``: count and explain the graphs in logs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_graphbreak.commands.talk import complain, say, write
+from pytest_graphbreak.logs import page, text
+from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
+from pytest_graphbreak.logs.blocks import Source
+from pytest_graphbreak.logs.entry import entry, environment, session
+from pytest_graphbreak.logs.reading import Reading, read
+from pytest_graphbreak.places import Places
+from pytest_graphbreak.report import json
+
+HELP = "count and explain the graphs in a log"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "logs", nargs="+", metavar="LOG", help="a log, plain or .gz; - is standard input"
+    )
+    parser.add_argument("--json", metavar="F", help="write the JSON report")
+    parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")
+    parser.add_argument(
+        "--build",
+        metavar="DIR",
+        help="the build directory of tt-xla, which tells a debug build from a release build "
+        "(default: build, where it has a CMakeCache.txt of tt-xla)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Analyse all logs. 0 when they could be read, 2 when one could not."""
+    try:
+        build = _build(args.build)
+    except OSError as error:
+        return _refuse(args.build, error)
+    for path in args.logs:
+        try:
+            _check(path)
+        except (OSError, ValueError) as error:
+            return _refuse(path, error)
+    places = Places(Path.cwd())
+    found: list[tuple[Reading, Bearing]] = []
+    for path in args.logs:
+        try:
+            reading = read(path, places)
+        except (OSError, ValueError) as error:
+            return _refuse(path, error)
+        bearing = judge(reading, build)
+        found.append((reading, bearing))
+        say(text.render(reading, bearing))
+        say()
+    return 0 if _write(args, found) else 2
+
+
+def _check(path: str) -> None:
+    """Open a log and close it: hours later is too late to hear that the next is not there."""
+    if path != "-":
+        Source(path).close()
+
+
+def _build(directory: str | None) -> str | None:
+    """The build type of the plugin, where it can be known."""
+    if directory is not None:
+        found = build_type(Path(directory))
+        if found is None:
+            raise FileNotFoundError(2, "has no CMakeCache.txt", directory)
+        return found
+    cache = Path("build/CMakeCache.txt")
+    if cache.is_file() and "TTMLIR" in cache.read_text(encoding="utf-8", errors="replace"):
+        return build_type(cache)
+    return None
+
+
+def _refuse(path: str, error: OSError | ValueError) -> int:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    complain(f"graphbreak analyze: {path}: cannot be read: {reason}")
+    return 2
+
+
+def _write(args: argparse.Namespace, found: list[tuple[Reading, Bearing]]) -> bool:
+    """Write the files that were asked for."""
+    readings = [reading for reading, _ in found]
+    written = True
+    if args.json:
+        tests = [entry(reading, bearing) for reading, bearing in found]
+        try:
+            json.write(
+                Path(args.json), json.document(environment(readings), session(readings), tests)
+            )
+        except OSError as error:
+            complain(f"graphbreak: {args.json}: cannot be written: {error.strerror or error}")
+            written = False
+    if args.markdown:
+        written = write(args.markdown, page.render(found)) and written
+    return written

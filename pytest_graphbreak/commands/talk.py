@@ -1,0 +1,52 @@
+"""How the commands over reports talk: lines that no terminal and no CI log obeys."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, TextIO
+
+from pytest_graphbreak.report.safe import console
+
+MOST: Final = 200
+"""Lines of one kind; the rest are counted."""
+
+
+def say(text: str = "", to: TextIO | None = None) -> None:
+    """Print text, line by line, each made harmless."""
+    out = to or sys.stdout
+    for line in text.split("\n"):
+        shown = console(line)
+        encoding = out.encoding or "utf-8"
+        print(shown.encode(encoding, "backslashreplace").decode(encoding), file=out)
+
+
+def complain(text: str) -> None:
+    """Say what is wrong, on standard error."""
+    sys.stdout.flush()
+    say(text, sys.stderr)
+
+
+def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
+    """One line for each item behind a word; what is over ``most`` is counted."""
+    found = list(items)
+    for item in found[:most]:
+        say(f"{word:<10} {item}")
+    if len(found) > most:
+        say(f"{word:<10} ... and {len(found) - most:,} more")
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word if count == 1 else word + 's'}"
+
+
+def write(path: str, text: str) -> bool:
+    """Write a file, with its directories; complains and returns False where that fails."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        complain(f"graphbreak: {path}: cannot be written: {error.strerror or error}")
+        return False
+    return True

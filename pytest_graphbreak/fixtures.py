@@ -1,0 +1,45 @@
+"""What tests ask for: ``compile_model`` and ``graph_budget``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_graphbreak.gate import GATE
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.compiling import CompileModel
+    from pytest_graphbreak.watch import Seen
+
+
+@pytest.fixture
+def graph_budget(request: pytest.FixtureRequest) -> Callable[..., AbstractContextManager[Seen]]:
+    """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
+
+    Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The
+    block sees what the test does in it; it resets nothing.
+    """
+    from pytest_graphbreak.watch import watch
+
+    root = request.config.rootpath
+
+    def block(max_graphs: int | None = None, **limits: int) -> AbstractContextManager[Seen]:
+        return watch(max_graphs, root=root, **limits)
+
+    return block
+
+
+@pytest.fixture
+def compile_model(request: pytest.FixtureRequest) -> CompileModel:
+    """Compile and run a model once on the device: ``run = compile_model(model, x)``."""
+    from pytest_graphbreak.compiling import CompileModel
+    from pytest_graphbreak.device import DeviceError
+
+    try:
+        device = request.config.stash[GATE].device
+    except DeviceError as error:
+        pytest.fail(str(error), pytrace=False)
+    return CompileModel(device, request.config.rootpath)

@@ -1,0 +1,421 @@
+"""What happens around one test, in the process that runs it: measure, judge, fail.
+
+The outcome travels as one plain dict on the test's report, so that it survives
+xdist and ``--forked``; the controller (``session``) collects it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_graphbreak import cap as caps
+from pytest_graphbreak.record import Plain, Record
+from pytest_graphbreak.settings import Settings, in_ci
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.baseline import Baselines, Entry, Expected
+    from pytest_graphbreak.device import Device
+    from pytest_graphbreak.verdict import Verdict
+
+GATE = pytest.StashKey["Gate"]()
+ENTRY = pytest.StashKey[Plain]()
+RUNNING = pytest.StashKey[bool]()
+_EMPTY_TRACE: Final = re.compile(r"DEBUG +torch\.__trace:\S+:\d+ *$")
+FAILED_SUBTEST = pytest.StashKey[bool]()
+
+
+class GraphBudgetFailure(pytest.fail.Exception):  # type: ignore[misc, name-defined]
+    """The gate failed a test; never a failure of the test's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What ``@pytest.mark.graph_budget`` says of a test: judged or not, isolated or not."""
+
+    gate: bool = True
+    isolate: bool = True
+    reason: str = ""
+
+
+class Gate:
+    """Measures tests and judges them. One for each pytest session.
+
+    Device, profile and baselines are looked up when they are first needed: a
+    session that measures nothing pays for none of them.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._baselines: Baselines | None = None
+        self._device: Device | None = None
+
+    @property
+    def device(self) -> Device:
+        """Where fixtures compile. Raises ``DeviceError`` if it is not here."""
+        from pytest_graphbreak.device import choose
+
+        if self._device is None:
+            self._device = choose(self.settings.device, self.settings.arch)
+        return self._device
+
+    @cached_property
+    def profile(self) -> str:
+        """What counts are filed under. Raises ``DeviceError`` for a template it cannot fill."""
+        from pytest_graphbreak.device import profile_name
+
+        return profile_name(self.settings.profile, self.device)
+
+    @property
+    def baselines(self) -> Baselines:
+        """The baselines, read when the first test needs them."""
+        if self._baselines is None:
+            from pytest_graphbreak.baseline import Baselines
+
+            self._baselines = Baselines(self.settings.directory)
+        return self._baselines
+
+    def check(self) -> None:
+        """Find out before any test runs what would stop the gate.
+
+        Raises ``pytest.UsageError`` for a device that is not here, a profile
+        that cannot be named, a baseline that cannot be read.
+        """
+        from pytest_graphbreak.baseline.model import BaselineError
+        from pytest_graphbreak.device import DeviceError
+
+        try:
+            _ = self.profile
+            if self.settings.gate:
+                self.baselines.check()
+        except (DeviceError, BaselineError) as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def measures(self, item: pytest.Item) -> bool:
+        """Whether this test is measured: all are, or it carries a cap of its own."""
+        return self.settings.active or item.get_closest_marker("max_graphs") is not None
+
+    def warm(self, config: pytest.Config) -> None:
+        """Under ``--forked`` import Dynamo once in the parent, so that children need not."""
+        forked = config.getoption("forked", default=False)
+        if self.settings.active and forked and "torch" in sys.modules:
+            importlib.import_module("torch._dynamo")
+
+    def phase(self, item: pytest.Item, name: str) -> Generator[None, object, object]:
+        """Setup or teardown: what compiles there is told, never judged."""
+        from pytest_graphbreak.measure import Measurement
+
+        if name == "setup":
+            item.stash[ENTRY] = {"nodeid": canonical(item)}
+        with Measurement(self.settings.root) as seen:
+            result = yield
+        record = seen.close()
+        if any(record.graphs.values()):
+            entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
+            entry[name] = {
+                "graphs": {layer: count for layer, count in record.graphs.items() if count}
+            }
+        return result
+
+    def call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """The call phase: the measured window. Raises ``GraphBudgetFailure`` to fail the test."""
+        from pytest_graphbreak.measure import Measurement, isolate
+
+        nodeid = canonical(item)
+        cap, way = marked_cap(item), marked_way(item)
+        entry = item.stash[ENTRY] = _fresh_entry(item, nodeid)
+        item.stash[FAILED_SUBTEST] = False
+        if way.isolate and self.settings.isolate:
+            isolate(nodeid)
+        seen = Measurement(self.settings.root)
+        item.stash[RUNNING] = True
+        try:
+            result = yield
+        except BaseException:
+            # The test's own failure, skip or xfail stands; what it did is told, not judged.
+            _not_judged(entry, seen.close())
+            raise
+        finally:
+            item.stash[RUNNING] = False
+            _junit(item, seen.close())
+        if item.stash[FAILED_SUBTEST]:
+            _not_judged(entry, seen.close())
+            entry["failed_by"] = "test"
+            return result
+        judged = self._judge(item, nodeid, seen.close(), cap, way)
+        entry.update(judged.entry)
+        if judged.fails:
+            raise GraphBudgetFailure(judged.entry["message"], pytrace=False)
+        return result
+
+    def _judge(
+        self, item: pytest.Item, nodeid: str, record: Record, cap: caps.Cap | None, way: Way
+    ) -> _Judged:
+        from pytest_graphbreak.baseline.model import BaselineError
+        from pytest_graphbreak.device import version
+        from pytest_graphbreak.report import text
+        from pytest_graphbreak.verdict import STRICT, judge
+
+        baseline = expected = None
+        if self.settings.gate:
+            try:
+                baseline = self.baselines.entry(nodeid)
+                expected = self.baselines.expected(nodeid, self.profile)
+            except BaselineError as error:  # a test outside of the rootdir can have none
+                if record.active:
+                    record = replace(record, errors=(*record.errors, str(error)))
+        ungated = _ungated(way, baseline)
+        torch = version("torch")
+        verdict = judge(record, expected, cap, gate=self.settings.gate, torch=torch)
+        written = ungated is None and self._is_to_write(verdict)
+        if ungated is not None:
+            verdict = replace(verdict, name="none")
+        elif written and (capped := judge(record, None, cap, torch=torch)).fails:
+            # What is written passes; the marker is judged as always, and then nothing is.
+            verdict, written = capped, False
+        failing = verdict.fails or (self.settings.strict and verdict.name in STRICT)
+        fails = failing and not written and not (verdict.name == "new" and marked_xfail(item))
+        context = self._context(nodeid, baseline, expected, torch)
+        entry = record.to_dict() | {
+            "verdict": verdict.name,
+            "baseline": _values(expected),
+            "budget": _budget(expected, cap, record),
+            "cap": None if cap is None else cap.to_dict(),
+            "message": text.failure(verdict, record, context) if fails else None,
+            "ungated": ungated,
+            "unseen": list(verdict.unseen),
+            "foreign": verdict.foreign,
+            "written": written,
+        }
+        return _Judged(entry, fails)
+
+    def _is_to_write(self, verdict: Verdict) -> bool:
+        """Whether the end of the session will record what this test did."""
+        if verdict.name == "new":
+            return self.settings.update or self.settings.record
+        if verdict.name == "lost" or verdict.emptied:
+            return self.settings.prune
+        return self.settings.update and verdict.name in ("over", "improved", "changed")
+
+    def _context(
+        self, nodeid: str, entry: Entry | None, expected: Expected | None, torch: str | None
+    ) -> Any:
+        from pytest_graphbreak.report.text import Context
+
+        return Context(
+            nodeid=nodeid,
+            profile=self.profile,
+            torch=torch,
+            baseline=_shown(entry, self.settings),
+            baseline_line=entry.line if entry else None,
+            recorded_profile=expected.profile if expected else None,
+            recorded_torch=expected.torch if expected else None,
+            ci=in_ci(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    entry: Plain
+    fails: bool
+
+
+def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
+    """Put the plain dict of a test on its report, and say who failed it.
+
+    Only the report of a whole phase carries it. A subtest's report is made
+    while the call phase still runs; it only leaves word that a subtest failed.
+    """
+    if call.when == "call" and item.stash.get(RUNNING, False):
+        item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
+        return
+    entry = item.stash.get(ENTRY, None)
+    if entry is None:
+        return
+    if call.when == "call" and report.failed:
+        ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
+        entry["failed_by"] = "gate" if ours else "test"
+        if ours:
+            report.sections[:] = map(_without_trace, report.sections)
+        elif "verdict" in entry:
+            # A unittest class keeps its failure to itself until here.
+            entry.update(verdict="none", message=None)
+            _add_section(report, entry)
+    # A copy, since the dict grows on: teardown adds what it compiled.
+    report.graphbreak = dict(entry)  # type: ignore[attr-defined]
+
+
+def dress(report: pytest.TestReport) -> None:
+    """Give the gate's failure text its colours, where it is printed.
+
+    The text itself crosses processes as a plain str, and stays one in junit.
+    """
+    data: Plain = getattr(report, "graphbreak", None) or {}
+    if report.when == "call" and data.get("failed_by") == "gate" and data.get("message"):
+        from pytest_graphbreak.report.dressed import Dressed
+
+        report.longrepr = Dressed(data["message"], report.location)  # type: ignore[assignment]
+
+
+def _fresh_entry(item: pytest.Item, nodeid: str) -> Plain:
+    """The dict of this attempt; of an earlier one, only what setup compiled is kept."""
+    before = item.stash.get(ENTRY, None) or {}
+    return {"nodeid": nodeid} | {key: before[key] for key in ("setup",) if key in before}
+
+
+def _not_judged(entry: Plain, record: Record) -> None:
+    entry.update(record.to_dict(), verdict="none", message=None)
+
+
+def _without_trace(section: tuple[str, str]) -> tuple[str, str]:
+    """A captured log without the empty records of ``torch.__trace``.
+
+    From 9.1 on pytest listens to loggers that do not propagate, so a test that
+    compiles fills its log with hundreds of them; below our text they hide it.
+    """
+    name, text = section
+    if "log" not in name:
+        return section
+    lines = text.splitlines(keepends=True)
+    return name, "".join(line for line in lines if not _EMPTY_TRACE.match(line))
+
+
+def _add_section(report: pytest.TestReport, entry: Mapping[str, Any]) -> None:
+    from pytest_graphbreak.report import text
+
+    record = Record.from_dict(entry)
+    if record.active or record.errors:
+        report.sections.append(("graph budget", text.describe(record)))
+
+
+def canonical(item: pytest.Item) -> str:
+    """The node id without the ``@group`` that xdist's loadgroup appends (until pytest 9.1)."""
+    for mark in item.iter_markers("xdist_group"):
+        name = mark.args[0] if mark.args else mark.kwargs.get("name", "default")
+        if item.nodeid.endswith(f"@{name}"):
+            return item.nodeid.removesuffix(f"@{name}")
+    return item.nodeid
+
+
+def marked_cap(item: pytest.Item) -> caps.Cap | None:
+    """The closest ``max_graphs`` marker. A wrong one fails the test, saying what is allowed."""
+    mark = item.get_closest_marker("max_graphs")
+    if mark is None:
+        return None
+    try:
+        return caps.parse(mark.args, mark.kwargs, "@pytest.mark.max_graphs")
+    except caps.CapError as error:
+        wrong = str(error)
+    # Outside the handler: the message alone is what the user should see.
+    pytest.fail(wrong, pytrace=False)
+
+
+def marked_way(item: pytest.Item) -> Way:
+    """The closest ``graph_budget`` marker. A wrong one fails the test."""
+    mark = item.get_closest_marker("graph_budget")
+    if mark is None:
+        return Way()
+    allowed = "allowed: graph_budget(gate=False, isolate=False, reason='...')"
+    kinds = {"gate": bool, "isolate": bool, "reason": str}
+    if mark.args or not mark.kwargs:
+        pytest.fail(f"@pytest.mark.graph_budget: takes names only; {allowed}", pytrace=False)
+    for key, value in mark.kwargs.items():
+        if key not in kinds or not isinstance(value, kinds[key]):
+            message = f"@pytest.mark.graph_budget: {key}={value!r} is not known; {allowed}"
+            pytest.fail(message, pytrace=False)
+    return Way(**mark.kwargs)
+
+
+def marked_xfail(item: pytest.Item) -> bool:
+    """Whether an xfail marker holds here, so that a new test is reported and not failed.
+
+    A condition that is a string is not evaluated, and counts as one that does
+    not hold: then the test is judged.
+    """
+    if item.config.getoption("runxfail", default=False):
+        return False
+    for mark in item.iter_markers("xfail"):
+        conditions = (
+            *mark.args,
+            *([mark.kwargs["condition"]] if "condition" in mark.kwargs else ()),
+        )
+        if not conditions or any(c for c in conditions if not isinstance(c, str)):
+            return True
+    return False
+
+
+def _ungated(way: Way, baseline: Entry | None) -> str | None:
+    """Why the test is not judged; None where it is."""
+    if not way.gate:
+        return way.reason or "marked graph_budget(gate=False)"
+    return baseline.ungated if baseline else None
+
+
+def _shown(entry: Entry | None, settings: Settings) -> str | None:
+    if entry is None:
+        return None
+    try:
+        return str(entry.path.relative_to(settings.root))
+    except ValueError:
+        return str(entry.path)
+
+
+def _values(expected: Expected | None) -> Plain | None:
+    """What the baseline says for this profile, in the shape of the report."""
+    if expected is None:
+        return None
+    values = expected.values
+    return {
+        "profile": expected.profile,
+        "torch": expected.torch,
+        "graphs": dict(values.graphs),
+        "recompiles": dict(values.recompiles),
+        "breaks": [_known(item) for item in values.breaks],
+        "eager": [_known(item) for item in values.eager],
+    }
+
+
+def _known(item: Any) -> Plain:
+    return {
+        "reason": item.reason,
+        "id": item.id,
+        "where": item.where,
+        "code": item.code,
+        "count": item.count,
+    }
+
+
+def _budget(expected: Expected | None, cap: caps.Cap | None, record: Record) -> Plain | None:
+    """The smaller of baseline and marker, layer by layer."""
+    if expected is None and cap is None:
+        return None
+    graphs: dict[str, int] = {}
+    for layer in record.layers:
+        limits = [cap.graphs(layer) if cap else None]
+        if expected is not None and layer in expected.judged(record.layers):
+            limits.append(expected.values.graphs.get(layer, 0))
+        known = [limit for limit in limits if limit is not None]
+        if known:
+            graphs[layer] = min(known)
+    return {"graphs": graphs}
+
+
+def _junit(item: pytest.Item, record: Record) -> None:
+    """Per-test junit properties; those of an earlier attempt are replaced."""
+    ours = ("graphs", "recompiles", "breaks")
+    kept = [(name, value) for name, value in item.user_properties if name not in ours]
+    if record.active:
+        layer = record.headline
+        kept += [
+            ("graphs", record.graphs.get(layer, 0)),
+            ("recompiles", record.recompiles.get(layer, 0)),
+            ("breaks", len(record.breaks)),
+        ]
+    item.user_properties[:] = kept

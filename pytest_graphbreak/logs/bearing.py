@@ -1,0 +1,176 @@
+"""Whether a log can bear the analysis, and exactly what to run if it cannot.
+
+Each doubt is one sentence that says what can not be known from this log. A log
+with doubts is still counted as far as it goes.
+
+What the TT plugin prints, and by which variables, is read from tt-xla's source
+(pjrt_implementation/src/utils/logging.cc, module_builder.cc); how its
+environment is entered and a debug build is made, from its docs.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.logs.markers import SURE
+from pytest_graphbreak.logs.reading import Reading
+
+_BUILD_TYPE: Final = re.compile(r"^CMAKE_BUILD_TYPE(?::\w+)?=(.*)$", re.M)
+_DEBUG_BUILDS: Final = ("debug", "relwithdebinfo")
+
+TT_VARIABLES: Final = {
+    "TTXLA_LOGGER_LEVEL": "DEBUG",
+    "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
+    "XLA_HLO_DEBUG": "1",
+}
+XLA_VARIABLES: Final = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
+TORCH_LOGS: Final = "+dynamo,recompiles"
+"""``+dynamo`` logs graphs and graph breaks; which guard failed only ``recompiles`` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bearing:
+    """``doubts`` are what this log cannot tell; ``commands`` are what to run to know it."""
+
+    doubts: tuple[str, ...]
+    commands: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        return not self.doubts
+
+
+def judge(reading: Reading, build: str | None = None) -> Bearing:
+    """What a log can bear. ``build`` is the CMAKE_BUILD_TYPE of the plugin, where it is known."""
+    doubts = (*_doubts(reading), *_build(build))
+    return Bearing(doubts, tuple(_commands(reading, build)) if doubts else ())
+
+
+def build_type(path: Path) -> str | None:
+    """``CMAKE_BUILD_TYPE`` of a build directory or its ``CMakeCache.txt``.
+
+    None if there is no such file; an empty string where the type was never set.
+    Raises ``OSError`` where the file cannot be read.
+    """
+    cache = path / "CMakeCache.txt" if path.is_dir() else path
+    if not cache.is_file():
+        return None
+    found = _BUILD_TYPE.search(cache.read_text(encoding="utf-8", errors="replace"))
+    return found[1].strip() if found else ""
+
+
+def _doubts(reading: Reading) -> Iterator[str]:
+    if not reading.size:
+        yield "the log is empty"
+        return
+    if reading.fault:
+        yield reading.fault
+    yield from _tt_doubts(reading)
+    yield from _dynamo_doubts(reading)
+
+
+def _tt_doubts(reading: Reading) -> Iterator[str]:
+    signs, programs = reading.signs, reading.programs
+    if not signs.tt:
+        yield (
+            "nothing of the TT compiler is in this log, so device graphs are not counted: "
+            "TTXLA_LOGGER_LEVEL=DEBUG was not set, or it did not run on TT"
+        )
+        return
+    if not reading.headers and not reading.ends:
+        yield (
+            "the TT plugin printed, but no module: TTXLA_LOGGER_LEVEL was not DEBUG, "
+            "or the compiler came from a cache"
+        )
+    for rank, guess in reading.guesses.items():
+        who = f" (rank {rank})" if rank else ""
+        bounds = "" if guess.least == guess.most else f", between {guess.least} and {guess.most}"
+        sure = "" if guess.sure == SURE else f" ({guess.sure})"
+        yield (
+            f"there are END markers and no headers{who}: {guess.graphs} graphs were "
+            f"worked out{sure}{bounds}, since {guess.why}"
+        )
+    if cut := programs.unfinished.total():
+        what = "a graph" if cut == 1 else f"{cut} graphs"
+        yield f"the log ends in the middle of {what}: whether it was lowered is not known"
+    if programs.headless:
+        yield (
+            f"the log begins in the middle of a graph: {programs.headless} stages stand before "
+            "its vhlo module and are not counted as a graph"
+        )
+    if programs.overlapped:
+        yield (
+            "stages of two graphs overlap in one thread id, so several processes wrote here: the "
+            "counts hold, which graph failed is a guess (mpirun --tag-output tells them apart)"
+        )
+    if reading.repeated * 2 >= reading.headers > 0:
+        yield (
+            f"{reading.repeated} header lines stand twice, byte for byte: if standard error and "
+            "TTXLA_LOGGER_FILE both went to this file, there are half as many graphs"
+        )
+    if reading.bare:
+        yield "headers have lost their preamble, so threads and errors can not be told"
+    if reading.headers and not reading.ends:
+        yield (
+            "this is a TTXLA_LOGGER_FILE, or standard output alone: the text of the modules, with "
+            "names and source lines, goes to standard error only"
+        )
+    elif not signs.locations:
+        yield (
+            "no source file is named in the modules, so graphs can not be linked to code: "
+            "XLA_HLO_DEBUG=1 was not set"
+        )
+
+
+def _dynamo_doubts(reading: Reading) -> Iterator[str]:
+    seen = reading.signs.dynamo
+    if not seen:
+        yield (
+            "Dynamo did not log here, so graph breaks, recompiles and what each device graph comes "
+            'from are not known: TORCH_LOGS="+dynamo" was not set'
+        )
+        return
+    if "tracing" not in seen:
+        yield 'Dynamo\'s graphs are not counted: TORCH_LOGS had no "+dynamo"'
+    elif "compiling" not in seen:
+        yield 'graph breaks are not logged: TORCH_LOGS had "dynamo" without the plus sign'
+    if "recompiles" not in seen and reading.record.recompiles.get("dynamo"):
+        yield 'which guards failed is not known: TORCH_LOGS had no "recompiles"'
+
+
+def _build(build: str | None) -> Iterator[str]:
+    if build is not None and build.lower() not in _DEBUG_BUILDS:
+        yield (
+            f"the plugin was built as {build or 'no type at all'} (CMAKE_BUILD_TYPE): graphs are "
+            "counted, executions are not in the log"
+        )
+
+
+def _commands(reading: Reading, build: str | None) -> Iterator[str]:
+    """The whole way to a log that can bear everything."""
+    variables = {"TORCH_LOGS": TORCH_LOGS, **XLA_VARIABLES}
+    elsewhere = not reading.signs.tt and (reading.signs.dynamo or reading.signs.xla)
+    if not elsewhere:
+        yield "source venv/activate    # in the tt-xla checkout; not venv/bin/activate"
+        if build is not None and build.lower() not in _DEBUG_BUILDS:
+            yield "cmake --preset debug && cmake --build build"
+        variables = {**TT_VARIABLES, **variables}
+    settings = " ".join(f"{name}={_quoted(value)}" for name, value in variables.items())
+    yield f"{settings} {_program(reading.script)} > run.log 2>&1"
+    yield "graphbreak analyze run.log"
+
+
+def _program(script: str) -> str:
+    """What was run, as it is typed. Without ``-s`` pytest keeps what passing tests print."""
+    if Path(script).name in ("pytest", "py.test") or script.endswith("pytest/__main__.py"):
+        return "python -m pytest -sv YOUR_TESTS"
+    return f"python {shlex.quote(script)}" if script else "python YOUR_SCRIPT.py"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if not value.isalnum() else value

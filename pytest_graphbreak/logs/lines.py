@@ -1,0 +1,76 @@
+"""The prefixes that log lines carry: who printed a line, and what is left without them.
+
+- The TT plugin prints by loguru: ``date time (uptime) [thread] file:line level| text``.
+- Torch prints ``V0821 10:22:52.123000 PID file:line] [compile id] [artifact] text``
+  (torch/_logging/_internal.py, TorchLogsFormatter), on every line of a record.
+- mpirun and torchrun put the rank before everything: ``[1,0]<stderr>:``, ``[rank0]:``.
+
+Other text may stand before a prefix (a CI's time stamps, half a line of another
+thread), so nothing here is tied to the beginning of a line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ANSI: Final = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+_RANK: Final = re.compile(
+    rb"(?:\x1b\[[0-9;]*m)*\[(?:(\d+,\d+)\]<std(?:out|err)>|((?:rank|default)\d+)\]):"
+)
+_THREAD: Final = re.compile(rb"\[ *([^\[\]\r\n]{1,16})\] *$")
+
+REACH: Final = 4096
+"""How far back the beginning of a line is looked for; lines of MLIR can be megabytes long."""
+
+
+BEFORE: Final = 128
+"""Bytes that may stand before a prefix in its line."""
+
+
+def begin(data: bytearray, at: int) -> int:
+    """Where the line of ``at`` begins, or the oldest byte of it in reach."""
+    low = max(0, at - REACH)
+    return data.rfind(b"\n", low, at) + 1 or low
+
+
+def finish(data: bytearray, at: int, limit: int) -> int:
+    """Where the line of ``at`` ends (its line break, or ``limit``)."""
+    end = data.find(b"\n", at, limit)
+    return limit if end < 0 else end
+
+
+def following(data: bytearray, end: int, limit: int, mark: bytes) -> int:
+    """Where ``mark`` is in the line after the one that ends at ``end``; -1 if not at its begin.
+
+    Before it there may be what others put before lines: ranks, time stamps, colours.
+    """
+    at = data.find(mark, end + 1, min(end + 1 + BEFORE + len(mark), limit))
+    return -1 if at < 0 or data.find(b"\n", end + 1, at) >= 0 else at
+
+
+def rank(data: bytearray, line: int, at: int) -> str:
+    """The process that printed a line, as its launcher names it; empty without a launcher."""
+    found = _RANK.search(data, max(line, at - BEFORE), at)
+    return _name(found)
+
+
+def rank_name(prefix: bytes) -> str:
+    """The rank in what stands before a prefix."""
+    return _name(_RANK.search(prefix))
+
+
+def _name(found: re.Match[bytes] | None) -> str:
+    return (found[1] or found[2]).decode() if found else ""
+
+
+def thread(data: bytearray, at: int) -> str:
+    """The thread in a loguru preamble that ends at ``at`` (where the file name begins)."""
+    found = _THREAD.search(data, max(0, at - 64), at)
+    return found[1].decode("utf-8", "backslashreplace") if found else ""
+
+
+def text(raw: bytes) -> str:
+    """Readable text of log bytes: no colours, no line end, bytes that are no UTF-8 escaped."""
+    return ANSI.sub(b"", raw).rstrip(b"\r\n").decode("utf-8", "backslashreplace")

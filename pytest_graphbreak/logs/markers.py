@@ -1,0 +1,276 @@
+"""Counts graphs in a log that has END markers and no headers.
+
+One marker follows each stage, and how many stages a graph has depends on the
+version and on how far the graph came. So the number is worked out from what
+stands between the markers: the dialect of each module (a graph begins with
+``vhlo.`` and ends with ``ttnn.``), its name, the compiler's errors. Where none
+of these is there, only the number of markers is left, and ``sure`` says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+USUAL: Final = range(5, 10)
+"""Stages that a whole graph has had in any version; used where the log does not tell."""
+
+KEPT: Final = 5_000
+
+SURE: Final = "sure"
+LIKELY: Final = "likely"
+GUESS: Final = "guess"
+
+_UNKNOWN, _VHLO, _SHLO, _TTIR, _TTNN = range(5)
+_DIALECTS: Final = (
+    (_TTNN, re.compile(rb"ttnn\.")),
+    (_TTIR, re.compile(rb"ttir\.(?!name\b)")),  # stablehlo modules have ttir.name as an attribute
+    (_VHLO, re.compile(rb"vhlo\.")),
+    (_SHLO, re.compile(rb"stablehlo\.")),
+)
+
+
+class Found(NamedTuple):
+    """One graph: the name of its modules, how many there are, whether it came to the end."""
+
+    name: str
+    stages: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How many graphs the markers stand for.
+
+    ``stages`` is the number of stages of a whole graph (0 if none can be told),
+    ``sure`` is one of ``sure``, ``likely`` and ``guess``; the number of graphs
+    is between ``least`` and ``most``; ``why`` is the evidence in words.
+    ``found`` has the graphs one by one, the first ``KEPT`` of them.
+    """
+
+    graphs: int
+    completed: int
+    stages: int
+    sure: str
+    least: int
+    most: int
+    why: str
+    found: tuple[Found, ...] = ()
+
+
+class Markers:
+    """The markers of one process, in order. What is kept does not grow with their number."""
+
+    def __init__(self) -> None:
+        self._module = _Module()
+        self._by_dialect = _Runs()
+        self._by_evidence = _Runs()
+        self._failed = False
+        self._vhlo = False
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def feed(self, data: bytearray, start: int, end: int) -> None:
+        """Text that stands before the next marker; in parts, where it is long."""
+        self._module.look(data, start, end)
+
+    def mark(self) -> None:
+        """A marker: the text fed since the last one was one module."""
+        module, self._module = self._module, _Module()
+        begins = self._failed or module.dialect == _VHLO
+        self._by_dialect.add(module, begins)
+        self._by_evidence.add(module, begins or _goes_back(self._by_evidence.last, module))
+        self._failed = False
+        self._vhlo = self._vhlo or module.dialect == _VHLO
+        self._count += 1
+
+    def error(self) -> None:
+        """The compiler reported an error: the graph of the last marker ends with it."""
+        self._failed = True
+        self._by_dialect.fail()
+        self._by_evidence.fail()
+
+    def guess(self) -> Guess:
+        """What the markers so far stand for."""
+        if self._vhlo:
+            return _whole_graphs(self._by_dialect)
+        return _periods(self._by_evidence)
+
+
+class _Module:
+    """What has been seen of one module."""
+
+    __slots__ = ("dialect", "name")
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.dialect = _UNKNOWN
+
+    def look(self, data: bytearray, start: int, end: int) -> None:
+        self.name = self.name or module_name(data, start, end)
+        if self.dialect in (_UNKNOWN, _SHLO):
+            for dialect, pattern in _DIALECTS:
+                if pattern.search(data, start, end):
+                    self.dialect = dialect
+                    break
+
+
+def module_name(data: bytearray, start: int, end: int) -> str:
+    """The name of the first named module in a stretch of text (``SyncTensorsGraph.12``)."""
+    at = data.find(b"module @", start, end)
+    if at < 0:
+        return ""
+    found = re.compile(rb'"[^"\r\n]{0,256}"|[^\s{(]{1,256}').match(data, at + 8, end)
+    return found[0].decode("utf-8", "backslashreplace").strip('"') if found else ""
+
+
+class _Run(NamedTuple):
+    """Markers in a row that no evidence parts.
+
+    ``begun``: the first is of a vhlo module; ``lowered``: one is of a ttnn
+    module; ``failed``: an error stands after the last.
+    """
+
+    length: int
+    begun: bool
+    lowered: bool
+    failed: bool
+
+
+class _Runs:
+    """Runs in order: how many there are of each kind, and the first of them with their names."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[_Run] = Counter()
+        self.first: list[tuple[str, _Run]] = []
+        self.last: _Module | None = None
+        self._name = ""
+        self._open: _Run | None = None
+
+    def add(self, module: _Module, begins: bool) -> None:
+        """One more marker, which begins a run or goes on with the last."""
+        if self._open is None or begins:
+            self._shut()
+            self._open, self._name = _Run(0, module.dialect == _VHLO, False, False), module.name
+        lowered = self._open.lowered or module.dialect == _TTNN
+        self._open = self._open._replace(length=self._open.length + 1, lowered=lowered)
+        self.last = module
+
+    def fail(self) -> None:
+        if self._open is not None:
+            self._open = self._open._replace(failed=True)
+
+    def all(self) -> tuple[Counter[_Run], list[tuple[str, _Run]], _Run | None]:
+        """The kinds and the first runs, with the one that is still open; that one."""
+        if self._open is None:
+            return self.kinds, self.first, None
+        return (
+            self.kinds + Counter([self._open]),
+            [*self.first, (self._name, self._open)],
+            self._open,
+        )
+
+    def _shut(self) -> None:
+        if self._open is not None:
+            self.kinds[self._open] += 1
+            if len(self.first) < KEPT:
+                self.first.append((self._name, self._open))
+
+
+def _goes_back(last: _Module | None, module: _Module) -> bool:
+    """Whether a module cannot be a later stage of the graph of the last one."""
+    if last is None:
+        return False
+    if last.name and module.name and last.name != module.name:
+        return True
+    return bool(last.dialect and module.dialect and module.dialect < last.dialect)
+
+
+def _whole_graphs(runs: _Runs) -> Guess:
+    """Each graph begins with a vhlo module. What stands before the first began before the log."""
+    kinds, first, _ = runs.all()
+    begun = {run: number for run, number in kinds.items() if run.begun}
+    lengths: Counter[int] = Counter()
+    for run, number in begun.items():
+        if run.lowered:
+            lengths[run.length] += number
+    graphs = sum(begun.values())
+    stages = lengths.most_common(1)[0][0] if lengths else 0
+    each = ", ".join(f"{number} with {length}" for length, number in sorted(lengths.items()))
+    why = "each graph begins with a vhlo module"
+    if each:
+        why += f"; stages of the graphs that were lowered: {each}"
+    found = tuple(Found(name, run.length, run.lowered) for name, run in first if run.begun)
+    return Guess(graphs, lengths.total(), stages, SURE, graphs, graphs, why, found)
+
+
+def _periods(runs: _Runs) -> Guess:
+    """The number of stages that parts all runs best."""
+    kinds, first, last = runs.all()
+    if last is None:
+        return Guess(0, 0, 0, SURE, 0, 0, "no marker")
+    candidates, misfits = _candidates(kinds, last)
+    counts = [_count(kinds, stages) for stages in candidates]
+    stages = candidates[0]
+    found: list[Found] = []
+    for name, run in first:
+        whole, rest = divmod(run.length, stages)
+        found += [Found(name, stages, True)] * min(whole, KEPT - len(found))
+        found += [Found(name, rest, False)] * (rest > 0)
+    least, most = min(counts), max(counts)
+    sure, why = _confidence(kinds, candidates, misfits, least == most)
+    completed = sum(run.length // stages * number for run, number in kinds.items())
+    return Guess(counts[0], completed, stages, sure, least, most, why, tuple(found[:KEPT]))
+
+
+def _candidates(kinds: Counter[_Run], last: _Run) -> tuple[list[int], int]:
+    """The numbers of stages that can be, the best first, and the runs that do not fit it.
+
+    Whole graphs fill a run; a graph that failed stops before its last stage.
+    The best number makes few graphs and few runs that do not fit; a misfit
+    weighs more than a graph, but for the last, which the end of the log may
+    have cut. Others can be only if no more runs do not fit them.
+    """
+    misfits = {
+        stages: sum(number for run, number in kinds.items() if not _fits(run, stages))
+        for stages in USUAL
+    }
+    weights = {
+        stages: 2 * misfits[stages] - (not _fits(last, stages)) + _count(kinds, stages)
+        for stages in USUAL
+    }
+    best = min(USUAL, key=lambda stages: (weights[stages], misfits[stages], -stages))
+    others = [stages for stages in USUAL if stages != best and misfits[stages] <= misfits[best]]
+    if sum(number for run, number in kinds.items() if run.length == best and not run.failed) > 1:
+        others = []  # as many markers with one name, again and again: that is a graph
+    return [best, *others], misfits[best]
+
+
+def _fits(run: _Run, stages: int) -> bool:
+    return run.failed != (run.length % stages == 0)
+
+
+def _count(kinds: Counter[_Run], stages: int) -> int:
+    """Graphs in all runs, the last of a run perhaps not whole."""
+    return sum(-(-run.length // stages) * number for run, number in kinds.items())
+
+
+def _confidence(
+    kinds: Counter[_Run], candidates: list[int], misfits: int, agreed: bool
+) -> tuple[str, str]:
+    markers = sum(run.length * number for run, number in kinds.items())
+    stages, parts = candidates[0], kinds.total()
+    if len(candidates) > 1:
+        numbers = " or ".join(str(stages) for stages in sorted(candidates))
+        end = "the number of graphs is the same" if agreed else "nothing tells which"
+        return LIKELY if agreed else GUESS, f"{markers} markers fit {numbers} stages a graph: {end}"
+    if parts == 1:
+        return LIKELY, f"of 5 to 9 stages a graph only {stages} fits {markers} markers"
+    evidence = "names, dialects and errors of the modules part the markers"
+    if misfits == 0:
+        return SURE, f"{evidence} into graphs of {stages} stages"
+    return LIKELY, f"{evidence}; {stages} stages fit all but {misfits} of {parts} parts"

@@ -1,0 +1,134 @@
+"""A log's report as markdown, sorted by frequency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytest_graphbreak.logs import words
+from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.findings import Finding, failures, findings, homes
+from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.record import Frame
+from pytest_graphbreak.report import safe
+
+MOST = 200
+"""Entries of one section; the JSON report has all."""
+
+
+def render(logs: Sequence[tuple[Reading, Bearing]]) -> str:
+    """The report of all logs."""
+    lines = ["# Graphs in logs", ""]
+    for reading, bearing in logs:
+        lines += _log(reading, bearing)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _log(reading: Reading, bearing: Bearing) -> Iterator[str]:
+    yield f"## {safe.markdown(reading.path)}"
+    yield ""
+    yield f"{words.size(reading.size)}; {words.verdict(bearing)}."
+    yield ""
+    yield from _table(("layer", "counted"), words.counts(reading))
+    yield from _doubts(bearing)
+    yield from _origins(reading)
+    yield from _most_frequent(findings(reading))
+    yield from _failed(reading)
+    yield from _homes(reading)
+
+
+def _doubts(bearing: Bearing) -> Iterator[str]:
+    if bearing.whole:
+        return
+    yield "### What this log cannot tell"
+    yield ""
+    for doubt in bearing.doubts:
+        yield f"- {_ours(doubt)}"
+    yield ""
+    yield "To know all of it, run:"
+    yield ""
+    for command in bearing.commands:
+        yield f"    {safe.console(command)}"
+    yield ""
+
+
+def _origins(reading: Reading) -> Iterator[str]:
+    rows = list(words.origins(reading))
+    if rows:
+        yield "### Where extra graphs come from"
+        yield ""
+        yield from _table(("origin", "graphs"), rows)
+
+
+def _most_frequent(found: list[Finding]) -> Iterator[str]:
+    if not found:
+        return
+    yield "### Most frequent reasons"
+    yield ""
+    for number, item in enumerate(found[:MOST], 1):
+        name = f" {item.id}" if item.id else ""
+        kind = words.KINDS.get(item.kind, item.kind)
+        yield f"{number}. **{item.count:,}x {kind}{name}** {safe.markdown(item.reason)}"
+        yield ""
+        yield from _frames((item.where, *item.stack))
+        if item.advice:
+            yield f"   Try: {safe.markdown(item.advice)}"
+            yield ""
+    yield from _left_out(len(found))
+
+
+def _failed(reading: Reading) -> Iterator[str]:
+    found = failures(reading)
+    if not found:
+        return
+    yield "### Failed graphs"
+    yield ""
+    for item in found[:MOST]:
+        yield f"- **{item.count:,}x** {safe.markdown(words.failure(item))}"
+        yield f"  {safe.markdown(words.first(item))}"
+    yield ""
+    yield from _left_out(len(found))
+
+
+def _homes(reading: Reading) -> Iterator[str]:
+    found = homes(reading)
+    if not found:
+        return
+    yield "### Source of the device graphs"
+    yield ""
+    for frame, count in found[:MOST]:
+        code = f" {safe.markdown(frame.code)}" if frame.code else ""
+        yield f"- **{count:,}x** {safe.markdown(words.place(frame))}{code}"
+    yield ""
+    yield from _left_out(len(found))
+
+
+def _frames(frames: Iterable[Frame]) -> Iterator[str]:
+    """Places with their source lines, as one block of code, the innermost first."""
+    shown = [frame for frame in frames if frame.file]
+    for number, frame in enumerate(shown):
+        above = "from " if number else ""
+        yield f"       {above}{safe.console(words.place(frame))}"
+        if frame.code:
+            yield f"           {safe.console(frame.code)}"
+    if shown:
+        yield ""
+
+
+def _table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    yield f"| {head[0]} | {head[1]} |"
+    yield "| --- | --- |"
+    for label, text in rows:
+        yield f"| {label} | {_ours(text)} |"
+    yield ""
+
+
+def _ours(text: str) -> str:
+    """A sentence of ours: its underscores and stars are no structure."""
+    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", safe.console(text))
+
+
+def _left_out(count: int) -> Iterator[str]:
+    if count > MOST:
+        yield f"{count - MOST:,} more are in the JSON report."
+        yield ""

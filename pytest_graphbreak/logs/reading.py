@@ -1,0 +1,238 @@
+"""Reads one log from beginning to end, once, and keeps what reports need of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from pytest_graphbreak.logs import origin
+from pytest_graphbreak.logs.blocks import Block, Source
+from pytest_graphbreak.logs.dynamo import Dynamo
+from pytest_graphbreak.logs.locations import Locations
+from pytest_graphbreak.logs.markers import Guess
+from pytest_graphbreak.logs.origin import Origins
+from pytest_graphbreak.logs.programs import Program, Programs
+from pytest_graphbreak.logs.scan import scan
+from pytest_graphbreak.logs.sources import Sources
+from pytest_graphbreak.logs.torchlog import Torch, TorchLines
+from pytest_graphbreak.logs.tt import TTLines, Watcher
+from pytest_graphbreak.logs.xlalog import XlaLines
+from pytest_graphbreak.places import Places
+from pytest_graphbreak.record import Graph, Observation, Record, combine
+
+PLACES_SHOWN: Final = 5
+"""Source lines kept of each device graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What a log shows of how it was made.
+
+    ``dynamo`` has the kinds of Dynamo's records, ``locations`` says whether
+    source files are named in modules, ``debug`` whether lines of a debug build
+    were seen, ``tt`` whether anything of the TT plugin was.
+    """
+
+    dynamo: frozenset[str]
+    xla: bool
+    locations: bool
+    debug: bool
+    tt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that one log holds.
+
+    ``size`` is in bytes, unpacked; ``fault`` says why its end could not be
+    read. ``guesses`` are by rank, where there are END markers and no headers.
+    ``script`` is the file that was run, where a stack tells it.
+    """
+
+    path: str
+    size: int
+    fault: str | None
+    programs: Programs
+    guesses: dict[str, Guess]
+    headers: int
+    bare: int
+    ends: int
+    repeated: int
+    signs: Signs
+    record: Record
+    origins: Counter[tuple[str, str]]
+    processes: int
+    script: str
+
+    @property
+    def graphs(self) -> int:
+        """Graphs that the TT compiler began."""
+        if self.headers:
+            return self.programs.attempted
+        return sum(guess.graphs for guess in self.guesses.values())
+
+    @property
+    def completed(self) -> int:
+        """Graphs that the TT compiler lowered to the end."""
+        if self.headers:
+            return self.programs.completed
+        return sum(guess.completed for guess in self.guesses.values())
+
+
+def read(path: str, places: Places) -> Reading:
+    """Analyse one log. Raises as ``Source`` does where it cannot be opened."""
+    reader = _Reader(path, Sources(places))
+    with Source(path) as source:
+        for block in source.blocks():
+            reader.block(block)
+        return reader.finish(source.fault)
+
+
+class _Reader(Watcher):
+    """One pass over one log: each needle's finder, and what they tell each other."""
+
+    def __init__(self, path: str, sources: Sources) -> None:
+        self._path = path
+        self._sources = sources
+        self._tt = TTLines(self)
+        self._dynamo = Dynamo(sources)
+        self._origins = Origins(sources)
+        self._torch = TorchLines(self._record)
+        self._xla = XlaLines(self._origins.compilation)
+        self._more = [self._torch.group(), self._xla.group()]
+        self._locations: dict[int, Locations] = {}
+        self._located = False
+        self._size = 0
+
+    def block(self, block: Block) -> None:
+        self._size += block.end - block.start
+        self._tt.begin(block)
+        scan(block, [self._tt.group(block), *self._more])
+        self._tt.end(block)
+
+    def finish(self, fault: str | None) -> Reading:
+        self._torch.finish()
+        self._tt.finish()
+        guesses = self._tt.guesses()
+        layers = [self._tt_layer(guesses), self._origins.observation(), self._dynamo_layer()]
+        signs = Signs(
+            dynamo=frozenset(self._dynamo.seen),
+            xla=bool(self._origins.compilations),
+            locations=self._located,
+            debug=self._tt.debug,
+            tt=bool(self._tt.headers or self._tt.ends or self._tt.levels),
+        )
+        programs = self._tt.programs
+        return Reading(
+            path=self._path,
+            size=self._size,
+            fault=fault,
+            programs=programs,
+            guesses=guesses,
+            headers=self._tt.headers,
+            bare=self._tt.bare,
+            ends=self._tt.ends,
+            repeated=self._tt.repeated,
+            signs=signs,
+            record=combine(layer for layer in layers if layer is not None),
+            origins=self._origins.totals(bool(self._tt.headers)),
+            script=self._dynamo.script,
+            processes=max(self._dynamo.processes, len({p.rank for p in programs.list}), 1),
+        )
+
+    # What the TT compiler prints
+
+    def begun(self, program: Program) -> None:
+        self._origins.program(program)
+        self._locations[program.number] = Locations()
+
+    def text(self, program: Program, data: bytearray, start: int, end: int) -> None:
+        known = self._locations.get(program.number)
+        if known is not None:
+            known.feed(data, start, end)
+
+    def closed(self, program: Program) -> None:
+        known = self._locations.pop(program.number, None)
+        if known is not None:
+            places, program.module = known.places(self._sources.is_user)
+            self._located = self._located or known.named
+            program.places = tuple(
+                (self._sources.frame(*place), ops)
+                for place, ops in places.most_common(PLACES_SHOWN)
+            )
+        self._origins.ended(program)
+
+    # What others print
+
+    def _record(self, record: Torch) -> None:
+        if record.where.endswith("symbolic_shapes.py"):
+            if not record.id:
+                self._origins.exported(record.rank)
+        elif made := self._dynamo.take(record):
+            self._origins.made(made)
+        if "tracing" in self._dynamo.seen:
+            self._origins.dynamo = True
+
+    # Layers
+
+    def _tt_layer(self, guesses: dict[str, Guess]) -> Observation | None:
+        programs = self._tt.programs
+        if self._tt.headers:
+            several = len({(program.rank, program.thread) for program in programs.list}) > 1
+            graphs = tuple(_graph(program, several) for program in programs.list)
+            return Observation("tt", graphs=programs.attempted, graph_list=graphs)
+        if guesses:
+            return Observation(
+                "tt",
+                graphs=sum(guess.graphs for guess in guesses.values()),
+                graph_list=tuple(_guessed(guesses)),
+            )
+        return Observation("tt") if self._tt.levels else None
+
+    def _dynamo_layer(self) -> Observation | None:
+        return self._dynamo.observation() if self._dynamo.seen else None
+
+
+def _graph(program: Program, several: bool) -> Graph:
+    """A program as a graph of the record; how it failed is said after why it exists."""
+    end = ""
+    if program.ended == "failed":
+        end = f"failed after {program.last}" + (f": {program.error}" if program.error else "")
+    elif program.ended == "unfinished":
+        end = f"the log ends after {program.last}"
+    who = " ".join(
+        part
+        for part in (
+            f"rank {program.rank}" if program.rank else "",
+            f"thread {program.thread}" if program.thread else "",
+        )
+        if part
+    )
+    return Graph(
+        "tt",
+        program.name or f"graph {program.number}",
+        program.cause,
+        sources=program.sources,
+        process=who if several and who else None,
+        where=origin.where(program),
+        reason="; ".join(filter(None, (program.why, end))),
+        module=program.module or None,
+    )
+
+
+def _guessed(guesses: dict[str, Guess]) -> list[Graph]:
+    """Graphs of a log without headers: a name each, and how far they came."""
+    found = []
+    for rank, guess in guesses.items():
+        for number, item in enumerate(guess.found, 1):
+            found.append(
+                Graph(
+                    "tt",
+                    item.name or f"graph {number}",
+                    "reshard" if item.name.startswith("ReplicateShardedData") else "other",
+                    process=f"rank {rank}" if rank else None,
+                    reason="" if item.complete else f"stopped after {item.stages} stages",
+                )
+            )
+    return found

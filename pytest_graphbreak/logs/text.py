@@ -1,0 +1,91 @@
+"""A log's report for a terminal: plain lines, most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytest_graphbreak.logs import words
+from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.findings import Finding, failures, findings, homes
+from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.record import Frame
+
+MOST = 20
+"""Entries of one section; the JSON report has all."""
+
+_ABOVE = 2
+"""Frames of a break's stack that are shown above its place."""
+
+
+def render(reading: Reading, bearing: Bearing) -> str:
+    """The whole report of one log."""
+    return "\n".join(
+        [
+            *_head(reading, bearing),
+            *_section("most frequent", [list(_finding(item)) for item in findings(reading)]),
+            *_section("failed", [list(lines) for lines in _failed(reading)]),
+            *_section("device graphs come from", [_home(*item) for item in homes(reading)]),
+            *_next(bearing),
+        ]
+    )
+
+
+def _head(reading: Reading, bearing: Bearing) -> Iterator[str]:
+    yield f"{reading.path}   {words.size(reading.size)}, {words.verdict(bearing)}"
+    for label, text in words.counts(reading):
+        yield f"  {label:<8} {text}"
+    for label, text in words.origins(reading):
+        yield f"  {'origin':<8} {label}: {text}"
+    for doubt in bearing.doubts:
+        yield f"  {'doubt':<8} {doubt}"
+
+
+def _section(title: str, entries: list[list[str]]) -> Iterator[str]:
+    if not entries:
+        return
+    yield ""
+    yield f"  {title}"
+    for entry in entries[:MOST]:
+        yield from entry
+    if len(entries) > MOST:
+        yield f"    ... and {len(entries) - MOST:,} more"
+
+
+def _finding(item: Finding) -> Iterator[str]:
+    name = f"{item.id}  " if item.id else ""
+    kind = words.KINDS.get(item.kind, item.kind)
+    yield f"    {item.count:>4}x  {kind}  {name}{item.reason}".rstrip()
+    yield from _at(item.where)
+    for frame in item.stack[:_ABOVE]:
+        yield from _at(frame, "from ")
+    if item.advice:
+        yield f"           try: {item.advice}"
+
+
+def _failed(reading: Reading) -> Iterator[Iterable[str]]:
+    for item in failures(reading):
+        yield f"    {item.count:>4}x  {words.failure(item)}", f"           {words.first(item)}"
+
+
+def _home(frame: Frame, count: int) -> list[str]:
+    return [f"    {count:>4}x  {words.place(frame)}", *_code(frame)]
+
+
+def _at(frame: Frame, before: str = "") -> Iterator[str]:
+    if frame.file:
+        yield f"           {before}{words.place(frame)}"
+        yield from _code(frame)
+
+
+def _code(frame: Frame) -> Iterator[str]:
+    if frame.code:
+        yield f"               {frame.code}"
+
+
+def _next(bearing: Bearing) -> Iterator[str]:
+    if not bearing.commands:
+        return
+    yield ""
+    yield "  to know all of it, run"
+    for command in bearing.commands:
+        yield f"    {command}"

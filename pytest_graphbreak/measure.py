@@ -1,0 +1,88 @@
+"""Opens the observers around a piece of code and returns its ``Record``.
+
+This is the one place that knows which layers there are. It knows no pytest:
+the plugin, ``observe()`` and the command line all measure through it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from pytest_graphbreak.observers.base import Observer, Window
+from pytest_graphbreak.places import Places
+from pytest_graphbreak.record import Observation, Record, combine
+
+_HOMES: Final = (("dynamo", "DynamoObserver"), ("xla", "XlaObserver"), ("tt", "TTObserver"))
+
+
+@cache
+def observers() -> tuple[Observer, ...]:
+    """The observers of this process, one for each layer; torch is not imported by this."""
+    found = []
+    for layer, name in _HOMES:
+        try:
+            module = importlib.import_module(f"pytest_graphbreak.observers.{layer}")
+        except ModuleNotFoundError:
+            continue
+        found.append(getattr(module, name)())
+    return tuple(found)
+
+
+@cache
+def places(root: Path) -> Places:
+    """One ``Places`` for each root directory, so that files are parsed once a process."""
+    return Places(root)
+
+
+def isolate(key: str) -> None:
+    """Forget what earlier code compiled. ``key`` names what comes next, such as a node id."""
+    for observer in observers():
+        observer.isolate(key)
+
+
+class Measurement:
+    """A window over all layers. Close it with ``close``; leaving the context closes it too."""
+
+    def __init__(self, root: Path) -> None:
+        named = places(root)
+        self._windows: list[Window] = []
+        self._record: Record | None = None
+        for observer in observers():
+            self._windows.append(observer.open(named))
+
+    def peek(self) -> Record:
+        """What was seen so far; after ``close`` what was seen in all."""
+        if self._record is not None:
+            return self._record
+        return _record([window.peek() for window in self._windows])
+
+    def close(self) -> Record:
+        """Stop watching; closing again returns the same record."""
+        if self._record is None:
+            # Last opened, first closed: the way that nested patches come off clean.
+            seen = [window.close() for window in reversed(self._windows)]
+            self._record = _record(seen)
+        return self._record
+
+    def __enter__(self) -> Measurement:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _record(seen: list[Observation | None]) -> Record:
+    record = combine(item for item in seen if item is not None)
+    if not record.layers and importlib.util.find_spec("torch") is None:
+        return Record(errors=("torch is not installed in this Python, so nothing can be counted",))
+    return record

@@ -1,0 +1,1 @@
+"""One module a layer, behind the ``Observer`` protocol of ``base``."""

@@ -1,0 +1,189 @@
+"""The dynamo layer: FX graphs, graph breaks, recompiles, functions left to eager.
+
+How: ``dynamo_sensors`` wraps a few functions of Dynamo while a window is open,
+``dynamo_names`` lists them, ``dynamo_events`` makes an ``Observation`` of what
+they noted, ``dynamo_text`` reads Dynamo's messages.
+
+What is not here: code that Dynamo never attempts. Under
+``torch.compiler.set_stance("force_eager")``, inside ``torch.compiler.disable``
+and in functions without tensors nothing is attempted, and nothing is counted.
+What child processes compile is theirs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Sequence
+
+from pytest_graphbreak.observers.base import Window
+from pytest_graphbreak.observers.dynamo_events import observation
+from pytest_graphbreak.observers.dynamo_hooks import OnImport
+from pytest_graphbreak.observers.dynamo_notes import Event, Fell, Made
+from pytest_graphbreak.observers.dynamo_sensors import Sensors
+from pytest_graphbreak.places import Places
+from pytest_graphbreak.record import Observation
+
+DYNAMO = "torch._dynamo"
+
+
+class DynamoObserver:
+    """Watches Dynamo in this process, in all of its threads."""
+
+    layer = "dynamo"
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._windows: list[DynamoWindow] = []
+        self._sensors: Sensors | None = None
+        self._import: OnImport | None = None
+        self._faults: list[str] = []
+
+    def open(self, places: Places) -> Window:
+        """Begin to watch. torch is not imported by this: if need be it is waited for."""
+        with self._lock:
+            if self._sensors is None:
+                self._sensors = Sensors()
+            sensors = self._sensors
+            window = DynamoWindow(self, sensors, places, self._faults)
+            self._faults = []
+            self._windows.append(window)
+            if DYNAMO not in sys.modules and self._import is None:
+                self._import = OnImport(DYNAMO, lambda: self._imported(sensors))
+        if DYNAMO in sys.modules:
+            try:
+                if not sensors.attached:
+                    # Another thread may be importing it: wait for that outside of the
+                    # lock, which it needs as well.
+                    importlib.import_module(DYNAMO)
+                    self._attach(sensors)
+                window.begin()
+            except Exception as fault:
+                window.fail(f"dynamo: it could not be watched: {fault}")
+        return window
+
+    def isolate(self, key: str) -> None:
+        """Reset Dynamo, so that what comes next compiles everything itself.
+
+        A reset that fails is an error of the next window.
+        """
+        if DYNAMO not in sys.modules:
+            return
+        try:
+            importlib.import_module(DYNAMO).reset()
+        except Exception as fault:
+            self._faults.append(
+                f"dynamo: torch._dynamo.reset() failed before {key}, "
+                f"so its counts depend on what ran before it: {fault}"
+            )
+
+    def leave(self, window: DynamoWindow) -> None:
+        """A window closed; with the last one everything is put back."""
+        with self._lock:
+            if window in self._windows:
+                self._windows.remove(window)
+            if not self._windows:
+                self._stop_waiting()
+                if self._sensors is not None:
+                    self._sensors.detach()
+                self._sensors = None
+
+    def _attach(self, sensors: Sensors) -> None:
+        with self._lock:
+            self._stop_waiting()
+            if sensors is self._sensors and not sensors.attached:
+                sensors.attach()
+
+    def _imported(self, sensors: Sensors) -> None:
+        """Dynamo was imported while windows are open."""
+        self._attach(sensors)
+        if reason := disabled():
+            sensors.events.append(Fell(reason))
+
+    def _stop_waiting(self) -> None:
+        if self._import is not None:
+            self._import.remove()
+            self._import = None
+
+
+class DynamoWindow:
+    """What Dynamo did between ``open`` and ``close``."""
+
+    def __init__(
+        self, observer: DynamoObserver, sensors: Sensors, places: Places, errors: Sequence[str]
+    ) -> None:
+        self._observer = observer
+        self._sensors = sensors
+        self._places = places
+        self._errors = list(errors)
+        sensors.check()  # what nobody saw before belongs to the windows before
+        self._first = len(sensors.events)
+        self._known: tuple[int, Observation] | None = None
+        self._open = True
+        self._seen: Observation | None = None
+
+    def begin(self) -> None:
+        """Dynamo is there from the start: what already stands in the way of seeing it."""
+        self._errors += self._sensors.blind()
+        if reason := disabled():
+            self.fail(reason)
+
+    def fail(self, error: str) -> None:
+        """Add an error to what this window will have seen."""
+        self._errors.append(error)
+
+    def close(self) -> Observation | None:
+        if self._open:
+            self._seen = self._look()
+            self._open = False
+            self._observer.leave(self)
+        return self._seen
+
+    def peek(self) -> Observation | None:
+        """Cheap while nothing new happened: the events are read once."""
+        return self._look() if self._open else self._seen
+
+    def _look(self) -> Observation | None:
+        if "torch" not in sys.modules:
+            return None
+        if DYNAMO in sys.modules and not self._sensors.attached:
+            return observation((), self._places, [*self._errors, _UNSEEN])
+        self._sensors.check()
+        events = self._sensors.events
+        until = len(events)
+        if self._known is None or self._known[0] != until:
+            self._known = (until, self._read(events[self._first : until]))
+        return self._known[1]
+
+    def _read(self, events: Sequence[Event]) -> Observation:
+        try:
+            return observation(events, self._places, self._errors)
+        except Exception as fault:
+            made = sum(isinstance(event, Made) for event in events)
+            error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
+            return Observation("dynamo", graphs=made, errors=(*self._errors, error))
+
+
+_UNSEEN = (
+    "dynamo: torch._dynamo was imported in a way that could not be watched. "
+    "Import it before the test, for example at the top of conftest.py."
+)
+
+
+def disabled() -> str | None:
+    """Why Dynamo compiles nothing at all in this process, or None if it does.
+
+    Sources: ``_optimize`` of torch/_dynamo/eval_frame.py, which reads the
+    variable at each ``torch.compile``; torch/_dynamo/config.py.
+    """
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        why = "the environment variable TORCHDYNAMO_DISABLE is 1"
+    elif getattr(sys.modules.get(f"{DYNAMO}.config"), "disable", False):
+        why = "torch._dynamo.config.disable is set"
+        if os.environ.get("TORCH_COMPILE_DISABLE"):
+            why += ", by the environment variable TORCH_COMPILE_DISABLE"
+    else:
+        return None
+    return f"dynamo: Dynamo is disabled ({why}), so no graph can be counted"

@@ -1,0 +1,189 @@
+"""Every private name of torch that the dynamo observer leans on, in one table.
+
+None of them is promised by torch. Each row says in which versions the name has
+to be there and what can not be seen without it; a name that is missing becomes
+an error of the observation, so that a gate never takes blindness for zero.
+Read in the sources of torch 2.6 to 2.15 (2.8, 2.10, 2.12 and 2.14 were read
+only, the others are also run by the tests).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+Version = tuple[int, int]
+LATEST: Version = (999, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One private name: ``module`` and the ``chain`` of attributes inside it.
+
+    ``since`` and ``until`` are the first and the last minor version of torch
+    that has it and needs it. ``without`` says what is lost if it is missing.
+    """
+
+    module: str
+    chain: str
+    without: str
+    since: Version = (2, 6)
+    until: Version = LATEST
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.chain}"
+
+
+COMPILE = Name("torch._dynamo.convert_frame", "_compile", "frames can not be counted or told apart")
+SUPPRESS = Name(
+    "torch._dynamo.convert_frame",
+    "format_error_msg",
+    "functions that were left to eager can not be told from errors that the test saw",
+)
+REASONS = Name(
+    "torch._dynamo.convert_frame",
+    "get_and_maybe_log_recompilation_reasons",
+    "recompiles can not be seen",
+    since=(2, 7),
+)
+REASONS_26 = Name(
+    "torch._dynamo.convert_frame",
+    "get_and_maybe_log_recompilation_reason",
+    "recompiles can not be seen",
+    until=(2, 6),
+)
+BACKEND = Name(
+    "torch._dynamo.output_graph",
+    "OutputGraph.call_user_compiler",
+    "graphs can be counted by Dynamo's own counter only",
+)
+BREAK = Name(
+    "torch._dynamo.symbolic_convert",
+    "InstructionTranslatorBase.log_graph_break",
+    "graph breaks can not be seen",
+    since=(2, 10),
+)
+BREAK_29 = Name(
+    "torch._dynamo.symbolic_convert",
+    "log_graph_break",
+    "graph breaks can not be seen",
+    until=(2, 9),
+)
+STACK = Name(
+    "torch._guards",
+    "TracingContext.extract_stack",
+    "graph breaks have no place",
+)
+UNSUPPORTED = Name(
+    "torch._dynamo.exc",
+    "Unsupported",
+    "graph breaks can not be told from other failures",
+)
+# Until 2.9 a break that is resumed at an earlier line, and until 2.10 a break
+# inside a generator or a loop, reach no log: the exception has to be followed.
+UNSUPPORTED_INIT = Name(
+    "torch._dynamo.exc",
+    "Unsupported.__init__",
+    "graph breaks that are resumed at an earlier line can not be seen",
+    until=(2, 9),
+)
+RESTART = Name(
+    "torch._dynamo.symbolic_convert",
+    "SpeculationEntry.fail_and_restart_analysis",
+    "graph breaks that are resumed at an earlier line can not be seen",
+    until=(2, 9),
+)
+STEP = Name(
+    "torch._dynamo.symbolic_convert",
+    "InstructionTranslatorBase.step_graph_break",
+    "graph breaks that are resumed at an earlier line can not be seen",
+    until=(2, 9),
+)
+SKIP = Name(
+    "torch._dynamo.exc",
+    "SkipFrame",
+    "functions that were skipped without an error can not be seen",
+    until=(2, 10),
+)
+COUNTERS = Name(
+    "torch._dynamo.utils",
+    "counters",
+    "the graphs seen can not be checked against Dynamo's own count",
+)
+CONFIG = Name(
+    "torch._dynamo.config",
+    "disable",
+    "whether Dynamo is disabled can not be known",
+)
+
+NAMES = (
+    COMPILE,
+    SUPPRESS,
+    REASONS,
+    REASONS_26,
+    BACKEND,
+    BREAK,
+    BREAK_29,
+    STACK,
+    UNSUPPORTED,
+    UNSUPPORTED_INIT,
+    RESTART,
+    STEP,
+    SKIP,
+    COUNTERS,
+    CONFIG,
+)
+
+
+class Missing(Exception):
+    """A private name is not where it should be; the text is for the observation's errors."""
+
+
+def torch_version() -> str:
+    """The version of the torch in this process, ``2.9.1+cu128``."""
+    return str(getattr(sys.modules.get("torch"), "__version__", "unknown"))
+
+
+def minor(version: str) -> Version:
+    """``(2, 9)`` of ``2.9.1+cu128``; a version that can not be read counts as the newest."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else LATEST
+
+
+@functools.cache
+def required(version: str) -> tuple[Name, ...]:
+    """The rows that hold for a version of torch."""
+    here = minor(version)
+    return tuple(name for name in NAMES if name.since <= here <= name.until)
+
+
+def find(name: Name) -> tuple[Any, str]:
+    """The object that holds a name and the last attribute of its chain.
+
+    Raises ``Missing`` where the name, or what should hold it, is not there.
+    """
+    *path, last = name.chain.split(".")
+    try:
+        owner: Any = sys.modules.get(name.module) or importlib.import_module(name.module)
+        for attribute in path:
+            owner = getattr(owner, attribute)
+        if isinstance(owner, type):
+            vars(owner)[last]  # an inherited one is another function
+        else:
+            getattr(owner, last)
+    except (ImportError, AttributeError, KeyError) as fault:
+        raise Missing(missing(name)) from fault
+    return owner, last
+
+
+def missing(name: Name, why: str = "it is missing") -> str:
+    """The error that says that a private name is not there, or not what it was."""
+    return (
+        f"dynamo: {name.path} can not be used in torch {torch_version()} ({why}): {name.without}. "
+        "This version of pytest-graphbreak can not observe this version of torch."
+    )

@@ -1,0 +1,145 @@
+"""What the dynamo sensors note while Dynamo compiles: attempts, and the events in them.
+
+Only facts, as Dynamo has them: no places, no names, no judgement.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+Line = tuple[str, int, str]
+"""A frame of a stack: file as Python has it, 1-based line, name of the code object."""
+
+Code = tuple[str, int, str]
+"""A function: its file, its first line, the name of its code object."""
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """Dynamo's attempt to compile one frame; ``id`` is its compile id, ``0/0``.
+
+    ``written`` is its code, or if that is a decorator's wrapper around the
+    ``forward`` of a module, the code of that ``forward``.
+    ``above`` is the Python stack from the test to the frame, outermost first;
+    ``parent`` the latest attempt at the nearest function on that stack, up to
+    the ``torch.compile`` that it was called through. ``guards`` are the guards
+    that failed, or None if it was not compiled before. ``outcome`` is one of
+    ``running``, ``compiled``, ``skipped`` and ``failed``; ``skip`` is what Dynamo
+    said when it skipped the frame, ``suppressed`` whether it kept an error to
+    itself and went on in eager. The rest is the sensors' own bookkeeping.
+    """
+
+    id: str = "?"
+    code: Code = ("", 0, "")
+    written: Code = ("", 0, "")
+    fullgraph: bool = False
+    export: bool = False
+    above: tuple[Line, ...] = ()
+    parent: Attempt | None = None
+    guards: tuple[str, ...] | None = None
+    outcome: str = "running"
+    fault: Fault | None = None
+    skip: str = ""
+    suppressed: bool = False
+    graphs: int = 0
+    counted: tuple[int, int] | None = None
+    broke: dict[tuple[Any, ...], Broke] = field(default_factory=dict)
+    pending: tuple[str, Any] | None = None
+    unlogged: tuple[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An exception that ended an attempt. ``traced`` says whether tracing had begun."""
+
+    kind: str
+    message: str
+    traced: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Started:
+    """An attempt began."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended:
+    """There is news of an attempt: it ended, or its error was suppressed."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """The backend made a graph. ``after_break`` says that a graph break ended it."""
+
+    attempt: Attempt
+    number: int
+    ops: int
+    inputs: int
+    outputs: int
+    after_break: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Broke:
+    """A graph break, with the text and the stack of its root exception, outermost first."""
+
+    attempt: Attempt | None
+    message: str
+    stack: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refused:
+    """Dynamo left a function to eager before it attempted it (a generator)."""
+
+    code: Code
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Missed:
+    """Graphs that Dynamo counted and no sensor saw."""
+
+    graphs: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fell:
+    """The observer could not see: what the observation has to say as an error."""
+
+    error: str
+
+
+Event = Started | Ended | Made | Broke | Refused | Missed | Fell
+
+
+class Local(threading.local):
+    """What a thread is compiling: frames compile in a stack, since a backend may compile too."""
+
+    def __init__(self) -> None:
+        self.running: list[Attempt] = []
+        self.failed: tuple[int, Attempt] | None = None
+        self.unsupported: tuple[str, Any] = ("", None)
+
+    def current(self) -> Attempt | None:
+        return self.running[-1] if self.running else None
+
+
+def argument(
+    name: str, where: dict[str, int], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return kwargs[name] if name in kwargs else args[where[name]]
+
+
+def say(fault: BaseException) -> str:
+    """The text of an exception; Dynamo adds the user's code to ``str`` but not to ``msg``."""
+    text = getattr(fault, "msg", None)
+    if not isinstance(text, str):
+        text = str(fault)
+    return text or type(fault).__name__

@@ -1,0 +1,144 @@
+"""Dynamo's own words, read: why a graph broke, which guard failed, what an error was.
+
+Pure text in, plain values out; knows no torch. Texts of graph breaks come in
+two forms. From 2.7 on most are laid out by ``format_graph_break_message`` of
+torch/_dynamo/exc.py: a type, an explanation, hints, a developer's context and a
+link with the id. Older ones are one free line. Both may hold what differs from
+run to run (addresses, paths of this machine), which is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_CHAINED = "*** While handling this graph break, another graph break occurred: ***"
+_LAYOUT = re.compile(r"(?m)^ +Explanation: ")
+_FIELD = re.compile(
+    r"(?m)^ +(?=Explanation: |Hint: |Developer debug context: |Higher Order Operator: )"
+)
+_ID = re.compile(r"/gb/gb(\d+)")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|(?<![\w.])\d{9,}(?![\w.])")
+_PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/'\"`,:;()]+/)+([^\s/'\"`,:;()]+)")
+_NAMED = re.compile(
+    r"<(?:(?:bound |built-in )?(?:function|method)|code object) ([\w.<>]+?)"
+    r"(?:,? (?:of|file) (?:[^<>]|<[^<>]*>)*)?>"
+)
+_CLASS = re.compile(r"<class '([\w.<>]+)'>")
+_SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a graph broke. ``id`` is Dynamo's (``GB0124``), None before torch 2.8."""
+
+    text: str
+    id: str | None = None
+    explanation: str = ""
+    hints: tuple[str, ...] = ()
+
+
+def reason(message: str) -> Reason:
+    """Read the text of a graph break; of a chain of them the first, which is the root cause."""
+    message = message.split("\nTraceback (most recent call last)")[0].split(_CHAINED)[0]
+    layout = _LAYOUT.search(message)
+    return _free(message) if layout is None else _laid_out(message, layout.start())
+
+
+def guard(texts: tuple[str, ...]) -> str:
+    """The guard that failed, from what Dynamo says of every earlier compile, newest first."""
+    if not texts:
+        return "Dynamo did not say which guard failed"
+    text = re.sub(r"^!?[\d/]+:\s*", "", texts[0].strip())
+    text = text.split("\nUser stack trace:")[0]
+    text = re.split(r"\s{2,}#|\s+#(?= )", text)[0]
+    text = re.sub(r"L\['(\w+)'\]", r"\1", text)
+    text = re.sub(r"G\['(\w+)'\]", r"\1", text)
+    text = re.sub(r"\._modules\['(\w+)'\]", _module, text)
+    text = re.sub(r"\._(?:parameters|buffers)\['(\w+)'\]", r".\1", text)
+    text = text.split(" If this is unexpected, wrap your backend")[0]
+    return plain(text) or "Dynamo did not say which guard failed"
+
+
+def error(kind: str, message: str) -> str:
+    """An exception of Dynamo or a backend, in one line."""
+    found = re.match(r"backend='?(.*?)'? raised:\s*(.+)", message)
+    if found:
+        return f"{kind}: the backend {found[1]} raised {plain(found[2])}"
+    layout = _LAYOUT.search(message)
+    if layout is not None:
+        return _laid_out(message, layout.start()).text
+    first = plain(message.strip().split("\n")[0])
+    if first.startswith(kind) or kind == "InternalTorchDynamoError":
+        return first  # which is another exception, wrapped
+    return f"{kind}: {first}"
+
+
+def limit(kind: str, message: str) -> str | None:
+    """What an error says of a recompile limit, or None if it says no such thing.
+
+    The words: ``cache_size_limit reached`` (2.6), ``recompile_limit reached``
+    (to 2.9), ``Dynamo recompile limit exceeded`` with the limit (from 2.10).
+    """
+    if kind != "RecompileLimitExceeded" and not re.search(
+        r"^(?:\w+_limit reached|Dynamo (?:recompile|cache) limit exceeded)", message
+    ):
+        return None
+    name = re.search(r"\b\w*(?:recompile|cache_size)_limit\b", message)
+    value = re.search(r"currently set to (\d+)", message)
+    text = f"{name[0] if name else 'the recompile limit'} was reached"
+    return f"{text} ({value[1]})" if value else text
+
+
+def plain(text: str) -> str:
+    """One line without addresses, paths of this machine and numbers of this run."""
+    text = _ADDRESS.sub("", text)
+    text = _NAMED.sub(r"\1", text)
+    text = _CLASS.sub(r"\1", text)
+    text = _NUMBER.sub("...", text)
+    text = _PATH.sub(r"\1", text)
+    return " ".join(text.split())
+
+
+def _laid_out(message: str, start: int) -> Reason:
+    head = [line for line in message[:start].split("\n") if line.strip()]
+    while head and head[-1].lstrip().startswith("Higher Order Operator: "):
+        head.pop()
+    found = _ID.search(message)
+    fields = [field for field in _FIELD.split(message[start:]) if field]
+    explanation = ""
+    hints = []
+    for field in fields:
+        name, _, text = field.partition(": ")
+        # A blank line ends what is meant for people; traces and links come after it.
+        text = plain(re.split(r"\n\s*\n", text)[0])
+        if name == "Explanation":
+            explanation = explanation or text
+        elif name == "Hint" and text and text not in hints:
+            hints.append(text)
+    return Reason(
+        plain(head[-1]) if head else "",
+        f"GB{found[1]}" if found else None,
+        explanation,
+        tuple(hints),
+    )
+
+
+def _free(message: str) -> Reason:
+    text = message.strip().removeprefix("Unsupported: ").strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1]
+    text = text.split("\n")[0]
+    # Values in the notation of Dynamo's own variables, and which of its rules it looked up.
+    text = re.sub(r"\s*\[<class .*", "", text)
+    text = re.sub(r",? skipped according trace_rules.*", "", text)
+    text = re.sub(r"(inline in skipfiles: \S+).*", r"\1", text)
+    text = re.sub(r" \(\) \{\}$", "", plain(text))
+    text, _, hint = text.partition("; to enable, ")
+    first, *rest = _SENTENCE.split(text, maxsplit=1)
+    return Reason(first.rstrip(".: "), None, "".join(rest), (hint,) if hint else ())
+
+
+def _module(found: re.Match[str]) -> str:
+    return f"[{found[1]}]" if found[1].isdigit() else f".{found[1]}"

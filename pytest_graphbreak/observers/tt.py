@@ -1,0 +1,298 @@
+"""The tt layer: programs that the TT compiler began to lower.
+
+tt-xla's plugin can write a log of headers, one for each stage of each graph, to
+``TTXLA_LOGGER_FILE``. A window is the part of that file that was written while
+it was open. Standard error, where the plugin also prints the modules
+themselves, is the user's and is left alone.
+
+The plugin reads its variables once, when it is loaded. ``prepare_environment``
+sets them before that, where somebody asks for it; values of the user's own stay,
+and the file that they name is the one that is followed. What is printed, and
+when, is read from tt-xla's source (pjrt_implementation/src/utils/logging.cc,
+src/api/module_builder/module_builder.cc).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.logs.blocks import cut
+from pytest_graphbreak.logs.programs import Program
+from pytest_graphbreak.logs.scan import scan
+from pytest_graphbreak.logs.tt import TTLines
+from pytest_graphbreak.observers import xla_native as native
+from pytest_graphbreak.places import Places
+from pytest_graphbreak.record import Graph, Observation
+
+LAYER: Final = "tt"
+
+LEVEL: Final = "TTXLA_LOGGER_LEVEL"
+FILE: Final = "TTXLA_LOGGER_FILE"
+ENOUGH: Final = ("DEBUG", "VERBOSE")
+"""Levels at which headers are printed; the plugin knows them in capitals only."""
+
+SETTINGS: Final = {
+    LEVEL: "DEBUG",
+    "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
+    "XLA_HLO_DEBUG": "1",
+}
+
+_LIBRARY: Final = "pjrt_plugin_tt"
+_BEGIN: Final = b"File verbosity level:"
+_MAPS: Final = Path("/proc/self/maps")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What ``prepare_environment`` did. ``file`` is the log that the plugin will write.
+
+    ``added`` are the variables that were not set before. ``notes`` say what
+    keeps tt graphs from being counted, if something does.
+    """
+
+    file: Path | None
+    added: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def restore(self, environ: MutableMapping[str, str] | None = None) -> None:
+        """Take the added variables away again, those that still have our values."""
+        target = os.environ if environ is None else environ
+        for name, value in self.added.items():
+            if target.get(name) == value:
+                del target[name]
+
+
+def prepare_environment(
+    environ: MutableMapping[str, str] | None = None, directory: Path | None = None
+) -> Prepared:
+    """Turn on the plugin's log, in the variables that it reads when it is loaded.
+
+    To be called before the TT device is used in this process. A file of ours
+    goes to ``directory`` (default: a new temporary one, which the caller may
+    remove after the session) and is named by this process, so that the workers
+    of pytest-xdist do not share one; a forked child goes on with its parent's.
+    """
+    target = os.environ if environ is None else environ
+    notes = []
+    if plugin_loaded():
+        notes.append(
+            "the TT plugin was loaded before its log was turned on, and reads its variables once: "
+            f"set {LEVEL}=DEBUG and {FILE} before Python starts"
+        )
+    level = target.get(LEVEL)
+    if level is not None and level not in ENOUGH:
+        notes.append(f"tt graphs are not counted: {LEVEL} is {level}, and headers need DEBUG")
+    wanted = dict(SETTINGS)
+    if FILE not in target:
+        place = directory or Path(tempfile.mkdtemp(prefix="graphbreak-tt-"))
+        wanted[FILE] = str(place / f"tt-{os.getpid()}.log")
+    added = {name: value for name, value in wanted.items() if name not in target}
+    for name, value in added.items():
+        target[name] = value
+    file = _followed(target)
+    return Prepared(file, added, tuple(notes))
+
+
+def plugin_loaded() -> bool:
+    """Whether the TT plugin's library is in this process. Linux only; elsewhere there is none."""
+    with contextlib.suppress(OSError):
+        return _LIBRARY in _MAPS.read_text(errors="replace")
+    return False
+
+
+def in_use(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether torch_xla works for the TT device, or will; opens nothing."""
+    known = os.environ if environ is None else environ
+    return native.loaded() and known.get("PJRT_DEVICE", "").upper() == "TT"
+
+
+class TTObserver:
+    """Watches the tt layer through the plugin's log. Safe where there is no TT."""
+
+    layer = LAYER
+
+    def open(self, places: Places) -> TTWindow:
+        return TTWindow()
+
+    def isolate(self, key: str) -> None:
+        """Nothing is kept between windows: what the plugin caches, it caches below torch_xla."""
+
+
+class TTWindow:
+    """One stretch of time on the tt layer.
+
+    The variable that names the file may change between the begin and the end
+    (tt-xla's own suite puts the process id into it); whichever file the plugin
+    took, what was added to it is counted.
+    """
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._last: Observation | None = None
+        file = _followed(os.environ)
+        self._starts = {} if file is None else {file: _size(file)}
+        self._compiled = _compiled()
+
+    def peek(self) -> Observation | None:
+        return self._last if self._closed else self._observe()
+
+    def close(self) -> Observation | None:
+        if not self._closed:
+            self._last = self._observe()
+            self._closed = True
+        return self._last
+
+    def _observe(self) -> Observation | None:
+        file = _followed(os.environ)
+        if file is not None and file not in self._starts:
+            self._starts[file] = _loaded_at(file)
+        errors: list[str] = []
+        notes: list[str] = []
+        seen = TTLines()
+        grown = False
+        for file, start in self._starts.items():
+            try:
+                grown = _read(file, start, seen, errors) or grown
+            except OSError as error:
+                errors.append(f"tt: the log {file} cannot be read: {error.strerror or error}")
+        seen.finish()
+        if not grown and not errors and not (self._starts and in_use()):
+            return None
+        self._compare(seen.programs.attempted, errors, notes)
+        programs = seen.programs
+        if seen.headers and seen.repeated * 2 >= seen.headers:
+            errors.append(
+                f"tt: every header stands twice in the log: {FILE} must not name the file that "
+                "standard error goes to"
+            )
+        if stopped := programs.failed + programs.unfinished:
+            stages = ", ".join(f"{count} after {stage}" for stage, count in stopped.items())
+            notes.append(f"tt: {stopped.total()} graphs failed to compile ({stages})")
+        return Observation(
+            LAYER,
+            graphs=programs.attempted,
+            graph_list=tuple(_graph(program) for program in programs.list),
+            errors=tuple(errors),
+            notes=tuple(notes),
+        )
+
+    def _compare(self, graphs: int, errors: list[str], notes: list[str]) -> None:
+        """What torch_xla compiled meanwhile, against what the TT compiler began."""
+        before, after = self._compiled, _compiled()
+        if before is None or after is None or after < before or not in_use():
+            return
+        compiled = after - before
+        if compiled == graphs:
+            return
+        if not graphs:
+            errors.append(
+                f"tt: torch_xla compiled {compiled} graphs and the log has none of them: the "
+                f"plugin does not write {', '.join(map(str, self._starts))} "
+                f"({LEVEL}=DEBUG and {FILE} must be set before it is loaded)"
+            )
+            return
+        why = "others came from a cache" if graphs < compiled else "others were not torch_xla's"
+        notes.append(f"tt: {graphs} graphs here, {compiled} compiled by torch_xla: {why}")
+
+
+def reconcile(tt: Observation, xla: Observation) -> Observation:
+    """The tt graphs with the causes and places of the xla graphs that they are.
+
+    torch_xla hands each of its graphs to the TT compiler, in order. Where the
+    numbers agree, each tt graph is explained by its xla graph; where they do
+    not, nothing is claimed (that they differ, the window's own notes tell).
+    """
+    if tt.graphs != xla.graphs or len(tt.graph_list) != len(xla.graph_list):
+        return tt
+    explained = tuple(
+        replace(
+            graph,
+            cause=above.cause,
+            ops=above.ops,
+            inputs=above.inputs,
+            outputs=above.outputs,
+            hash=above.hash,
+            sources=(above.name,),
+            where=above.where,
+            reason=graph.reason or above.reason,
+            module=above.module,
+        )
+        for graph, above in zip(tt.graph_list, xla.graph_list, strict=True)
+    )
+    return replace(tt, graph_list=explained)
+
+
+def _graph(program: Program) -> Graph:
+    """A program; the log of headers has no names, and says why only of failures."""
+    why = ""
+    if not program.complete:
+        why = f"stopped after {program.last}" + (f": {program.error}" if program.error else "")
+    name = program.name or f"graph {program.number}"
+    return Graph(LAYER, name, "reshard" if program.reshard else "other", reason=why)
+
+
+def _followed(environ: Mapping[str, str]) -> Path | None:
+    """The file that the plugin writes headers to, as these variables have it."""
+    name = environ.get(FILE)
+    if not name or environ.get(LEVEL) not in ENOUGH:
+        return None
+    return Path(os.path.abspath(name))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _loaded_at(file: Path) -> int:
+    """Where this process's lines begin in a file that was not known when the window opened.
+
+    The plugin appends to the file, and says at what level it does as the first
+    thing when it is loaded.
+    """
+    try:
+        return max(file.read_bytes().rfind(_BEGIN), 0)
+    except OSError:
+        return 0
+
+
+def _read(file: Path, start: int, seen: TTLines, errors: list[str]) -> bool:
+    """Count what was added to a file since it had ``start`` bytes; whether it was anything."""
+    size = _size(file)
+    if size < start:
+        errors.append(f"tt: the log {file} was cut back while its graphs were counted")
+        start = 0
+    if size == start:
+        return False
+    with file.open("rb") as stream:
+        stream.seek(start)
+        left = [size - start]
+
+        def readinto(view: memoryview) -> int:
+            count = stream.readinto(view[: left[0]]) if left[0] else 0
+            left[0] -= count
+            return count
+
+        for block in cut(readinto, 64 * 1024):
+            seen.begin(block)
+            scan(block, [seen.group(block)])
+            seen.end(block)
+    return True
+
+
+def _compiled() -> int | None:
+    """How many graphs torch_xla has compiled so far; None where that cannot be known."""
+    if not native.loaded():
+        return 0
+    try:
+        return native.compiles().graphs
+    except Exception:  # the xla layer says what is wrong with torch_xla; here it only helps
+        return None

@@ -1,0 +1,122 @@
+"""What things of an FX graph are called in the user's code: inputs, modules, ops."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A graph of the dynamo layer: its compile id, and what its inputs are in the user's code.
+
+    ``written`` is the file and the name of the ``forward`` that somebody wrote,
+    where Dynamo compiled a decorator's wrapper around it.
+    """
+
+    id: str
+    inputs: tuple[str, ...] = ()
+    written: tuple[str, str] | None = None
+
+
+def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, ...]:
+    """What the inputs of a graph are called in the user's code; its own names where unknown."""
+    known = compiled.inputs if compiled else ()
+    found = []
+    for position, node in enumerate(filter(is_input, nodes)):
+        label = node.meta.get("desc")
+        index: Any = getattr(label, "idx", None if label is not None else position)
+        target = getattr(label, "target", None)
+        if node.name.startswith("tangents"):
+            found.append("the gradient that backward() starts from")
+        elif target is not None:
+            found.append(f"`{target}`")
+        elif type(label).__name__ in ("PlainAOTInput", "NoneType") and _within(index, known):
+            found.append(known[index])
+        elif node.meta.get("stack_trace"):
+            found.append(f"`{node.name}`, kept by the forward pass,")
+        else:
+            found.append(f"input {position}")
+    return tuple(found)
+
+
+def written_forward(code: CodeType, values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The ``forward`` inside of a wrapper that was compiled with these local variables.
+
+    Every model of transformers is compiled as the same few wrappers.
+    """
+    module = values.get("self")
+    if module is None and type(values.get("args")) is tuple:
+        module = next(iter(values["args"]), None)
+    kind: Any = type(module)
+    if sys.modules["torch"].nn.Module not in kind.__mro__:
+        return None
+    function: Any = kind.forward
+    wrappers = []
+    while hasattr(function, "__wrapped__"):
+        wrappers.append(getattr(function, "__code__", None))
+        function = function.__wrapped__
+    written = getattr(function, "__code__", None)
+    if code not in wrappers or written is None:
+        return None
+    return written.co_filename, written.co_name
+
+
+def source_name(source: str) -> str:
+    """A name as the user wrote it: ``L['self']._modules['head'].scale`` is ```self.head.scale```.
+
+    A size is said in words: ``L['x'].size()[0]`` is ``dimension 0 of `x```.
+    """
+    size = re.fullmatch(r"(?P<of>.*)\.size\(\)\[(?P<dim>\d+)\]", source)
+    if size:
+        return f"dimension {size['dim']} of {source_name(size['of'])}"
+    if "___stack" in source:  # Dynamo's name for what a line had computed when it broke
+        return "the value of this line"
+    name = re.sub(r"^[LG]\['([^']*)'\]", r"\1", source)
+    name = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", name)
+    return f"`{name}`"
+
+
+def module_path(node: Any) -> str | None:
+    """The path of the innermost nn.Module around a node: ``blocks.0.linear``."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return None
+    path, _ = list(stack.values())[-1]
+    name = source_name(str(path)).strip("`")
+    name = re.sub(r"\[(?:'([^']*)'|(\d+))\]", r".\1\2", name)
+    return name.removeprefix("self").removeprefix(".") or None
+
+
+def common_module(nodes: Iterable[Any]) -> str | None:
+    """The path of the module that all these nodes are in."""
+    common: list[str] | None = None
+    for node in nodes:
+        parts = (module_path(node) or "").split(".")
+        if common is None:
+            common = parts
+        same = 0
+        while same < min(len(common), len(parts)) and common[same] == parts[same]:
+            same += 1
+        common = common[:same]
+    return ".".join(common or ()) or None
+
+
+def op_name(node: Any) -> str:
+    """``aten::mul`` for a call of ``aten.mul.Tensor``; other functions by their own name."""
+    found = re.fullmatch(r"(\w+)\.(\w+)(?:\.\w+)?", str(node.target))
+    if found:
+        return f"{found[1]}::{found[2]}"
+    return getattr(node.target, "__name__", str(node.target))
+
+
+def is_input(node: Any) -> bool:
+    return bool(node.op == "placeholder")
+
+
+def _within(index: Any, items: Sequence[Any]) -> bool:
+    return isinstance(index, int) and 0 <= index < len(items)

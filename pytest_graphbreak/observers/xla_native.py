@@ -1,0 +1,135 @@
+"""Every private name of torch_xla that is called, and what becomes of us without it.
+
+torch_xla is never imported from here: it is there when the user's code imported
+it. None of these calls opens the PJRT client (``_xla_metrics_report`` would) or
+creates the computation cache (``_xla_get_num_cached_compilation_graph`` would,
+and is asked only once there is one).
+
+Source: torch_xla/csrc/init_python_bindings.cpp of torch_xla 2.9.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+NEEDED_FOR = {
+    "_xla_metric_data": "graphs are counted by it",
+    "_clear_xla_metrics": "a count is kept over metrics that are cleared by it",
+    "_xla_runtime_is_initialized": "it tells whether there is a device",
+    "_xla_get_devices": "lazy work is looked for on each of them",
+    "_check_device_tensor_need_materialization": "lazy work left pending is found by it",
+    "_xla_sync_live_tensors": "lazy work left by an earlier test is computed by it",
+    "_xla_wait_device_ops": "the device is waited for between tests by it",
+    "_xla_computation_cache_is_initialized": "it tells whether anything was compiled yet",
+    "_xla_get_num_cached_compilation_graph": "it tells whether anything was compiled yet",
+    "_get_executed_fallback_ops": "ops that run on the CPU are named by it",
+    "_xla_counter_value": "ops that run on the CPU, and resharding, are counted by it",
+    "_check_tensor_need_materialization": "inputs still pending are found by it",
+}
+
+
+class Missing(Exception):
+    """A private name is not there; the text says which, and what it was for."""
+
+
+class Compiles(NamedTuple):
+    """The ``CompileTime`` metric: how many compilations, and samples of the latest 1024.
+
+    A sample is the time at which a compilation ended and how long it took (ns).
+    """
+
+    graphs: int
+    samples: tuple[tuple[float, float], ...]
+
+
+def loaded() -> bool:
+    """Whether the user's code has imported torch_xla."""
+    return sys.modules.get("torch_xla") is not None
+
+
+def version() -> str | None:
+    """The version of torch_xla that is installed or loaded; None without it."""
+    found = getattr(sys.modules.get("torch_xla"), "__version__", None)
+    if isinstance(found, str):
+        return found
+    try:
+        return importlib.metadata.version("torch_xla")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def binding() -> ModuleType:
+    """torch_xla's extension module. Raises ``Missing``."""
+    found = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
+    if found is None:
+        raise Missing("torch_xla is loaded without its extension module _XLAC")
+    return found  # type: ignore[no-any-return]
+
+
+def function(name: str) -> Callable[..., Any]:
+    """A function of the extension module. Raises ``Missing``."""
+    found = getattr(binding(), name, None)
+    if found is None:
+        raise Missing(f"torch_xla {version()} has no _XLAC.{name}: {NEEDED_FOR[name]}")
+    return found  # type: ignore[no-any-return]
+
+
+def compiles() -> Compiles:
+    """What the PJRT client compiled so far, in all threads; empty before it is opened."""
+    data = function("_xla_metric_data")("CompileTime")
+    return Compiles(0, ()) if data is None else Compiles(data[0], data[2])
+
+
+def client_open() -> bool:
+    return bool(function("_xla_runtime_is_initialized")())
+
+
+def has_compiled() -> bool:
+    """Whether a graph was looked up and compiled in this process, by anybody."""
+    if not function("_xla_computation_cache_is_initialized")():
+        return False
+    return bool(function("_xla_get_num_cached_compilation_graph")())
+
+
+def fallbacks() -> dict[str, int]:
+    """How often each aten op ran on the CPU, since these counters were last cleared.
+
+    Reading a value (``item()``) is counted there too, and left out here.
+    """
+    value = function("_xla_counter_value")
+    names = function("_get_executed_fallback_ops")()
+    return {name: value(name) or 0 for name in names if name != "aten::_local_scalar_dense"}
+
+
+def resharded() -> int:
+    """How many sharded tensors were put together, since the counters were last cleared."""
+    return int(function("_xla_counter_value")("ReplicateShardedData") or 0)
+
+
+def pending() -> int:
+    """How many live tensors of all devices still wait to be computed. Computes nothing."""
+    if not client_open():
+        return 0
+    waiting = function("_check_device_tensor_need_materialization")
+    return sum(map(bool, waiting("")))
+
+
+def flush() -> None:
+    """Compute what is pending on each device.
+
+    Not ``torch_xla.sync``: that also advances the random seed of the device.
+    """
+    waiting = function("_check_device_tensor_need_materialization")
+    for index in range(len(function("_xla_get_devices")())):
+        device = f"xla:{index}"
+        if any(waiting(device)):
+            function("_xla_sync_live_tensors")(device, [], True)
+
+
+def wait() -> None:
+    """Wait until every device is done."""
+    function("_xla_wait_device_ops")([])

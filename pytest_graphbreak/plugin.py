@@ -1,0 +1,80 @@
+"""pytest hooks, a few lines each; no logic.
+
+This module is imported in every pytest run of the environment, so it imports
+neither torch nor yaml, and what does is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak import settings as _settings
+from pytest_graphbreak.fixtures import compile_model, graph_budget
+from pytest_graphbreak.gate import GATE, Gate, attach, dress
+
+__all__ = ["compile_model", "graph_budget"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    _settings.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in _settings.MARKERS:
+        config.addinivalue_line("markers", line)
+    gate = config.stash[GATE] = Gate(_settings.from_config(config))
+    dry = config.option.collectonly or config.getoption("setuponly", default=False)
+    if gate.settings.active and not dry:
+        from pytest_graphbreak.session import register
+
+        register(config, gate)
+    elif gate.settings.device != "auto":
+        gate.check()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    gate = session.config.stash.get(GATE, None)
+    if gate is not None:
+        gate.warm(session.config)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _phase(item, "setup"))
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    gate = item.config.stash.get(GATE, None)
+    if gate is None or not gate.measures(item):
+        return (yield)
+    return (yield from gate.call(item))
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _phase(item, "teardown"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    attach(item, call, report)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    dress(report)
+
+
+def _phase(item: pytest.Item, name: str) -> Generator[None, object, object]:
+    gate = item.config.stash.get(GATE, None)
+    if gate is None or not gate.settings.active:
+        return (yield)
+    return (yield from gate.phase(item, name))

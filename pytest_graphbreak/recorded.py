@@ -1,0 +1,33 @@
+"""From what was observed to what a baseline writes down."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.baseline.model import Known, Measured, Values, minor
+from pytest_graphbreak.record import Break, Eager, Record
+from pytest_graphbreak.verdict import place_of
+
+
+def values(record: Record) -> Values:
+    """The counts and places of a record, as a baseline entry holds them."""
+    return Values(
+        graphs={layer: count for layer, count in record.graphs.items() if count},
+        recompiles={layer: count for layer, count in record.recompiles.items() if count},
+        breaks=tuple(_known(item, item.id) for item in record.breaks),
+        eager=tuple(_known(item, None) for item in record.eager),
+    )
+
+
+def measured(nodeid: str, profile: str, torch: str | None, record: Record) -> Measured:
+    """One test's record, ready for ``baseline.update``. ``torch`` is the full version."""
+    return Measured(
+        nodeid=nodeid,
+        profile=profile,
+        torch=minor(torch),
+        values=values(record),
+        layers=record.layers,
+    )
+
+
+def _known(item: Break | Eager, id: str | None) -> Known:
+    where, code = place_of(item.where)
+    return Known(where=where, code=code, count=item.count, reason=item.reason or None, id=id)

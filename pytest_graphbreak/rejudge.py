@@ -1,0 +1,201 @@
+"""Judges the tests of reports again: against the baselines of a checkout, or against another run.
+
+What comes out is a test as the report holds it, with the verdict, the budget
+and the text of this judgement in place of those of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_graphbreak.baseline import Baselines, Entry, Expected, Known
+from pytest_graphbreak.baseline.model import minor
+from pytest_graphbreak.cap import Cap
+from pytest_graphbreak.checkout import Checkout
+from pytest_graphbreak.record import Plain, Record
+from pytest_graphbreak.recorded import values
+from pytest_graphbreak.report.text import Context, failure
+from pytest_graphbreak.union import BLIND, MEASURED, Seen
+from pytest_graphbreak.verdict import STRICT, Verdict, judge
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One test with its new verdict. ``test`` is the entry of a report that says so."""
+
+    seen: Seen
+    verdict: Verdict
+    test: Plain
+    fails: bool
+
+
+class Judge:
+    """Holds what tests are judged by. One for each command.
+
+    With ``against``, the tests of another run by profile and node id, its
+    counts are the budget; a test that it did not measure is judged by its
+    baseline.
+    """
+
+    def __init__(
+        self, checkout: Checkout, against: Mapping[tuple[str, str], Seen] | None = None
+    ) -> None:
+        self.checkout = checkout
+        self.baselines = Baselines(checkout.directory)
+        self._against = against or {}
+
+    def judge(self, seen: Seen) -> Judged | None:
+        """The verdict on one test; None where it was skipped or failed by itself.
+
+        Raises ``BaselineError`` for a baseline that cannot be read and for a
+        node id that can have none.
+        """
+        if seen.level < BLIND:
+            return None
+        record = Record.from_dict(seen.test)
+        entry = self.baselines.entry(seen.nodeid)
+        other = self._against.get((seen.profile, seen.nodeid))
+        expected: Expected | None
+        if other is not None and other.level == MEASURED:
+            expected, record = _budget_of(other, record)
+            context = self._context(seen, expected, other.report.name, None)
+        else:
+            expected = entry.expected(seen.profile) if entry is not None else None
+            context = self._context(seen, expected, self._shown(entry), entry)
+        cap = _cap(seen.test)
+        verdict = judge(record, expected, cap, gate=True, torch=seen.report.torch)
+        ungated = _ungated(seen.test, entry)
+        if ungated is not None:
+            verdict = replace(verdict, name="none")
+        # The gate fails a test inside its call, so an xfail mark takes that failure, too.
+        expected_to_fail = seen.test["outcome"] in ("xfailed", "xpassed")
+        fails = not expected_to_fail and (
+            verdict.fails or (self.checkout.strict and verdict.name in STRICT)
+        )
+        test = seen.test | {
+            "verdict": verdict.name,
+            "failed_by": "gate" if fails else None,
+            "outcome": "failed" if fails else seen.test["outcome"],
+            "baseline": plain(expected),
+            "budget": _budget(record, expected, cap),
+            "ungated": ungated,
+            "foreign": verdict.foreign,
+            "message": failure(verdict, record, context) if fails else None,
+        }
+        return Judged(seen, verdict, test, fails)
+
+    def _context(
+        self, seen: Seen, expected: Expected | None, shown: str | None, entry: Entry | None
+    ) -> Context:
+        return Context(
+            nodeid=seen.nodeid,
+            profile=seen.profile,
+            torch=seen.report.torch,
+            baseline=shown,
+            baseline_line=entry.line if entry is not None else None,
+            recorded_profile=expected.profile if expected is not None else None,
+            recorded_torch=expected.torch if expected is not None else None,
+            ci=True,  # the reports came from somewhere else, so they are what is accepted
+        )
+
+    def _shown(self, entry: Entry | None) -> str | None:
+        return None if entry is None else shown(entry.path, self.checkout.root)
+
+
+def shown(path: Path, root: Path) -> str:
+    """A path as a reader of this checkout would type it."""
+    try:
+        return str(path.relative_to(root))
+    except ValueError:
+        return str(path)
+
+
+def plain(expected: Expected | None) -> Plain | None:
+    """What a test is judged by, in the shape of the report's ``baseline``."""
+    if expected is None:
+        return None
+    return {
+        "profile": expected.profile,
+        "torch": expected.torch,
+        "graphs": dict(expected.values.graphs),
+        "recompiles": dict(expected.values.recompiles),
+        "breaks": [_known(item) for item in expected.values.breaks],
+        "eager": [_known(item) for item in expected.values.eager],
+    }
+
+
+def _known(item: Known) -> Plain:
+    return {
+        "reason": item.reason,
+        "id": item.id,
+        "where": item.where,
+        "code": item.code,
+        "count": item.count,
+    }
+
+
+def _budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:
+    """Another run's counts as a budget, and the record on the layers that it can judge.
+
+    A layer that the other run did not observe says nothing, neither 0 nor less.
+    A layer on which it had graphs is judged also where it is missing here.
+    """
+    measured = values(Record.from_dict(other.test))
+    torch = minor(other.report.torch)
+    expected = Expected(
+        values=measured,
+        profile=other.profile,
+        torch=torch,
+        recorded=True,
+        own=measured.layers,
+        breaks_torch=torch,
+        eager_torch=torch,
+    )
+    layers = tuple(layer for layer in record.layers if layer in other.test["layers"])
+    if layers == record.layers:
+        return expected, record
+    return expected, replace(
+        record,
+        layers=layers,
+        graphs={layer: count for layer, count in record.graphs.items() if layer in layers},
+        recompiles={layer: count for layer, count in record.recompiles.items() if layer in layers},
+    )
+
+
+def _cap(test: Plain) -> Cap | None:
+    """The marker's cap, as far as the report tells it."""
+    if test["cap"] is not None:
+        return Cap(**test["cap"])
+    if test["budget"] is None:
+        return None
+    # The budget is the smaller of marker and baseline: what is below the baseline is a marker's.
+    allowed = (test["baseline"] or {}).get("graphs")
+    layers = {
+        layer: count
+        for layer, count in test["budget"]["graphs"].items()
+        if allowed is None or count < allowed.get(layer, 0)
+    }
+    return Cap(layers=layers) if layers else None
+
+
+def _budget(record: Record, expected: Expected | None, cap: Cap | None) -> Plain | None:
+    """The smaller of baseline and marker, layer by layer."""
+    graphs: dict[str, int] = {}
+    for layer in record.layers:
+        limits = [cap.graphs(layer) if cap is not None else None]
+        if expected is not None and layer in expected.judged(record.layers):
+            limits.append(expected.values.graphs.get(layer, 0))
+        known = [limit for limit in limits if limit is not None]
+        if known:
+            graphs[layer] = min(known)
+    return None if expected is None and cap is None else {"graphs": graphs}
+
+
+def _ungated(test: Plain, entry: Entry | None) -> str | None:
+    """Why the test is not judged: by its marker, as the run told, or by its baseline now."""
+    if entry is not None and entry.ungated is not None:
+        return entry.ungated
+    reason: str | None = test["ungated"]
+    return reason

@@ -1,0 +1,376 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const CHUNK = 100, BOXES = 30;
+  const INTENDED = new Set(["entry", "fx", "backward"]);
+
+  // Everything from outside goes in as text: nothing here writes HTML.
+  function make(tag, attributes = {}, ...children) {
+    const node = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (value === true) node.setAttribute(key, "");
+      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value);
+    }
+    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== ""));
+    return node;
+  }
+  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+  const signed = (count) => (count > 0 ? `+${count}` : `${count}`).replace("-", "\u2212");
+
+  // ---- strips
+
+  function isNew(test, run, place) {
+    const pair = place === null ? null : test.places[place].counts[run];
+    return pair !== null && pair[0] === 0 && pair[1] > 0;
+  }
+
+  function width(ops) {
+    return `${Math.min(52, Math.round(8 + 4 * Math.log2(1 + (ops ?? 1))))}px`;
+  }
+
+  function strip(test, run, layer, most) {
+    const line = make("span", { class: "strip", "aria-hidden": "true" });
+    layer.graphs.slice(0, most).forEach(([name, cause, ops, place], number) => {
+      if (!INTENDED.has(cause) && cause !== "recompile" && (number > 0 || place !== null)) {
+        line.append(make("i", { class: isNew(test, run, place) ? "cut new" : "cut", title: why(test, cause, place) }));
+      }
+      const size = ops === null ? "" : `, ${plural(ops, "op")}`;
+      const box = make("i", { class: cause === "recompile" ? "g again" : "g", title: `${name}: ${cause}${size}` });
+      box.style.width = width(ops);
+      line.append(box);
+    });
+    const listed = Math.min(layer.graphs.length, most);
+    if (listed < layer.now) {
+      line.append(make("span", { class: "rest" }, listed ? `+${layer.now - listed}` : plural(layer.now, "graph")));
+    }
+    return line;
+  }
+
+  function why(test, cause, place) {
+    const row = place === null ? null : test.places[place];
+    return row ? [cause, row.id, row.reason].filter(Boolean).join(" ") : cause;
+  }
+
+  function ghosts(count) {
+    const line = make("span", { class: "strip", "aria-hidden": "true" });
+    for (let i = 0; i < Math.min(count, BOXES); i++) line.append(make("i", { class: "g ghost" }));
+    if (count > BOXES) line.append(make("span", { class: "rest" }, `+${count - BOXES}`));
+    return line;
+  }
+
+  function counts(layer) {
+    const cell = make("span", { class: "count" });
+    if (layer.was === null || layer.was === layer.now) {
+      cell.append(`${layer.now}`);
+    } else {
+      const moved = layer.now - layer.was;
+      cell.append(`${layer.was} \u2192 ${layer.now} `, make("span", { class: moved > 0 || !layer.now ? "worse" : "better" }, signed(moved)));
+    }
+    return cell;
+  }
+
+  function spoken(layer) {
+    const causes = new Map();
+    for (const [, cause] of layer.graphs) causes.set(cause, (causes.get(cause) ?? 0) + 1);
+    const parts = [...causes].map(([cause, count]) => `${count} ${cause}`).join(", ");
+    const was = layer.was === null || layer.was === layer.now ? "" : `, the baseline allows ${layer.was}`;
+    return `${layer.name}: ${plural(layer.now, "graph")}${parts ? ` (${parts})` : ""}${was}.`;
+  }
+
+  function layersOf(test, run, label) {
+    const result = test.runs[run];
+    const grid = make("span", { class: "layers", role: "img", "aria-label": result.layers.map(spoken).join(" ") });
+    if (label) grid.append(make("span", { class: "run" }, label));
+    for (const layer of result.layers) {
+      grid.append(make("span", { class: "layer" }, layer.name), strip(test, run, layer, BOXES), counts(layer));
+    }
+    return grid;
+  }
+
+  // ---- one test
+
+  const chosenRun = () => Number(byId("run").value);
+  const shownRun = (test) => (chosenRun() >= 0 && test.runs[chosenRun()] ? chosenRun() : test.worst);
+
+  function row(test) {
+    const run = shownRun(test);
+    const split = test.id.indexOf("::");
+    const name = make("span", { class: "name" });
+    if (split > 0) name.append(make("span", { class: "file" }, test.id.slice(0, split)));
+    name.append(split > 0 ? test.id.slice(split + 2) : test.id);
+    const verdict = test.runs[run].verdict;
+    const label = data.runs.length > 1 ? data.runs[run].label : "";
+    const details = make("details", { class: "test" },
+      make("summary", {}, make("span", { class: `verdict ${verdict}` }, verdict), name, layersOf(test, run, label)));
+    details.addEventListener("toggle", () => {
+      if (details.open && details.children.length === 1) details.append(panel(test));
+      if (details.open) history.replaceState(null, "", `#${encodeURIComponent(test.id)}`);
+    });
+    return make("li", {}, details);
+  }
+
+  function panel(test) {
+    const node = make("div", { class: "panel" });
+    const present = test.runs.map((result, run) => [result, run]).filter(([result]) => result !== null);
+    node.append(make("div", { class: "side" }, present.map(([result, run]) => side(test, result, run))));
+    if (test.places.length) {
+      node.append(make("h3", {}, "What cut it apart, was compiled again, or left the compiler"));
+      const rows = test.places.map((place) => [status(place), place]).sort(([a], [b]) => a.rank - b.rank);
+      node.append(...rows.map(([state, place]) => cause(place, state, present)));
+    }
+    for (const [result, run] of present) node.append(...folds(test, result, run, present.length > 1));
+    return node;
+  }
+
+  function side(test, result, run) {
+    const grid = make("div", { class: "layers" });
+    for (const layer of result.layers) {
+      if (grid.children.length) grid.append(make("span", { class: "gap" }));
+      grid.append(make("span", { class: "layer" }, layer.name), strip(test, run, layer, 400), counts(layer));
+      if (layer.was !== null) {
+        grid.append(make("span", { class: "layer allowed" }, "baseline"), ghosts(layer.was), make("span", { class: "count allowed" }, `${layer.was}`));
+      }
+    }
+    const tally = [`outcome ${result.outcome}${result.failedBy ? `, by the ${result.failedBy}` : ""}`];
+    if (result.attempts > 1) tally.push(plural(result.attempts, "attempt"));
+    for (const [word, pair] of [["breaking place", result.breaks], ["eager place", result.eager]]) {
+      const [was, now] = pair;
+      if (now || was) tally.push(was === null || was === now ? plural(now, word) : `${was} \u2192 ${plural(now, word)}`);
+    }
+    if (result.recompiles) tally.push(plural(result.recompiles, "recompile"));
+    return make("section", {},
+      make("h3", {}, make("span", { class: `verdict ${result.verdict}` }, result.verdict), data.runs[run].label),
+      grid,
+      make("p", { class: "tally" }, tally.join(" \u00b7 ")),
+      result.notes.map((note) => make("p", { class: "tally" }, note)));
+  }
+
+  function status(place) {
+    const known = place.counts.filter(([was]) => was !== null);
+    const seen = place.counts.some(([, now]) => now > 0);
+    if (!seen) return { word: "gone", rank: 3 };
+    if (known.some(([was, now]) => was === 0 && now > 0)) return { word: "new", rank: 0 };
+    return known.length ? { word: "known", rank: 2 } : { word: "", rank: 1 };
+  }
+
+  function cause(place, state, present) {
+    const title = make("h4", {},
+      state.word ? make("span", { class: `tag ${state.word}` }, state.word) : "",
+      make("span", { class: "id" }, place.id ?? place.kind),
+      place.reason || place.kind);
+    const seen = make("div", { class: "seen" }, present.map(([, run]) => {
+      const [was, now] = place.counts[run];
+      const words = was === null || was === now ? `\u00d7${now}` : `\u00d7${was} \u2192 \u00d7${now}`;
+      return make("div", {}, present.length > 1 ? `${data.runs[run].label} ${words}` : words);
+    }));
+    const body = make("div", { class: "body" });
+    if (place.graphs.length) body.append(make("p", { class: "at" }, `graph ${place.graphs.join(", ")}`));
+    if (place.at) body.append(make("p", { class: "at" }, where(place.at)), source(place, state));
+    if (place.try) body.append(make("p", { class: "mend" }, make("b", {}, "Try: "), place.try));
+    if (place.stack.length) {
+      body.append(fold("more", `Called from ${plural(place.stack.length, "frame")}`,
+        [...place.stack].reverse().map((frame) => [make("p", { class: "at" }, where(frame)), code(frame[3], "known")])));
+    }
+    if (place.more.length) body.append(fold("more", "What torch says", place.more.map((text) => make("p", {}, text))));
+    return make("article", { class: "cause" }, title, seen, body);
+  }
+
+  const where = ([file, line, name]) => `${file}${line ? `:${line}` : ""}${name ? ` in ${name}` : ""}`;
+  const fold = (kind, title, content) => make("details", { class: kind }, make("summary", {}, title), content);
+
+  function source(place, state) {
+    const kind = state.word === "new" ? "" : "known";
+    if (!place.at[4]) return code(place.at[3], kind);
+    const [first, lines] = place.at[4];
+    return make("pre", { class: "source" }, lines.map((text, number) =>
+      make("span", { class: first + number === place.at[1] ? `here ${kind}` : null },
+        make("span", { class: "no", "aria-hidden": "true" }, `${first + number}`), text || " ")));
+  }
+
+  function code(text, kind) {
+    return text ? make("pre", { class: "source" }, make("span", { class: `here ${kind}` }, text)) : "";
+  }
+
+  function folds(test, result, run, named) {
+    const found = [];
+    const of = named ? ` on ${data.runs[run].label}` : "";
+    const listed = result.layers.filter((layer) => layer.graphs.length);
+    if (listed.length) found.push(fold("fold", `All graphs${of}`, listed.map((layer) => table(test, layer))));
+    if (result.message) found.push(fold("fold", `Failure text${of}`, make("pre", {}, result.message)));
+    return found;
+  }
+
+  function table(test, layer) {
+    const head = ["graph", "cause", "ops", "in", "out", "from", "place"];
+    const number = (value) => make("td", { class: "number" }, value === null ? "" : `${value}`);
+    const rest = layer.now > layer.graphs.length ? `, the first ${layer.graphs.length}` : "";
+    return make("div", { class: "wide" }, make("table", {},
+      make("caption", {}, `${layer.name}, ${plural(layer.now, "graph")}${rest}`),
+      make("thead", {}, make("tr", {}, head.map((word) => make("th", { scope: "col", class: ["ops", "in", "out"].includes(word) ? "number" : null }, word)))),
+      make("tbody", {}, layer.graphs.map(([name, reason, ops, place, at, from, inputs, outputs]) => make("tr", {},
+        make("td", { class: "mono" }, name), make("td", {}, why(test, reason, place)), number(ops), number(inputs), number(outputs),
+        make("td", { class: "mono" }, from.join(", ")), make("td", { class: "mono" }, at === null ? "" : where(data.frames[at])))))));
+  }
+
+  // ---- the list
+
+  // What many tests have in common is written once in the data, and named by its number.
+  const tests = data.tests;
+  for (const test of tests) {
+    for (const place of test.places) {
+      place.at = place.at === null ? null : data.frames[place.at];
+      place.stack = place.stack.map((number) => data.frames[number]);
+      place.reason = data.texts[place.reason];
+      place.try = place.try === null ? null : data.texts[place.try];
+      place.more = place.more.map((number) => data.texts[number]);
+    }
+  }
+  tests.forEach((test, order) => {
+    const words = [test.id, ...data.runs.map((run) => run.label)];
+    for (const place of test.places) words.push(place.kind, place.id ?? "", place.reason, ...(place.at ?? []).slice(0, 4).map(String));
+    test.hay = words.join("\n").toLowerCase();
+    test.order = order;
+  });
+  const rows = new Map();
+  const pressed = new Set();
+  let found = [], shown = 0;
+
+  const size = (test) => Math.max(0, ...test.runs[shownRun(test)].layers.map((layer) => layer.now));
+  const growth = (test) => {
+    if (chosenRun() < 0) return test.growth;
+    return Math.max(...test.runs[shownRun(test)].layers.map((layer) => (layer.was === null ? 0 : layer.now - layer.was)), -1e9);
+  };
+  // What nobody could see may have grown without bound; what was lost weighs as much as it had.
+  const urgent = (test) => {
+    const verdict = test.runs[shownRun(test)].verdict;
+    if (verdict === "error") return Infinity;
+    return verdict === "lost" ? Math.abs(growth(test)) : growth(test);
+  };
+  const SORTS = {
+    growth: (a, b) => (urgent(a) === urgent(b) ? a.order - b.order : urgent(b) - urgent(a)),
+    urgency: (a, b) => data.verdicts.indexOf(a.runs[shownRun(a)].verdict) - data.verdicts.indexOf(b.runs[shownRun(b)].verdict) || a.order - b.order,
+    size: (a, b) => size(b) - size(a) || a.order - b.order,
+    name: (a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0),
+  };
+
+  function update() {
+    const terms = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const run = chosenRun();
+    found = tests.filter((test) =>
+      (run < 0 || test.runs[run]) &&
+      (!pressed.size || test.runs.some((result, number) => result && pressed.has(result.verdict) && (run < 0 || run === number))) &&
+      terms.every((term) => test.hay.includes(term)));
+    found.sort(SORTS[byId("sort").value]);
+    byId("list").replaceChildren();
+    shown = 0;
+    extend();
+    byId("empty").hidden = found.length > 0;
+    byId("status").textContent = found.length === tests.length
+      ? plural(tests.length, "test")
+      : `${found.length.toLocaleString("en")} of ${plural(tests.length, "test")}`;
+  }
+
+  function extend() {
+    const next = found.slice(shown, shown + CHUNK);
+    byId("list").append(...next.map((test) => {
+      const key = `${shownRun(test)} ${test.order}`;
+      if (!rows.has(key)) rows.set(key, row(test));
+      return rows.get(key);
+    }));
+    shown += next.length;
+    const rest = found.length - shown;
+    byId("more").hidden = rest === 0;
+    byId("more").textContent = `Show ${Math.min(CHUNK, rest)} more of ${rest.toLocaleString("en")}`;
+  }
+
+  // ---- the page
+
+  function intro() {
+    const lines = data.runs.map((run) => {
+      const shards = run.reports > 1 ? `${run.reports} reports` : "";
+      const facts = [shards, ...run.facts].filter(Boolean).join(" \u00b7 ");
+      return make("p", {}, make("b", {}, run.label), make("span", { class: "facts" }, facts));
+    });
+    for (const [key, title] of [["unmeasured", "not measured"], ["stale", "stale in the baselines"]]) {
+      const names = [...new Set(data.runs.flatMap((run) => run[key]))];
+      if (names.length) {
+        lines.push(fold("names", `${plural(names.length, "test")} ${title}`, make("ul", {}, names.map((name) => make("li", { class: "mono" }, name)))));
+      }
+    }
+    byId("runs").append(...lines);
+  }
+
+  function chips() {
+    const totals = new Map(data.verdicts.map((verdict) => [verdict, 0]));
+    for (const test of tests) {
+      for (const verdict of new Set(test.runs.filter(Boolean).map((result) => result.verdict))) {
+        totals.set(verdict, totals.get(verdict) + 1);
+      }
+    }
+    for (const [verdict, count] of totals) {
+      if (!count) continue;
+      const chip = make("button", { type: "button", "aria-pressed": "false" }, verdict, make("b", {}, count.toLocaleString("en")));
+      chip.addEventListener("click", () => {
+        if (!pressed.delete(verdict)) pressed.add(verdict);
+        chip.setAttribute("aria-pressed", String(pressed.has(verdict)));
+        update();
+      });
+      byId("chips").append(chip);
+    }
+  }
+
+  function clear() {
+    pressed.clear();
+    for (const chip of byId("chips").children) chip.setAttribute("aria-pressed", "false");
+    byId("query").value = "";
+    byId("run").value = "-1";
+    update();
+    byId("query").focus();
+  }
+
+  function keys(event) {
+    const typing = event.target.closest("input, select");
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      byId("query").focus();
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && event.target.matches(".test > summary")) {
+      const item = event.target.closest("li");
+      const next = event.key === "ArrowDown" ? item.nextElementSibling : item.previousElementSibling;
+      if (next) {
+        event.preventDefault();
+        next.querySelector("summary").focus();
+      }
+    }
+  }
+
+  function openLinked() {
+    let id = "";
+    try { id = decodeURIComponent(location.hash.slice(1)); } catch { return; }
+    const at = found.findIndex((test) => test.id === id);
+    if (at < 0) return;
+    while (shown <= at) extend();
+    const details = byId("list").children[at].querySelector("details");
+    details.open = true;
+    details.scrollIntoView({ block: "center" });
+    details.querySelector("summary").focus();
+  }
+
+  byId("run").append(make("option", { value: "-1" }, "worst of each test"),
+    ...data.runs.map((run, number) => make("option", { value: number }, run.label)));
+  byId("run-label").hidden = data.runs.length < 2;
+  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  byId("query").addEventListener("input", update);
+  byId("sort").addEventListener("change", update);
+  byId("run").addEventListener("change", update);
+  byId("more").addEventListener("click", extend);
+  byId("clear").addEventListener("click", clear);
+  document.addEventListener("keydown", keys);
+  new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting) && !byId("more").hidden) extend();
+  }, { rootMargin: "600px" }).observe(byId("more"));
+  intro();
+  chips();
+  update();
+  openLinked();
+})();

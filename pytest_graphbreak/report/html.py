@@ -1,0 +1,368 @@
+"""The report as one page: every test as strips of graphs, with what cut them apart.
+
+The page holds its style, its script and its data, and asks for nothing from
+anywhere. Its content security policy names the hashes of that one style and
+that one script, so a browser runs nothing else, whatever the data says; the
+script writes text only as text.
+
+This module makes the data (``page_data``); ``page.js`` shows it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Plain, Recompile
+from pytest_graphbreak.report.safe import html, printable, script_json
+from pytest_graphbreak.report.source import Sources
+from pytest_graphbreak.report.view import ORDER, Move, Run, counted, moves, weight
+from pytest_graphbreak.verdict import place_of
+
+INTENDED: Final = ("entry", "fx", "backward")
+"""Causes of graphs that are there in a model that compiles well."""
+MOST_GRAPHS: Final = 400
+"""Graphs of one layer that a page lists for one test; a test had 343."""
+
+
+def render(runs: Sequence[Run], root: Path | None = None) -> str:
+    """The page. ``root`` is a checkout to take source excerpts from, or None."""
+    return fill("page", "Graph budget", page_data(runs, Sources(root)))
+
+
+def fill(name: str, title: str, data: Any) -> str:
+    """A page of this package with its style, its script and data in it.
+
+    ``name`` is that of the HTML file and of the script beside it.
+    """
+    style, script = _asset("page.css"), _asset(f"{name}.js")
+    return (
+        _asset(f"{name}.html")
+        .replace("{{style-hash}}", _hash(style))
+        .replace("{{script-hash}}", _hash(script))
+        .replace("{{title}}", html(title))
+        .replace("{{style}}", style)
+        .replace("{{script}}", script)
+        # The data comes last: nothing that stands in it is replaced.
+        .replace("{{data}}", script_json(data))
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def page_data(runs: Sequence[Run], sources: Sources) -> Plain:
+    """Everything that the page shows, in the order in which it shows it."""
+    shared = _Shared(sources)
+    found: dict[str, list[Plain | None]] = {}
+    for number, run in enumerate(runs):
+        for test in run.tests:
+            found.setdefault(test["nodeid"], [None] * len(runs))[number] = test
+    tests = [
+        _test(nodeid, here, shared)
+        for nodeid, here in sorted(found.items(), key=lambda item: _weight(item[1]))
+    ]
+    return {
+        "verdicts": list(ORDER),
+        "runs": [_run(run) for run in runs],
+        "frames": shared.frames,
+        "texts": shared.texts,
+        "tests": tests,
+    }
+
+
+class _Shared:
+    """Frames and texts that many tests have in common: written once, named by their number."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.frames: list[list[Any]] = []
+        self.texts: list[str] = []
+        self._sources = sources
+        self._frames: dict[tuple[Any, ...], int] = {}
+        self._texts: dict[str, int] = {}
+
+    def frame(self, where: Plain) -> int | None:
+        """The number of a place; its excerpt of source stands with it. None for no place."""
+        if not where:
+            return None
+        key = (where["file"], where["line"], where["function"], where["code"])
+        if key not in self._frames:
+            self._frames[key] = len(self.frames)
+            file, line, function, code = key
+            excerpt = self._sources.excerpt(where)
+            lines = None if excerpt is None else [excerpt[0], [_clean(one) for one in excerpt[1]]]
+            self.frames.append([_clean(file), line, _clean(function), _clean(code), lines])
+        return self._frames[key]
+
+    def text(self, text: str) -> int:
+        """The number of a text."""
+        if text not in self._texts:
+            self._texts[text] = len(self.texts)
+            self.texts.append(_clean(text))
+        return self._texts[text]
+
+
+def _weight(tests: Iterable[Plain | None]) -> tuple[int, int, int, str]:
+    return min(weight(test) for test in tests if test is not None)
+
+
+def _run(run: Run) -> Plain:
+    facts = run.reports[0].environment
+    versions = [
+        f"{name.replace('_', '-')} {facts[name]}"
+        for name in ("torch", "torch_xla", "python")
+        if facts[name]
+    ]
+    shown = [*versions, *([facts["platform"]] if facts["platform"] else [])]
+    return {
+        "label": _clean(run.label),
+        "facts": [_clean(fact) for fact in shown],
+        "counts": counted(run.tests),
+        "reports": len(run.reports),
+        "unmeasured": [_clean(name) for name in run.unmeasured],
+        "stale": [_clean(name) for name in run.stale],
+    }
+
+
+def _clean(text: str) -> str:
+    return text if text.isprintable() else printable(text)
+
+
+def _test(nodeid: str, here: Sequence[Plain | None], shared: _Shared) -> Plain:
+    places = _Places(len(here), shared)
+    runs = [
+        None if test is None else _result(number, test, places) for number, test in enumerate(here)
+    ]
+    reference = next(number for number, test in enumerate(here) if test is not None)
+    order = min(
+        (number for number, test in enumerate(here) if test is not None),
+        key=lambda number: weight(here[number]),  # type: ignore[arg-type]
+    )
+    return {
+        "id": _clean(nodeid),
+        "worst": order,
+        "growth": _growth(here, reference),
+        "runs": runs,
+        "places": places.rows,
+    }
+
+
+def _growth(here: Sequence[Plain | None], reference: int) -> int:
+    """The largest growth in any run: over its baseline, or else over the first run given."""
+    first = here[reference]
+    assert first is not None
+    found = []
+    for test in here:
+        if test is None:
+            continue
+        for move in moves(test):
+            was = move.was if move.was is not None else first["graphs"].get(move.layer, 0)
+            found.append(move.now - was)
+    return max(found, default=0)
+
+
+def _result(number: int, test: Plain, places: _Places) -> Plain:
+    places.add_baseline(number, test)
+    places.add_found(number, test)
+    return {
+        "verdict": test["verdict"],
+        "outcome": test["outcome"],
+        "failedBy": test["failed_by"],
+        "attempts": test["attempts"],
+        "layers": [_layer(number, move, test, places) for move in _all_moves(test)],
+        "recompiles": sum(test["recompiles"].values()),
+        "breaks": [_was(test, "breaks"), len(test["breaks"])],
+        "eager": [_was(test, "eager"), len(test["eager"])],
+        "message": "\n".join(_clean(line) for line in (test["message"] or "").split("\n")),
+        "notes": [_clean(note) for note in _notes(test)],
+    }
+
+
+def _all_moves(test: Plain) -> list[Move]:
+    return moves(test) or [Move(layer, None, 0) for layer in test["layers"][-1:]]
+
+
+def _was(test: Plain, what: str) -> int | None:
+    return None if test["baseline"] is None else len(test["baseline"][what])
+
+
+def _notes(test: Plain) -> Iterator[str]:
+    yield from test["errors"]
+    if test["note"]:
+        yield test["note"]
+    if test["ungated"] is not None:
+        yield f"not gated: {test['ungated']}"
+    if test["foreign"]:
+        yield f"judged by the values of {test['foreign']}; this profile was never recorded"
+    around = {layer: count for layer, count in test["setup"].get("graphs", {}).items() if count}
+    if around:
+        listed = ", ".join(f"{count} {layer}" for layer, count in around.items())
+        yield f"compiled around the test, by fixtures: {listed}"
+
+
+def _layer(number: int, move: Move, test: Plain, places: _Places) -> Plain:
+    graphs = [graph for graph in test["graph_list"] if graph["layer"] == move.layer]
+    return {
+        "name": move.layer,
+        "was": move.was,
+        "now": move.now,
+        "graphs": [_graph(number, graph, places) for graph in graphs[:MOST_GRAPHS]],
+    }
+
+
+def _graph(number: int, graph: Plain, places: _Places) -> list[Any]:
+    """As a list, since there are many: name, cause, ops, place, where, from, inputs, outputs."""
+    return [
+        _clean(graph["name"]),
+        _clean(graph["cause"]),
+        graph["ops"],
+        places.of_graph(number, graph),
+        places.shared.frame(graph["where"]),
+        [_clean(name) for name in graph["from"]],
+        graph["inputs"],
+        graph["outputs"],
+    ]
+
+
+class _Places:
+    """The rows of "what cut it": one for each place and kind, with a count for each run.
+
+    A count is a pair: what the baseline of that run says (None where there is
+    no baseline, or where baselines do not know this kind), and what was seen.
+    """
+
+    def __init__(self, runs: int, shared: _Shared) -> None:
+        self.rows: list[Plain] = []
+        self.shared = shared
+        self._runs = runs
+        self._index: dict[tuple[str, ...], int] = {}
+        self._again: dict[tuple[int, str, str], tuple[str, ...]] = {}
+        self._frames: dict[tuple[str, str], int] = {}
+        self._functions: dict[tuple[str, str], int] = {}
+
+    def add_baseline(self, number: int, test: Plain) -> None:
+        """What the baseline of this run knows, also where it is gone."""
+        if test["baseline"] is None:
+            return
+        for kind in ("break", "eager"):
+            for known in test["baseline"]["breaks" if kind == "break" else "eager"]:
+                file, _, function = known["where"].partition("::")
+                where = {"file": file, "function": function, "line": 0, "code": known["code"]}
+                row = self._row(kind, "dynamo", where, known["reason"] or kind, known["id"])
+                row["counts"][number][0] = known["count"]
+
+    def add_found(self, number: int, test: Plain) -> None:
+        """What was seen in this run."""
+        gated = test["baseline"] is not None
+        for data in test["breaks"]:
+            item = Break.from_dict(data)
+            row = self._row("break", item.layer, data["where"], item.reason, item.id)
+            self._tell(row, data, advice.short(item))
+            row["stack"] = [self.shared.frame(frame) for frame in data["stack"][:-1] if frame]
+            row["more"] = [
+                self.shared.text(text) for text in (item.explanation, *item.hints) if text
+            ]
+            _count(row, number, item.count, gated)
+            at = self._index[_key("break", item.layer, data["where"], item.reason)]
+            for frame in (data["where"], *reversed(data["stack"])):
+                if frame:
+                    self._frames.setdefault(_identity(frame), at)
+                    self._functions.setdefault(_function(frame), at)
+        for data in test["eager"]:
+            left = Eager.from_dict(data)
+            row = self._row("eager", left.layer, data["where"], left.reason)
+            self._tell(row, data, advice.short(left))
+            _count(row, number, left.count, gated)
+        for data in test["recompile_list"]:
+            again = Recompile.from_dict(data)
+            row = self._row("recompile", again.layer, data["where"], again.reason)
+            self._tell(row, data, advice.short(again))
+            row["graphs"].append(_clean(again.graph))
+            key = _key("recompile", again.layer, data["where"], again.reason)
+            self._again[number, again.layer, again.graph] = key
+            _count(row, number, 1, False)
+        for data in test["graph_list"]:
+            if self._is_cut(data):
+                graph = Graph.from_dict(data)
+                row = self._row(graph.cause, graph.layer, data["where"], graph.reason)
+                self._tell(row, data, advice.short(graph))
+                _count(row, number, 1, False)
+
+    def of_graph(self, number: int, graph: Plain) -> int | None:
+        """The row that says why this graph exists; None for a graph that is meant to be."""
+        layer, cause = graph["layer"], graph["cause"]
+        if cause in INTENDED:
+            return None
+        if layer == "dynamo" and cause in ("break", "callee"):
+            where = graph["where"]
+            if not where:
+                return None
+            # A frame that called the one that broke goes on after its call; what it called is
+            # compiled from its first line.
+            found = self._frames.get(_identity(where))
+            return self._functions.get(_function(where)) if found is None else found
+        key = self._again.get((number, layer, graph["name"]))
+        return self._index.get(key or _key(cause, layer, graph["where"], graph["reason"]))
+
+    def _is_cut(self, graph: Plain) -> bool:
+        """Whether a graph tells something that no break and no recompile has told."""
+        return graph["layer"] != "dynamo" and graph["cause"] not in INTENDED
+
+    def _row(
+        self, kind: str, layer: str, where: Plain, reason: str, id: str | None = None
+    ) -> Plain:
+        key = _key(kind, layer, where, reason)
+        if key not in self._index:
+            self._index[key] = len(self.rows)
+            self.rows.append(
+                {
+                    "kind": _clean(kind),
+                    "layer": layer,
+                    "id": _clean(id) if id else None,
+                    "reason": self.shared.text(reason),
+                    "at": self.shared.frame(where),
+                    "counts": [[None, 0] for _ in range(self._runs)],
+                    "stack": [],
+                    "more": [],
+                    "graphs": [],
+                    "try": None,
+                }
+            )
+        return self.rows[self._index[key]]
+
+    def _tell(self, row: Plain, data: Plain, words: str | None) -> None:
+        """What a run knows of a place and a baseline does not: its line, and what mends it."""
+        if data["where"]:
+            row["at"] = self.shared.frame(data["where"])
+        row["try"] = self.shared.text(words) if words else None
+
+
+def _count(row: Plain, number: int, count: int, gated: bool) -> None:
+    pair = row["counts"][number]
+    pair[1] += count
+    if gated and pair[0] is None:
+        pair[0] = 0
+
+
+def _identity(where: Plain) -> tuple[str, str]:
+    return place_of(Frame.from_dict(where)) if where else ("", "")
+
+
+def _function(where: Plain) -> tuple[str, str]:
+    return where["file"], where["function"]
+
+
+def _key(kind: str, layer: str, where: Plain, reason: str) -> tuple[str, ...]:
+    if kind in ("break", "eager"):
+        return (kind, *_identity(where))  # as a baseline does: the place alone
+    return (kind, layer, reason, *_identity(where))

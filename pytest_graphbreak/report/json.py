@@ -1,0 +1,83 @@
+"""The JSON report of the design, section 8: every key always there, builtin types only."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_graphbreak.record import Plain, Record
+
+VERSION = 1
+
+
+def entry(
+    nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
+) -> Plain:
+    """One item of ``tests``. ``data`` is what travelled on the test's report, or is empty."""
+    record = Record.from_dict(data)
+    return {
+        "nodeid": nodeid,
+        "outcome": outcome,
+        "failed_by": failed_by,
+        "verdict": data.get("verdict", "none"),
+        "attempts": attempts,
+        **record.to_dict(),
+        "setup": _setup(data),
+        "baseline": data.get("baseline"),
+        "budget": data.get("budget"),
+        "cap": data.get("cap"),
+        "ungated": data.get("ungated"),
+        "message": data.get("message"),
+        "unseen": list(data.get("unseen") or ()),
+        "foreign": data.get("foreign"),
+        "written": bool(data.get("written")),
+    }
+
+
+def _setup(data: Mapping[str, Any]) -> Plain:
+    """What was compiled around the test; ``phases`` says where."""
+    phases = {name: data[name]["graphs"] for name in ("setup", "teardown") if name in data}
+    graphs: dict[str, int] = {}
+    for counts in phases.values():
+        for layer, count in counts.items():
+            graphs[layer] = graphs.get(layer, 0) + count
+    return {"graphs": graphs, "phases": phases}
+
+
+def document(environment: Plain, session: Plain, tests: Iterable[Plain]) -> Plain:
+    """The whole report."""
+    return {
+        "version": VERSION,
+        "environment": environment,
+        "session": session,
+        "tests": list(tests),
+    }
+
+
+def write(path: Path, data: Plain) -> None:
+    """Write the report in one step: a reader sees the old file or the new one.
+
+    Raises ``OSError`` if it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            # ASCII only: a lone surrogate in a test id cannot be written as UTF-8.
+            json.dump(data, file, ensure_ascii=True, indent=1)
+            file.write("\n")
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

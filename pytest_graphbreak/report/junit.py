@@ -1,0 +1,100 @@
+"""The report as JUnit XML: one suite for each run, counts as properties of each test.
+
+The shape is that of pytest's own file (``junit_family=xunit2``), so that what
+reads the one reads the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_graphbreak.record import Plain, Record
+from pytest_graphbreak.report.safe import xml
+from pytest_graphbreak.report.view import Run
+
+
+def render(runs: Sequence[Run]) -> str:
+    """The whole XML document, in UTF-8 characters."""
+    return "".join(_document(runs))
+
+
+def _document(runs: Sequence[Run]) -> Iterator[str]:
+    yield '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="graph budget">\n'
+    for run in runs:
+        yield from _suite(run)
+    yield "</testsuites>\n"
+
+
+def _suite(run: Run) -> Iterator[str]:
+    tests = run.tests
+    counts = {
+        "errors": sum(1 for test in tests if _result(test)[0] == "error"),
+        "failures": sum(1 for test in tests if _result(test)[0] == "failure"),
+        "skipped": sum(1 for test in tests if _result(test)[0] == "skipped"),
+        "tests": len(tests),
+    }
+    numbers = " ".join(f'{name}="{count}"' for name, count in counts.items())
+    yield f'<testsuite name="{xml(run.label)}" {numbers}>\n'
+    yield "<properties>\n"
+    for name, value in run.reports[0].environment.items():
+        if value is not None:
+            yield _property(name, value)
+    yield "</properties>\n"
+    for test in tests:
+        yield from _case(test)
+    yield "</testsuite>\n"
+
+
+def _case(test: Plain) -> Iterator[str]:
+    classname, name = _names(test["nodeid"])
+    yield f'<testcase classname="{xml(classname)}" name="{xml(name)}">\n'
+    yield "<properties>\n"
+    for key, value in _properties(test):
+        yield _property(key, value)
+    yield "</properties>\n"
+    kind, words = _result(test)
+    if kind:
+        first, _, rest = words.partition("\n")
+        yield f'<{kind} message="{xml(first)}">{xml(rest.strip())}</{kind}>\n'
+    yield "</testcase>\n"
+
+
+def _property(name: str, value: str) -> str:
+    return f'<property name="{xml(name)}" value="{xml(value)}"/>\n'
+
+
+def _properties(test: Plain) -> Iterator[tuple[str, str]]:
+    """The names that the plugin gives a test in pytest's own file, and each layer's counts."""
+    record = Record.from_dict(test)
+    if not record.active:
+        return
+    yield "graphs", str(record.graphs.get(record.headline, 0))
+    yield "recompiles", str(record.recompiles.get(record.headline, 0))
+    yield "breaks", str(len(record.breaks))
+    for layer in record.layers:
+        yield f"graphs.{layer}", str(record.graphs.get(layer, 0))
+    yield "verdict", test["verdict"]
+
+
+def _result(test: Plain) -> tuple[str, str]:
+    """The element below a test case and its text; both empty where the test passed."""
+    outcome = test["outcome"]
+    if test["verdict"] == "error":
+        return "error", test["message"] or "graph budget: could not see"
+    if outcome == "failed" and test["failed_by"] == "gate":
+        return "failure", test["message"] or "graph budget"
+    if outcome == "failed":
+        return "failure", "failed by itself; pytest's own report has the traceback"
+    if outcome == "crashed":
+        return "error", "crashed"
+    if outcome in ("skipped", "xfailed"):
+        return "skipped", outcome
+    return "", ""
+
+
+def _names(nodeid: str) -> tuple[str, str]:
+    """As pytest names a test in its own file: dotted module and classes, then the test."""
+    head, bracket, case = nodeid.partition("[")
+    parts = head.split("::")
+    module = parts[0].removesuffix(".py").replace("/", ".")
+    return ".".join((module, *parts[1:-1])), parts[-1] + bracket + case

@@ -1,0 +1,171 @@
+"""The header line and the terminal summary: a table of what moved, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_graphbreak.record import LAYERS, Plain
+from pytest_graphbreak.report.safe import printable
+from pytest_graphbreak.settings import Settings, in_ci
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.baseline import Changes, Stale
+
+SHOWN = ("error", "over", "lost", "new", "improved", "changed")
+MOST = 20
+"""Lines of one kind; the rest are counted."""
+
+RED, GREEN, YELLOW, BOLD, PLAIN = ("red",), ("green",), ("yellow",), ("bold",), ()
+MARKUP: Mapping[str, tuple[str, ...]] = {
+    "error": RED,
+    "over": RED,
+    "lost": RED,
+    "new": YELLOW,
+    "improved": GREEN,
+    "changed": YELLOW,
+}
+
+Line = tuple[tuple[str, ...], str]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to, for the summary and the report."""
+
+    profile: str
+    settings: Settings
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    tests: list[Plain] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
+    complete_files: list[str] = field(default_factory=list)
+    stale: list[Stale] = field(default_factory=list)
+    changes: Changes | None = None
+    faults: list[str] = field(default_factory=list)
+
+
+def header(outcome: Outcome) -> str:
+    """One line when active."""
+    settings = outcome.settings
+    modes = [name for name in ("update", "record", "prune") if getattr(settings, name)]
+    mode = ", ".join(modes) or ("check" if settings.gate else "report only")
+    try:
+        shown = settings.directory.relative_to(settings.root)
+    except ValueError:
+        shown = settings.directory
+    where = f", baselines in {shown}" if settings.gate else ""
+    return f"graph-budget: {mode}, profile {outcome.profile}{where}"
+
+
+def lines(outcome: Outcome) -> Iterator[Line]:
+    """The summary, line by line with its markup; nothing where there is nothing to say."""
+    yield from _table(outcome)
+    yield from _list(RED, "unmeasured", outcome.unmeasured)
+    stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
+    yield from _list(YELLOW, "stale", stale)
+    yield from _setups(outcome)
+    yield from _changes(outcome)
+    for fault in outcome.faults:
+        yield RED, f"error      {printable(fault)}"
+    yield from _totals(outcome)
+    yield from _next(outcome)
+
+
+def _table(outcome: Outcome) -> Iterator[Line]:
+    for verdict in SHOWN:
+        found = [_row(test) for test in _standing(outcome) if test["verdict"] == verdict]
+        yield from _list(MARKUP[verdict], verdict, found)
+
+
+def _standing(outcome: Outcome) -> Iterator[Plain]:
+    """The tests whose verdict stands: those that were written to the baseline agree with it now."""
+    return (test for test in outcome.tests if not test["written"])
+
+
+def _list(markup: tuple[str, ...], word: str, items: list[str]) -> Iterator[Line]:
+    for item in items[:MOST]:
+        yield markup, f"{word:<10} {printable(item)}"
+    if len(items) > MOST:
+        yield markup, f"{word:<10} ... and {len(items) - MOST} more"
+
+
+def _row(test: Plain) -> str:
+    allowed = (test["baseline"] or {}).get("graphs", {})
+    budget = (test["budget"] or {}).get("graphs", {})
+    moves = []
+    for layer in LAYERS:
+        was, now = allowed.get(layer, budget.get(layer, 0)), test["graphs"].get(layer, 0)
+        judged = layer in budget or layer in allowed or not budget
+        if judged and (was or now):
+            moves.append(f"{layer} {was} -> {now}" if was != now else f"{layer} {now}")
+    places = len(test["breaks"])
+    if places:
+        moves.append(f"{places} breaking place" + ("s" if places > 1 else ""))
+    return f"{test['nodeid']}   {', '.join(moves)}".rstrip()
+
+
+def _setups(outcome: Outcome) -> Iterator[Line]:
+    """What fixtures compiled: not judged, but said, since it is charged to no test."""
+    found = [
+        f"{test['nodeid']}   {phase}: "
+        + ", ".join(f"{count} {layer}" for layer, count in counts.items())
+        for test in outcome.tests
+        for phase, counts in test["setup"].get("phases", {}).items()
+    ]
+    yield from _list(PLAIN, "fixtures", found)
+
+
+def _changes(outcome: Outcome) -> Iterator[Line]:
+    if outcome.changes is None:
+        return
+    yield from _list(GREEN, "recorded", [str(item) for item in outcome.changes.written])
+    yield from _list(GREEN, "pruned", [str(item) for item in outcome.changes.pruned])
+
+
+def _totals(outcome: Outcome) -> Iterator[Line]:
+    counted = Counter(test["verdict"] for test in _standing(outcome))
+    counted["none"] = 0
+    parts = [f"{count} {name}" for name, count in counted.items() if count]
+    ungated = sum(1 for test in outcome.tests if test["ungated"] is not None)
+    if ungated:
+        parts.append(f"{ungated} ungated")
+    written = len(outcome.changes.written) if outcome.changes else 0
+    if written:
+        parts.append(f"{written} recorded")
+    unseen = sum(1 for test in outcome.tests if test["unseen"])
+    if unseen:
+        parts.append(f"{unseen} with a cap or baseline on a layer that was not there")
+    foreign = sum(1 for test in outcome.tests if test["foreign"])
+    if foreign:
+        parts.append(
+            f"{foreign} judged by another profile ({outcome.profile} was never recorded for them)"
+        )
+    if parts:
+        yield BOLD, f"{_count(len(outcome.tests), 'test')} on {outcome.profile}: {', '.join(parts)}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _next(outcome: Outcome) -> Iterator[Line]:
+    """What to type next, once."""
+    verdicts = {test["verdict"] for test in _standing(outcome)}
+    settings = outcome.settings
+    if not settings.gate or not verdicts & {"over", "new", "improved", "lost", "changed"}:
+        return
+    if in_ci():
+        report = shlex.quote(str(settings.report.name)) if settings.report else "REPORT.json"
+        yield PLAIN, f"next       graphbreak accept {report}   (in a checkout, from the artifact)"
+        return
+    if settings.writes:
+        return
+    if verdicts & {"over", "changed", "lost"}:
+        yield PLAIN, "next       mend the code, or accept: pytest --graph-budget-update TESTS"
+    if "new" in verdicts:
+        yield PLAIN, "next       record what is missing: pytest --graph-budget-record"
+    if "improved" in verdicts:
+        yield PLAIN, "next       tighten the baseline: pytest --graph-budget-update TESTS"

@@ -1,0 +1,325 @@
+"""The words of a red test, and of the terminal summary: plain lines, no colour.
+
+Everything from outside (names, reasons, source lines) is made harmless here
+(``safe``), since these texts go to terminals and CI logs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.baseline.model import Known, minor, same_minor
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record, decomposition
+from pytest_graphbreak.report.safe import console, printable
+from pytest_graphbreak.verdict import Step, Verdict
+
+MOST_PLACES = 12
+"""Places that a failure shows in full; what is left out is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the text needs to know besides the record and its verdict.
+
+    ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
+    with ``baseline_line`` of the entry; ``recorded_torch`` measured it,
+    ``torch`` is running now. ``command`` is how the user accepts, or None.
+    """
+
+    nodeid: str
+    profile: str
+    torch: str | None = None
+    baseline: str | None = None
+    baseline_line: int | None = None
+    recorded_profile: str | None = None
+    recorded_torch: str | None = None
+    ci: bool = False
+
+
+def failure(verdict: Verdict, record: Record, context: Context) -> str:
+    """What a person sees first. Sections are separated by blank lines."""
+    if verdict.name == "error":
+        return "\n".join(_blocks(["graph budget: " + _first_error(record)], _errors(record)))
+    return "\n".join(
+        _blocks(
+            [headline(verdict, record)],
+            _counts(verdict, record),
+            _causes(verdict, record),
+            _places(verdict, record),
+            _footer(verdict, context),
+        )
+    )
+
+
+def _blocks(*blocks: Iterable[str]) -> Iterator[str]:
+    """Lines of all blocks that have any, a blank line between two."""
+    first = True
+    for block in blocks:
+        lines = list(block)
+        if lines and not first:
+            yield ""
+        first = first and not lines
+        yield from map(console, lines)
+
+
+def _first_error(record: Record) -> str:
+    return f"could not see: {printable(record.errors[0])}"
+
+
+def _errors(record: Record) -> Iterator[str]:
+    for error in record.errors[1:]:
+        yield f"  and {printable(error)}"
+    yield "  A gate that cannot see does not pass, and nothing is recorded."
+
+
+def headline(verdict: Verdict, record: Record) -> str:
+    """One line: the count that moved most, and whose number it passed."""
+    if verdict.name == "new":
+        return f"graph budget: no baseline for this test ({_totals(record)})"
+    steps = verdict.over or verdict.lost or verdict.fewer
+    if not steps:
+        return f"graph budget: {verdict.name}, {_totals(record)}"
+    step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
+    if verdict.name == "lost" and step.what == "graphs":
+        return (
+            f"graph budget: no {step.layer} graph any more, "
+            f"{_who(step)} {step.allowed} (nothing was compiled)"
+        )
+    sign = f"{step.growth:+d}"
+    return f"graph budget: {_amount(step)}, {_who(step)} {step.allowed} ({sign})"
+
+
+def _who(step: Step) -> str:
+    if step.growth < 0:
+        return "the baseline has" if step.by == "baseline" else "the marker allows"
+    return f"the {step.by} allows"
+
+
+def _amount(step: Step) -> str:
+    if step.what == "graphs":
+        return f"{step.now} {step.layer} {_plural('graph', step.now)}"
+    if step.what == "recompiles":
+        return f"{step.now} {step.layer} {_plural('recompile', step.now)}"
+    if step.what == "breaks":
+        return f"{step.now} {_plural('breaking place', step.now)}"
+    return f"{step.now} {_plural('place', step.now)} left the compiler"
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"
+
+
+def _totals(record: Record) -> str:
+    parts = [
+        f"{record.graphs.get(layer, 0)} {layer} {_plural('graph', record.graphs.get(layer, 0))}"
+        for layer in record.layers
+    ]
+    if record.breaks:
+        parts.append(f"{len(record.breaks)} {_plural('breaking place', len(record.breaks))}")
+    return ", ".join(parts) or "nothing was compiled"
+
+
+def _counts(verdict: Verdict, record: Record) -> Iterator[str]:
+    """The table of what moved: ``  xla      1 -> 4   +3``."""
+    for step in _unique((*verdict.over, *verdict.lost, *verdict.fewer)):
+        name = step.layer if step.what == "graphs" else step.what
+        if step.what == "recompiles":
+            name = f"{step.layer} recompiles"
+        note = "" if step.by == "baseline" else "   (marker)"
+        yield f"  {name:<18} {step.allowed:>3} -> {step.now:<3}  {step.growth:+d}{note}"
+
+
+def _unique(steps: Iterable[Step]) -> list[Step]:
+    return list(dict.fromkeys(steps))
+
+
+def _causes(verdict: Verdict, record: Record) -> Iterator[str]:
+    """``  4 xla graphs = 2 fx + 1 split + 1 access`` for each layer that grew or is new."""
+    moved = {step.layer for step in (*verdict.over, *verdict.lost)}
+    for layer in record.layers:
+        if verdict.name != "new" and layer not in moved:
+            continue
+        causes = decomposition(record, layer)
+        count = record.graphs.get(layer, 0)
+        if count and causes:
+            parts = " + ".join(f"{number} {cause}" for cause, number in causes.items())
+            yield f"  {count} {layer} {_plural('graph', count)} = {parts}"
+
+
+def _places(verdict: Verdict, record: Record) -> Iterator[str]:
+    """Added, gone and known, each with its place; the last lines of a long list are counted."""
+    shown: list[list[str]] = [
+        *(_break("+", item) for item in verdict.added),
+        *(_graph("+", item) for item in _telling_graphs(verdict, record)),
+        *(_recompile("+", item) for item in _telling_recompiles(verdict, record)),
+        *(_eager("+", item) for item in verdict.left),
+        *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
+        *(_reworded(old, new) for old, new in verdict.reworded),
+    ]
+    for lines in shown[:MOST_PLACES]:
+        yield from lines
+    if len(shown) > MOST_PLACES:
+        yield f"  ... and {len(shown) - MOST_PLACES} more places (the JSON report has them all)"
+    if verdict.known:
+        ids = ", ".join(dict.fromkeys(item.id or "break" for item in verdict.known))
+        number = len(verdict.known)
+        yield f"  = {ids}   {number} known {_plural('break', number)} unchanged"
+
+
+def _telling_graphs(verdict: Verdict, record: Record) -> Iterator[Graph]:
+    """Device graphs that exist for a reason of their own, where their layer grew."""
+    grown = {step.layer for step in verdict.over if step.what == "graphs"}
+    seen: set[tuple[str, ...]] = set()
+    for graph in record.graph_list:
+        if graph.layer == "dynamo" or graph.layer not in grown or graph.cause == "fx":
+            continue
+        key = (graph.layer, graph.cause, graph.reason, *graph.where.key)
+        if key not in seen:
+            seen.add(key)
+            yield graph
+
+
+def _telling_recompiles(verdict: Verdict, record: Record) -> Iterator[Recompile]:
+    grown = {step.layer for step in verdict.over}
+    return (item for item in record.recompile_list if item.layer in grown)
+
+
+def _break(sign: str, item: Break) -> list[str]:
+    times = f"   x{item.count}" if item.count > 1 else ""
+    name = f"{item.id}  " if item.id else ""
+    lines = [f"  {sign} {name}{printable(item.reason)}{times}", *_at(item.where)]
+    for frame in reversed(item.stack[:-1][-2:]):
+        lines += [f"      from {_place(frame)}", *_code(frame)]
+    return lines + _try(advice.short(item))
+
+
+def _graph(sign: str, item: Graph) -> list[str]:
+    reason = f"   {printable(item.reason)}" if item.reason else ""
+    source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
+    return [
+        f"  {sign} {item.cause}{reason}{source}",
+        *_at(item.where),
+        *_try(advice.short(item)),
+    ]
+
+
+def _recompile(sign: str, item: Recompile) -> list[str]:
+    return [
+        f"  {sign} recompile {item.graph}   {printable(item.reason)}",
+        *_at(item.where),
+        *_try(advice.short(item)),
+    ]
+
+
+def _eager(sign: str, item: Eager) -> list[str]:
+    times = f"   x{item.count}" if item.count > 1 else ""
+    return [
+        f"  {sign} eager   {printable(item.reason)}{times}",
+        *_at(item.where),
+        *_try(advice.short(item)),
+    ]
+
+
+def _known(sign: str, item: Known) -> list[str]:
+    name = f"{item.id}  " if item.id else ""
+    lines = [f"  {sign} {name}{printable(item.reason or 'break')}   gone"]
+    file, _, function = item.where.partition("::")
+    lines += _at(Frame(file, function, 0, item.code))
+    return lines
+
+
+def _reworded(old: Known, new: Break) -> list[str]:
+    was = printable(old.id or old.reason or "")
+    return [f"  ~ {was} is now {new.id or ''} {printable(new.reason)}".rstrip(), *_at(new.where)]
+
+
+def _at(where: Frame) -> list[str]:
+    return [f"      {_place(where)}", *_code(where)] if where.file else []
+
+
+def _place(frame: Frame) -> str:
+    line = f":{frame.line}" if frame.line else ""
+    function = f" in {frame.function}" if frame.function else ""
+    return printable(f"{frame.file}{line}{function}")
+
+
+def _code(frame: Frame) -> list[str]:
+    return [f"          {printable(frame.code)}"] if frame.code else []
+
+
+def _try(words: str | None) -> list[str]:
+    return [f"      try: {printable(words)}"] if words else []
+
+
+def _footer(verdict: Verdict, context: Context) -> Iterator[str]:
+    """Where the baseline is, what it was measured with, and what to type next."""
+    if context.baseline is not None:
+        place = context.baseline
+        if context.baseline_line:
+            place += f":{context.baseline_line}"
+        yield f"  baseline  {printable(place)}{_measured(context)}"
+    if verdict.foreign:
+        yield (
+            f"  profile   {context.profile} was never recorded, "
+            f"judged by the values of {verdict.foreign}"
+        )
+    by_marker = [step for step in (*verdict.over, *verdict.lost) if step.by == "marker"]
+    if by_marker:
+        yield "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
+    if len(by_marker) < len(verdict.over) + len(verdict.lost) or verdict.name == "new":
+        yield from _accept(verdict, context)
+
+
+def _measured(context: Context) -> str:
+    if not context.recorded_torch:
+        return ""
+    now = ""
+    if context.torch and not same_minor(context.torch, context.recorded_torch):
+        now = f" (now {minor(context.torch)}, where counts may differ)"
+    elif context.torch and context.torch != context.recorded_torch:
+        now = f" (now {context.torch})"
+    on = f" on {context.recorded_profile}" if context.recorded_profile else ""
+    return f", recorded{on} with torch {context.recorded_torch}{now}"
+
+
+def _accept(verdict: Verdict, context: Context) -> Iterator[str]:
+    word = "record" if verdict.name == "new" else "accept"
+    nodeid = shlex.quote(printable(context.nodeid))
+    if context.ci:
+        yield f"  {word:<8}  graphbreak accept REPORT.json (what --graph-budget-report wrote here)"
+    elif verdict.name == "lost":
+        yield f"  {word:<8}  pytest --graph-budget-update --graph-budget-prune {nodeid}"
+    else:
+        yield f"  {word:<8}  pytest --graph-budget-update {nodeid}"
+
+
+def describe(record: Record) -> str:
+    """The record of a test that failed by itself, for the section below its traceback."""
+    lines = [_totals(record)]
+    for layer in record.layers:
+        causes = decomposition(record, layer)
+        if causes:
+            parts = " + ".join(f"{number} {cause}" for cause, number in causes.items())
+            lines.append(f"  {layer}: {parts}")
+    for item in record.breaks[:MOST_PLACES]:
+        lines += _break(" ", item)
+    for left in record.eager[:MOST_PLACES]:
+        lines += _eager(" ", left)
+    lines += [f"  {printable(error)}" for error in record.errors]
+    return "\n".join(map(console, lines))
+
+
+def block_failure(verdict: Verdict, record: Record) -> str:
+    """The text of a block that went over its budget: no baseline, no marker to point at."""
+    if verdict.name == "error":
+        return "\n".join(_blocks(["graph budget: " + _first_error(record)], _errors(record)))
+    return "\n".join(
+        _blocks(
+            [headline(verdict, record).replace("the marker allows", "the block allows")],
+            _causes(verdict, record),
+            _places(verdict, record),
+        )
+    )

@@ -1,0 +1,140 @@
+"""What readers of a report want first: which tests matter, and how far each count moved.
+
+Markdown, HTML and the console show the same tests in the same order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_graphbreak.incoming import Report
+from pytest_graphbreak.record import LAYERS, Plain
+
+ORDER = ("error", "over", "lost", "new", "improved", "changed", "ok", "none")
+"""Verdicts, the most urgent first."""
+TOLD = ORDER[:6]
+"""Verdicts that a report names test by test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A count of one layer: what it was, None where nobody knows, and what it is."""
+
+    layer: str
+    was: int | None
+    now: int
+
+    @property
+    def growth(self) -> int:
+        return 0 if self.was is None else self.now - self.was
+
+    def __str__(self) -> str:
+        return f"{self.layer} {self.counts}"
+
+    @property
+    def counts(self) -> str:
+        return str(self.now) if self.was in (None, self.now) else f"{self.was} -> {self.now}"
+
+
+def moves(test: Plain) -> list[Move]:
+    """Every layer that has, had or may have graphs, in the order of ``LAYERS``."""
+    known = _allowed(test)
+    found = []
+    for layer in LAYERS:
+        was = known.get(layer, 0) if known is not None else None
+        now = test["graphs"].get(layer, 0)
+        if layer in test["layers"] and (was or now):
+            found.append(Move(layer, was, now))
+    return found
+
+
+def _allowed(test: Plain) -> dict[str, int] | None:
+    """The graphs that the test may make: its baseline's, or else its marker's."""
+    for source in (test["baseline"], test["budget"]):
+        if source is not None:
+            graphs: dict[str, int] = source.get("graphs") or {}
+            return graphs
+    return None
+
+
+def growth(test: Plain) -> int:
+    """By how many graphs the layer that grew most grew; below 0 where all shrank."""
+    return max((move.growth for move in moves(test)), default=0)
+
+
+def weight(test: Plain) -> tuple[int, int, int, str]:
+    """The sort key of a test: urgent verdicts first, then growth, then size, then name."""
+    moved = growth(test)
+    size = max(test["graphs"].values(), default=0)
+    return ORDER.index(test["verdict"]), -abs(moved), -size, test["nodeid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Reports that are one run: the shards of one profile. ``label`` names it to a reader."""
+
+    label: str
+    reports: tuple[Report, ...]
+
+    @property
+    def profile(self) -> str:
+        return self.reports[0].profile
+
+    @property
+    def torch(self) -> str | None:
+        return self.reports[0].torch
+
+    @property
+    def tests(self) -> list[Plain]:
+        return [test for report in self.reports for test in report.tests]
+
+    @property
+    def unmeasured(self) -> list[str]:
+        names = (name for report in self.reports for name in report.session["unmeasured"])
+        return list(dict.fromkeys(names))
+
+    @property
+    def stale(self) -> list[str]:
+        names = (name for report in self.reports for name in report.session["stale"])
+        return list(dict.fromkeys(names))
+
+
+def runs(reports: Iterable[Report]) -> list[Run]:
+    """Put shards together.
+
+    Reports of one profile and torch that share no test are shards of one run;
+    a report that repeats a test of it is a run of its own (another branch, a
+    retry).
+    """
+    groups: list[tuple[set[str], list[Report]]] = []
+    for report in reports:
+        names = {test["nodeid"] for test in report.tests}
+        for known, group in groups:
+            first = group[0]
+            if (first.profile, first.torch) == (report.profile, report.torch) and not known & names:
+                known |= names
+                group.append(report)
+                break
+        else:
+            groups.append((names, [report]))
+    labels = _labels([group for _, group in groups])
+    return [Run(label, tuple(group)) for label, (_, group) in zip(labels, groups, strict=True)]
+
+
+def _labels(groups: Sequence[Sequence[Report]]) -> list[str]:
+    """The profile, and where runs share it the file that tells them apart."""
+    shared = Counter(group[0].profile for group in groups)
+    return [
+        group[0].profile
+        if shared[group[0].profile] == 1
+        else f"{group[0].profile} ({group[0].name})"
+        for group in groups
+    ]
+
+
+def counted(tests: Iterable[Plain]) -> dict[str, int]:
+    """How many tests have each verdict, in the order of ``ORDER``; none that is zero."""
+    found = Counter(test["verdict"] for test in tests)
+    return {verdict: found[verdict] for verdict in ORDER if found[verdict]}

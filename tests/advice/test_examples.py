@@ -1,0 +1,118 @@
+"""Every example of the advice, run: fewer graphs after than before, and equal outputs."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.triage import triage
+from tests.advice import running
+from tests.advice.running import Case, Outcome
+
+HERE = [case for case in running.cases("") if case.applies]
+
+OF_ANOTHER_NAME = {
+    "break",  # a word of the reports: it shows breaks of other families
+    "callee",
+    "entry",
+    "recompile",
+    "loop-break",  # Dynamo names the break in the loop, not the loop
+    "limit",  # the last of many recompiles, which are of the family value
+    "unbacked",  # what comes up when .item() is captured
+    "generator",  # what breaks in it is named
+    "disabled-1",  # a print, three times
+    "c-call-1",  # .tolist(), before the C call
+}
+"""Pages, and examples of pages, that break for the reason of another page."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet(recwarn: pytest.WarningsRecorder) -> None:
+    """Some examples warn, and some make torch warn: that is what they are about."""
+
+
+@pytest.mark.parametrize("case", HERE, ids=str)
+def test_it_makes_fewer_graphs_and_equal_outputs(case: Case, tmp_path: Path) -> None:
+    example = case.example
+    if example.raises:
+        assert type(raised(case)).__name__ == example.raises
+        after = running.run(example.after, example.inputs, tmp_path)
+        eager = running.uncompiled(example.after, example.inputs, tmp_path)
+        torch.testing.assert_close(after.outputs, eager)
+        return
+    before = run_before(case)
+    after = running.run(example.after, example.inputs, tmp_path)
+    assert after.graphs < before.graphs
+    torch.testing.assert_close(after.outputs, before.outputs, check_dtype=False)
+    assert before.record.graphs["dynamo"] == before.graphs
+    assert after.record.graphs.get("dynamo", 0) == after.graphs
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in HERE if not {case.name, str(case)} & OF_ANOTHER_NAME],
+    ids=str,
+)
+def test_what_it_breaks_by_is_advised_on_by_its_own_page(case: Case) -> None:
+    if case.example.raises:
+        error = raised(case)
+        trace = "".join(traceback.format_exception(error))
+        found = triage(type(error).__name__, str(error), trace)
+        assert found is not None
+        topics = {found.topic}
+        if found.broke is not None and (family := advice.family(found.broke)):
+            topics.add(family.name)
+        assert case.name in topics
+        return
+    record = run_before(case).record
+    assert case.name in running.families(record) | also(case)
+    assert all(advice.short(item) for item in record.breaks)
+    assert all(advice.short(item) for item in record.recompile_list)
+
+
+@pytest.fixture(scope="module")
+def on_xla() -> dict[str, dict[str, Any]]:
+    pytest.importorskip("torch_xla")
+    return running.on_xla()
+
+
+@pytest.mark.parametrize("case", running.cases("xla"), ids=str)
+def test_it_makes_fewer_device_graphs(case: Case, on_xla: dict[str, dict[str, Any]]) -> None:
+    before, after = on_xla[str(case)]["before"], on_xla[str(case)]["after"]
+    assert after["graphs"] < before["graphs"]
+    torch.testing.assert_close(torch.tensor(after["outputs"]), torch.tensor(before["outputs"]))
+    assert before["recorded"] == before["graphs"]
+    assert after["recorded"] == after["graphs"]
+    assert case.name in before["families"]
+
+
+@functools.cache
+def run_before(case: Case) -> Outcome:
+    """The code before, run once for all tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        return running.run(case.example.before, case.example.inputs, Path(folder))
+
+
+@functools.cache
+def raised(case: Case) -> Exception:
+    """What the code before raises."""
+    try:
+        run_before(case)
+    except Exception as error:
+        return error
+    return pytest.fail(f"{case} raised nothing")
+
+
+def also(case: Case) -> set[str]:
+    """Older torch tells None from a tensor by identity: a failed guard of the family object."""
+    return {case.name} if case.name == "type" and running.VERSION < (2, 9) else set()

@@ -1,0 +1,220 @@
+"""Which family a reason belongs to, and the one line that a failure shows of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_graphbreak.advice.breaks import BREAKS
+from pytest_graphbreak.advice.device import DEVICE
+from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign
+from pytest_graphbreak.advice.match import family, short
+from pytest_graphbreak.advice.recompiles import RECOMPILES
+from pytest_graphbreak.advice.topics import TOPICS
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile
+
+ALL = (*BREAKS, *RECOMPILES, *DEVICE, *TOPICS)
+
+# Reasons as torch words them; the versions where they differ are named.
+REASONS = [
+    ("branch", "Data-dependent branching", "", "if x.sum() > 0:"),
+    ("branch", "Data-dependent jump", "", "if x.sum() > 0:"),  # 2.6
+    ("branch", "Dynamic control flow is not supported at the moment", "", ""),  # 2.6, fullgraph
+    ("loop", "Data-dependent branching", "", "while x.sum() < 100:"),
+    ("loop", "Failed to trace builtin operator", "operator `range` with ['Tensor']", ""),
+    ("assert", "Data-dependent branching", "", "assert (x > 0).all(), f'{x}'"),
+    ("item", "Unsupported Tensor.item() call with capture_scalar_outputs=False", "", ""),
+    ("item", "Tensor.item", "", ""),  # 2.6
+    ("item", "Data dependent operator", "`aten._local_scalar_dense.default` has", "y = x[:n]"),
+    ("tolist", "Data dependent operator", "`aten._local_scalar_dense.default`", "n.tolist()"),
+    ("tolist", "Input tensor for tolist must be an integer tensor", "", ""),  # 2.6
+    ("compare", "Data dependent operator", "`aten.equal.default` has", "if torch.equal(a, b):"),
+    ("mask", "Dynamic shape operator", "`aten.nonzero.default`'s output shape", "y = x[x > 0]"),
+    ("nonzero", "Dynamic shape operator", "`aten.nonzero.default`'s", "i = x.nonzero()"),
+    ("nonzero", "Dynamic shape operator", "`aten._unique2.default`'s", "y = x"),
+    ("nonzero", "dynamic shape operator: aten._unique2.default", "", ""),  # 2.6
+    ("print", "Failed to trace builtin operator", "builtin operator `print` with", ""),
+    ("print", "builtin: print", "", ""),  # 2.6
+    ("builtin", "Failed to trace builtin operator", "builtin operator `open` with", ""),
+    ("logging", "logging.Logger method not supported for non-export cases", "", ""),
+    ("logging", "Logger not supported for non-export cases", "", ""),  # 2.6 to 2.9
+    ("warnings", "Attempted to call function marked as skipped", "`_warnings.warn`", ""),
+    ("c-call", "Attempted to call function marked as skipped", "`zlib.crc32.` This", ""),
+    ("random", "Attempted to call function marked as skipped", "`Random.random.` This", ""),
+    (
+        "disallowed",
+        "Attempted to call function marked as skipped",
+        "`torch._VariableFunctionsClass.sinh.`",
+        "",
+    ),
+    ("disabled", "Skip calling `torch.compiler.disable()`d function", "", ""),
+    ("disabled", "call torch._dynamo.disable() wrapped function", "", ""),  # 2.6
+    ("graph-break", "Call to `torch._dynamo.graph_break()`", "", ""),
+    ("graph-break", "skip function graph_break in file decorators.py", "", ""),  # 2.6
+    ("context", "Unsupported context manager", "", "with lock:"),
+    ("cond", "torch.cond: differing branch outputs", "", ""),
+    (
+        "cond",
+        "Encountered input mutation during higher order op tracing",
+        "",
+        "torch.cond(p, a, b)",
+    ),
+    ("map", "Encountered input mutation during higher order op tracing", "", "scan(f, xs)"),
+    ("map", "torch.map: improper inputs", "", ""),
+    ("attribute", "STORE_ATTR-caused graph break", "", ""),  # 2.6
+    ("limit", "recompile_limit was reached (8)", "", ""),
+    ("limit", "Dynamo recompile limit exceeded", "", ""),
+    ("loop-break", "graph break in loop", "", ""),
+    ("backend", "BackendCompilerFailed: the backend tt raised RuntimeError", "", ""),
+]
+
+GUARDS = [
+    ("size", "tensor 'x' size mismatch at index 0. expected 4, actual 5"),
+    ("size", "0/0: tensor 'L['x']' size mismatch at index 1. expected 14, actual 11"),
+    ("size", "tensor 'x' rank mismatch. expected 1, actual 2"),
+    ("zero-one", "tensor 'x' size mismatch at index 0. expected 4, actual 1"),
+    ("zero-one", "2 <= x.size()[0]"),
+    ("shape-branch", "2 <= x.size()[0] <= 5"),
+    ("shape-branch", "L['x'].size()[0] <= 5"),
+    ("stride", "tensor 'x' stride mismatch at index 0. expected 3, actual 1"),
+    ("dtype", "tensor 'x' dtype mismatch. expected Float, actual Half"),
+    ("requires-grad-varies", "tensor 'x' requires_grad mismatch. expected requires_grad=0"),
+    ("grad-mode", "GLOBAL_STATE changed: grad_mode"),
+    (
+        "grad-mode",
+        "tensor 'x' dispatch key set mismatch. expected (CPU), actual (CPU, AutocastCPU)",
+    ),
+    ("device-varies", "tensor 'x' dispatch key set mismatch. expected (CPU), actual (Meta)"),
+    ("value", "n == 3"),
+    ("value", "L['n'] == 'a'"),
+    ("value", "self.step == 1  # x * len(self.step) (HINT: torch.compile considers)"),
+    ("type", "n is None"),
+    ("type", "expected type of 'x' to be a tensor type, ' but found Parameter"),
+    ("length", "len(xs) == 2"),
+    ("alias", 'Duplicate tensors found: ["x", "y"]'),
+    ("alias", "x is y"),
+    ("object", "___check_obj_id(f.__code__, ...), type=code"),
+    ("backend-object", "BACKEND_MATCH failure: torch.compile detected different backends"),
+    ("training", "model.dropout.training == True"),
+    ("stack", "___stack1 == 0.61"),
+]
+
+CAUSES = [
+    ("split", "split", "aten::histc runs on the CPU"),
+    ("split-cpu", "split", "CPU tensor of shape [2] from `self.index`"),
+    ("scalar", "split", "CPU tensor of shape [] from `torch.tensor(3.0)`"),
+    ("access", "access", "a value was read"),
+    ("sync", "sync", "explicit sync"),
+    ("pending", "pending", ""),
+    ("reshard", "reshard", ""),
+    ("device-recompile", "recompile", "x went from shape [4] to [5]"),
+    ("backward", "backward", ""),
+    ("other", "other", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "reason", "explanation", "code"), REASONS)
+def test_a_break_belongs_to_its_family(name: str, reason: str, explanation: str, code: str) -> None:
+    item = Break("dynamo", reason, Frame("a.py", "f", 1, code), explanation=explanation)
+    found = family(item)
+    assert found is not None
+    assert found.name == name
+    assert short(item) == found.short
+
+
+@pytest.mark.parametrize(("name", "guard"), GUARDS)
+def test_a_recompile_belongs_to_its_family(name: str, guard: str) -> None:
+    found = family(Recompile("dynamo", "0/1", guard))
+    assert found is not None
+    assert found.name == name
+
+
+@pytest.mark.parametrize(("name", "cause", "reason"), CAUSES)
+@pytest.mark.parametrize("layer", ["xla", "tt"])
+def test_a_device_graph_belongs_to_its_family(
+    layer: str, name: str, cause: str, reason: str
+) -> None:
+    found = family(Graph(layer, "1", cause, reason=reason))
+    assert found is not None
+    assert found.name == name
+
+
+def test_graphs_that_are_as_they_should_be_need_no_advice() -> None:
+    assert short(Graph("xla", "1", "fx", reason="aten::histc runs on the CPU")) is None
+    for cause in ("entry", "break", "callee", "recompile"):
+        assert short(Graph("dynamo", "0/0", cause, reason="n == 3")) is None
+
+
+def test_code_that_left_the_compiler_is_advised_on_as_a_break_is() -> None:
+    assert short(Eager("dynamo", "Unsupported context manager")) == short(
+        Break("dynamo", "Unsupported context manager")
+    )
+
+
+def test_an_unknown_break_shows_the_first_hint_of_torch_that_helps() -> None:
+    hints = (
+        "This graph break is fundamental - it is unlikely that Dynamo will ever trace it.",
+        "Please report an issue to PyTorch.",
+        "Avoid calling `frobnicate`. Use `torch.frobnicate` instead.",
+    )
+    item = Break("dynamo", "No reason that anybody knows", hints=hints)
+    assert short(item) == "Avoid calling `frobnicate`. Use `torch.frobnicate` instead"
+
+
+def test_no_hint_no_advice() -> None:
+    hints = ("It may be possible to write Dynamo tracing rules for this code.",)
+    assert short(Break("dynamo", "No reason that anybody knows", hints=hints)) is None
+
+
+def test_our_words_go_before_the_hints_of_torch() -> None:
+    item = Break("dynamo", "Data-dependent branching", hints=("Use `torch.cond`.",))
+    assert "torch.where" in (short(item) or "")
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+def test_a_line_of_advice_is_short_and_plain(one: object) -> None:
+    line = one.short  # type: ignore[attr-defined]
+    assert 10 < len(line) <= 100, len(line)
+    assert line.isascii()
+    assert "\n" not in line
+    assert not line.endswith(".")
+
+
+def test_names_are_unique_and_can_be_typed() -> None:
+    names = [one.name for one in (*BREAKS, *DEVICE, *TOPICS)]
+    names += [one.name for one in RECOMPILES if one.name != "limit"]  # one family, said of both
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
+
+
+def test_a_sign_without_parts_is_refused() -> None:
+    with pytest.raises(ValueError, match="no part"):
+        Sign()
+
+
+@given(st.text(), st.text(), st.lists(st.text()), st.text())
+def test_any_text_has_one_line_of_advice_or_none(
+    reason: str, explanation: str, hints: list[str], code: str
+) -> None:
+    where = Frame("a.py", "f", 1, code)
+    items = (
+        Break("dynamo", reason, where, explanation=explanation, hints=tuple(hints)),
+        Eager("dynamo", reason, where),
+        Recompile("dynamo", "0/1", reason, where),
+        Graph("xla", "1", "split", reason=reason),
+    )
+    for item in items:
+        line = short(item)
+        assert line is None or (0 < len(line) <= SHORT_LIMIT and len(line.splitlines()) == 1)
+
+
+def test_advice_costs_no_torch_and_no_pytest() -> None:
+    code = "import sys; from pytest_graphbreak import advice, triage; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"torch", "torch_xla", "pytest", "_pytest", "yaml"}

@@ -1,0 +1,140 @@
+"""The pages: all there, all taken apart as they are meant, and true of the torch that is here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_graphbreak.advice import page
+from pytest_graphbreak.advice.explanation import FAMILIES
+from pytest_graphbreak.advice.page import Page, PageError, parse
+
+TEXT = """
+What it means,
+on two lines.
+
+A second paragraph.
+
+## Why
+Because.
+
+## Instead
+- One thing
+  on two lines.
+- Another.
+
+## Example
+It shows something.
+inputs: (1,), (2,)
+needs: xla
+```python
+def f(x):
+    return x
+```
+```python
+def f(x):
+
+    return x + 1
+```
+"""
+
+
+def test_a_page_is_taken_apart() -> None:
+    found = parse(TEXT)
+    assert found.meaning == "What it means, on two lines.\n\nA second paragraph."
+    assert found.why == "Because."
+    assert found.instead == ("One thing on two lines.", "Another.")
+    assert found.switches == ()
+    (example,) = found.examples
+    assert example.note == "It shows something."
+    assert example.inputs == "(1,), (2,)"
+    assert example.needs == "xla"
+    assert example.before == "def f(x):\n    return x\n"
+    assert example.after == "def f(x):\n\n    return x + 1\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("## Why", "## Wherefore", "Wherefore"),
+        ("## Why\n", "## Why\n\n## Why\n", "twice"),
+        ("- One thing", "One thing", "list"),
+        ("inputs: (1,), (2,)\n", "", "inputs"),
+        ("```\n```python\n", "", "two python blocks"),
+    ],
+)
+def test_a_bad_page_is_refused_by_name(old: str, new: str, message: str) -> None:
+    assert old in TEXT
+    with pytest.raises(PageError, match=f"mine: .*{message}"):
+        parse(TEXT.replace(old, new), "mine")
+
+
+def test_a_page_without_a_lead_is_refused() -> None:
+    with pytest.raises(PageError, match="before the first section"):
+        parse("## Why\nBecause.\n")
+
+
+@given(st.text())
+def test_any_text_is_a_page_or_a_page_error(text: str) -> None:
+    try:
+        found = parse(text)
+    except PageError:
+        return
+    assert isinstance(found, Page)
+    assert found.meaning
+
+
+def test_every_family_has_a_page_and_every_page_a_family() -> None:
+    assert set(page.names()) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("name", page.names())
+def test_a_page_says_what_to_write_instead(name: str) -> None:
+    found = page.load(name)
+    assert found.why
+    assert found.instead
+    for example in found.examples:
+        assert example.before != example.after
+        assert example.needs in ("", "xla")
+        for code in (example.before, example.after):
+            compile(code, name, "exec")
+            assert max(map(len, code.splitlines())) <= 92
+
+
+@pytest.mark.parametrize("name", page.names())
+def test_a_page_refers_only_to_names_that_are_there(name: str) -> None:
+    for other in re.findall(r"graphbreak explain ([\w-]+)", _text(name)):
+        assert other in FAMILIES
+
+
+@pytest.mark.parametrize("name", page.names())
+def test_the_names_of_torch_that_a_page_mentions_are_there(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch._dynamo")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):
+        pytest.skip("pages name what newer torch has")
+    said = re.findall(r"\btorch(?:\.[A-Za-z_]\w*)+", _text(name))
+    for dotted in said:
+        if dotted in MADE_UP:
+            continue
+        found = torch
+        for part in dotted.split(".")[1:]:
+            assert hasattr(found, part), dotted
+            found = getattr(found, part)
+
+
+MADE_UP = {"torch.jit.freeze", "torch.jit.script", "torch.jit.trace"}
+"""Names that are checked by use, or are going away."""
+
+
+def test_no_page_is_asked_for_by_a_name_that_is_not_one() -> None:
+    with pytest.raises(KeyError):
+        page.load("nothing")
+
+
+def _text(name: str) -> str:
+    return (Path(page.__file__).parent / "pages" / f"{name}.md").read_text(encoding="utf-8")

@@ -1,0 +1,139 @@
+"""Torch's registry of ids: found without importing torch, read whole, and never trusted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_graphbreak.advice import registry
+
+torch = pytest.importorskip("torch")
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def test_it_is_that_of_the_installed_torch() -> None:
+    found = registry.installed()
+    assert found.version == torch.__version__
+    assert bool(found.ids) == (VERSION >= (2, 8))
+
+
+@pytest.mark.skipif(VERSION < (2, 8), reason="torch has no registry")
+def test_no_id_is_lost() -> None:
+    file = Path(torch.__file__).parent / "_dynamo" / "graph_break_registry.json"
+    assert set(registry.installed().ids) == set(json.loads(file.read_text()))
+
+
+@pytest.mark.skipif(VERSION < (2, 9), reason="the id came later")
+def test_an_id_has_torchs_own_words() -> None:
+    (words, *_) = registry.installed().ids["GB0124"]
+    assert words.reason == "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+    assert "capture_scalar_outputs" in " ".join(words.hints)
+    assert registry.installed().by_reason("unsupported  tensor.ITEM() " + words.reason[26:])
+
+
+@pytest.mark.skipif(VERSION < (2, 8), reason="torch has no links")
+def test_links_are_built_as_torch_builds_them() -> None:
+    from torch._dynamo import exc
+
+    assert _url_in(exc) == registry.SITE
+
+
+def test_torch_is_not_imported() -> None:
+    code = (
+        "import sys; from pytest_graphbreak.advice import registry;"
+        "registry.installed(); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_without_torch_it_is_empty(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None;"
+        "from pytest_graphbreak.advice import registry; print(registry.installed())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "Registry(version=None, ids={})"
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("GB0059", "GB0059"),
+        ("gb59", "GB0059"),
+        (" GB-124 ", "GB0124"),
+        ("gb 7000", "GB7000"),
+        ("59", None),
+        ("GB", None),
+        ("GB12345", None),
+        ("gbx1", None),
+    ],
+)
+def test_ids_are_read_as_people_write_them(text: str, id: str | None) -> None:
+    assert registry.as_id(text) == id
+
+
+def write(folder: Path, data: Any) -> Path:
+    file = folder / "registry.json"
+    file.write_text(data if isinstance(data, str) else json.dumps(data))
+    return file
+
+
+def test_earlier_meanings_are_kept_newest_first(tmp_path: Path) -> None:
+    data = {
+        "GB0249": [
+            {"Gb_type": "now", "Explanation": "msg", "Hints": ["a"]},
+            {"Gb_type": "before", "Explanation": "Before.", "Hints": [""]},
+            {"Gb_type": "now", "Explanation": "Now.", "Hints": []},
+            {"Gb_type": "_gb_type", "Explanation": "x", "Hints": []},
+        ]
+    }
+    now, before = registry.read(write(tmp_path, data))["GB0249"]
+    assert (now.reason, now.explanation, now.hints) == ("now", "Now.", ("a",))
+    assert (before.reason, before.explanation, before.hints) == ("before", "Before.", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("msg", ""),
+        ("str(cause)", ""),
+        ("", ""),
+        ("This is not supported.", "This is not supported."),
+        ('"One " "two." + trace', "One two."),
+    ],
+)
+def test_what_torch_makes_only_later_is_empty(text: str, read: str, tmp_path: Path) -> None:
+    data = {"GB0001": [{"Gb_type": "a", "Explanation": text, "Hints": []}]}
+    assert registry.read(write(tmp_path, data))["GB0001"][0].explanation == read
+
+
+@pytest.mark.parametrize("data", ["", "{", "[]", "3", '{"GB0001": 3}', '{"GB0001": [3, {}]}'])
+def test_a_registry_of_another_form_is_empty(data: str, tmp_path: Path) -> None:
+    assert registry.read(write(tmp_path, data)) == {}
+    assert registry.read(tmp_path / "nowhere.json") == {}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_any_json_can_be_read(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
+    found = registry.read(write(tmp_path_factory.mktemp("registry"), data))
+    assert set(found) <= set(data)
+
+
+def _url_in(exc: Any) -> str:
+    """Torch keeps the start of the link in a function."""
+    source = Path(exc.__file__).read_text()
+    return next(part for part in source.split('"') if part.endswith("/gb/"))

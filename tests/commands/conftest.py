@@ -1,0 +1,63 @@
+"""A checkout with reports in it, and the command typed there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.cli import main
+from tests.making import Data, write
+
+
+@dataclass
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Desk:
+    """A directory of a checkout. ``run`` types a command in it."""
+
+    def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self._capture = capture
+        (path / "pytest.ini").write_text("[pytest]\n")
+        for name in ("tests/test_a.py", "tests/test_b.py"):
+            (path / name).parent.mkdir(exist_ok=True)
+            (path / name).write_text("")
+
+    def report(self, name: str, report: Data) -> str:
+        write(self.path / name, report)
+        return name
+
+    def run(self, *args: str) -> Said:
+        self._capture.readouterr()
+        code = main(args)
+        said = self._capture.readouterr()
+        return Said(code, said.out, said.err)
+
+    def baseline(self, name: str = "tests/test_a.yaml") -> str:
+        return (self.path / "baselines" / name).read_text()
+
+    def files(self) -> dict[str, bytes]:
+        """Every file below, by name: to see that nothing was written."""
+        return {
+            str(path.relative_to(self.path)): path.read_bytes()
+            for path in self.path.rglob("*")
+            if path.is_file()
+        }
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    path = tmp_path / "checkout"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return Desk(path, capsys)

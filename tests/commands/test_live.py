@@ -1,0 +1,186 @@
+"""From real runs of pytest to the commands: shards, retries, markers, and GitHub's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.cli import main
+from tests.conftest import Suite
+
+MODELS = """
+    import pytest
+    import torch
+
+    def f(x):
+        return torch.sin(x) + 1
+
+    @pytest.mark.parametrize("n", range(4))
+    def test_model(n):
+        torch.compile(f, backend="eager")(torch.ones(3))
+
+    def test_other():
+        torch.compile(f, backend="eager")(torch.ones(3))
+"""
+
+REST = """
+import pathlib
+
+def pytest_collection_modifyitems(items):
+    listed = pathlib.Path(".pytest_tests_to_run")
+    if listed.exists():
+        items[:] = [item for item in items if item.nodeid in listed.read_text().split()]
+"""
+
+
+@pytest.fixture
+def here(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    suite.write(MODELS)
+    suite.pytester.makeini("[pytest]\n")
+    monkeypatch.chdir(suite.path)
+    return suite
+
+
+def shard(here: Suite, name: str, *args: str) -> str:
+    here.run(f"--graph-budget-report={name}", *args)
+    return name
+
+
+def recorded_with_a_stale_entry(here: Suite) -> None:
+    here.run("--graph-budget-record")
+    path = here.path / "baselines/test_it.yaml"
+    path.write_text(
+        path.read_text().replace(
+            '      "3":\n', '      "gone":\n        graphs: {dynamo: 1}\n      "3":\n'
+        )
+        + "  test_gone:\n    graphs: {dynamo: 1}\n"
+    )
+
+
+def said(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
+    capsys.readouterr()
+    code = main(args)
+    found = capsys.readouterr()
+    return code, found.out + found.err
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (("-k", "test_model"), ("-k", "not test_model")),
+        (
+            ("test_it.py::test_model", "-k", "0 or 1"),
+            (),
+        ),
+        (("--deselect", "test_it.py::test_other"), ("-k", "other")),
+    ],
+)
+def test_shards_know_together_what_is_stale(
+    parts: Any, here: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded_with_a_stale_entry(here)
+    names = [shard(here, f"{number}.json", *args) for number, args in enumerate(parts)]
+    code, out = said(capsys, "check", *names)
+    assert code == 0
+    assert "stale      baselines/test_it.yaml" in out
+    assert out.count("stale      ") == 2
+    code, out = said(capsys, "accept", "--yes", "--prune", *names)
+    assert code == 0
+    assert "gone" not in here.baseline()
+    assert said(capsys, "check", *names)[0] == 0
+
+
+def test_a_node_id_knows_its_function(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded_with_a_stale_entry(here)
+    name = shard(here, "one.json", "./test_it.py::test_model")
+    _, out = said(capsys, "check", name)
+    assert "test_it.py::test_model[gone]" in out
+    assert "test_it.py::test_gone" not in out
+
+
+@pytest.mark.parametrize("args", [("test_it.py::test_model[0]",), ("--lf",)])
+def test_a_run_that_collected_in_part_knows_nothing(
+    args: tuple[str, ...], here: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded_with_a_stale_entry(here)
+    # Not `here.run`, which turns off the plugin that has --lf.
+    here.pytester.runpytest_inprocess("--graph-budget-report=one.json", *args)
+    _, out = said(capsys, "check", "one.json")
+    assert "stale      " not in out
+    assert "1 file collected in part only" in out
+
+
+def test_a_filter_of_tt_xla(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its retries run the tests listed in a file, and tell pytest nothing of the others."""
+    recorded_with_a_stale_entry(here)
+    here.pytester.makeconftest(REST)
+    (here.path / ".pytest_tests_to_run").write_text("test_it.py::test_model[2]")
+    name = shard(here, "one.json")
+    code, out = said(capsys, "check", name)
+    assert code == 0
+    assert "4 tests collected, and run in none of these reports" in out
+    assert out.count("stale      ") == 2
+
+
+def test_a_marker_holds_in_a_later_check(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+    here.write(
+        """
+        import pytest, torch
+
+        def f(x):
+            print("break")
+            return torch.sin(x)
+
+        @pytest.mark.max_graphs(5, breaks=0)
+        def test_model():
+            torch.compile(f, backend="eager")(torch.ones(3))
+        """
+    )
+    name = shard(here, "one.json")
+    assert said(capsys, "accept", "--yes", name)[0] == 0
+    code, out = said(capsys, "check", name)
+    assert code == 1
+    assert "1 breaking place, the marker allows 0" in out
+
+
+BROKEN = """
+    import torch
+
+    def f(x):
+        y = torch.sin(x)
+        print("hello")
+        return y + 1
+
+    def test_model():
+        torch.compile(f, backend="eager")(torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize("args", [(), ("-s",), ("-p", "no:terminal"), ("-n", "2")], ids=str)
+def test_under_github_actions(
+    args: tuple[str, ...], here: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.write(BROKEN)
+    summary = Path(here.path / "summary.md")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(here.path))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    result = here.pytester.runpytest_subprocess("--graph-budget", "-p", "no:cacheprovider", *args)
+    commands = [line for line in result.outlines if line.startswith("::")]
+    assert len(commands) == 1
+    assert commands[0].startswith(
+        "::error file=test_it.py,line=5,title=graph budget%3A no baseline"
+    )
+    assert "### Graph budget: 1 test has no baseline" in summary.read_text()
+
+
+def test_the_way_out_of_annotations(here: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.write(BROKEN)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here.path / "summary.md"))
+    result = here.run("--graph-budget", "-p", "no:graphbreak-github")
+    assert result.ret == 1
+    result.stdout.no_fnmatch_line("::error*")
+    assert not (here.path / "summary.md").exists()

@@ -1,0 +1,93 @@
+"""Shared by all tests: pytester, and the small suites that they run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from _pytest.pytester import SysModulesSnapshot
+
+pytest_plugins = ["pytester"]
+
+
+class KeepLibraries(SysModulesSnapshot):
+    """pytester forgets what a run imported; torch cannot be imported twice in one process."""
+
+    def __init__(self, preserve: Callable[[str], bool] | None = None) -> None:
+        super().__init__(lambda name: not name.startswith(("test_", "conftest")))
+
+
+@pytest.fixture(autouse=True)
+def _keep_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_pytest.pytester.SysModulesSnapshot", KeepLibraries)
+
+
+CLEAN = """
+    import torch
+
+    def f(x):
+        return torch.sin(x) + 1
+
+    def test_model():
+        torch.compile(f, backend="eager")(torch.ones(3))
+"""
+
+BROKEN = """
+    import torch
+
+    def f(x):
+        y = torch.sin(x)
+        print("hello")
+        return y + 1
+
+    def test_model():
+        torch.compile(f, backend="eager")(torch.ones(3))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite itself runs under CI; the runs that it makes are a developer's."""
+    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+class Suite:
+    """A pytester directory with a test file in it, run in this process."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+
+    def write(self, source: str, name: str = "test_it") -> None:
+        self.pytester.makepyfile(**{name: textwrap.dedent(source)})
+
+    def run(self, *args: str) -> pytest.RunResult:
+        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *args)
+
+    def report(self, *args: str) -> dict[str, Any]:
+        """Run with a report and give it back, whatever the outcome."""
+        import json
+
+        self.run("--graph-budget-report=graphs.json", *args)
+        data: dict[str, Any] = json.loads((self.path / "graphs.json").read_text())
+        return data
+
+    def baseline(self, name: str = "test_it") -> str:
+        return (self.path / "baselines" / f"{name}.yaml").read_text()
+
+    def has_baseline(self, name: str = "test_it") -> bool:
+        return (self.path / "baselines" / f"{name}.yaml").exists()
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> Suite:
+    return Suite(pytester)
+
+
+@pytest.fixture
+def tests_of() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The ``tests`` of a report by node id."""
+    return lambda report: {test["nodeid"]: test for test in report["tests"]}

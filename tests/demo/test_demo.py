@@ -1,0 +1,39 @@
+"""The demo says what it must, and fails where the gate does not catch the break."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tests.demo import show
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torch_xla") is None, reason="the demo runs on torch_xla"
+)
+
+ONE = ("tests/models/test_ranker.py::test_ranker",)
+
+
+def test_committed_baselines_are_green(tmp_path: Path) -> None:
+    assert show.green(ONE, tmp_path)
+
+
+def test_a_planted_break_is_red(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert show.red(tmp_path)
+    printed = capfd.readouterr().out
+    assert "GB0124" in printed
+    assert "if scores.max().item() > self.limit:" in printed
+    source = (Path(__file__).parents[1] / "models" / "ranker.py").read_text().splitlines()
+    (line,) = (n for n, text in enumerate(source, 1) if "scores.clamp(" in text)
+    assert f"tests/models/ranker.py:{line} in Ranker.forward" in printed
+
+
+def test_without_a_break_the_second_half_fails(tmp_path: Path) -> None:
+    assert not show.red(tmp_path, planted=show.WAS)
+
+
+def test_a_test_that_is_not_there_is_not_green(tmp_path: Path) -> None:
+    assert not show.green(("tests/models/test_ranker.py::test_no_such_test",), tmp_path)

@@ -1,0 +1,137 @@
+"""Every example in the documentation runs, and shows what it says it shows.
+
+A fenced block says what it is in an HTML comment on the line before it:
+
+``<!-- file: PATH -->``
+    is written to PATH in the page's own directory.
+``<!-- run: exit=N -->``
+    a console block: lines after ``$ `` are run there, the others must appear in
+    the output in this order (fnmatch patterns; ``...`` stands for any lines).
+
+``<!-- needs: PACKAGE -->`` anywhere on a page skips its runs where the package
+is not installed. A page's blocks share one directory and run from top to bottom. YAML with
+``version:`` is read as a baseline, JSON with ``tests`` is held to its schema,
+and Python has to compile, whether or not a comment says more.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"(?:^ *<!-- *(?P<word>file|run): *(?P<what>.*?) *-->\n)?"
+    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
+    re.M | re.S,
+)
+NEEDS = re.compile(r"<!-- needs: (\w+) -->")
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+    word: str | None
+    what: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    source = page.read_text()
+    for found in BLOCK.finditer(source):
+        yield Block(
+            page,
+            source[: found.start()].count("\n") + 1,
+            found["language"],
+            textwrap.dedent(found["text"]),
+            found["word"],
+            found["what"] or "",
+        )
+
+
+def ids(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_a_page_is_valid(page: Path, tmp_path: Path) -> None:
+    from pytest_graphbreak.baseline import Baselines
+
+    schema = json.loads((files("pytest_graphbreak") / "schemas" / "report.json").read_text())
+    for number, block in enumerate(blocks(page)):
+        if block.language == "python":
+            compile(block.text, block.place, "exec")
+        elif block.language == "yaml" and "version: 1" in block.text and "tests:" in block.text:
+            path = tmp_path / f"b{number}" / "test_it.yaml"
+            path.parent.mkdir()
+            path.write_text(block.text)
+            Baselines(path.parent).check()
+        elif block.language == "json" and '"tests"' in block.text:
+            jsonschema.Draft202012Validator(schema).validate(json.loads(block.text))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "<!-- run:" in page.read_text()], ids=ids
+)
+def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+    here = tmp_path / "project"
+    here.mkdir()
+    (here / "pytest.ini").write_text("[pytest]\n")
+    for package in NEEDS.findall(page.read_text()):
+        if not importlib.util.find_spec(package):
+            pytest.skip(f"{package} is not installed")
+    for block in blocks(page):
+        if block.word == "file":
+            path = here / block.what
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+        elif block.word == "run":
+            _run(block, here)
+
+
+def _run(block: Block, here: Path) -> None:
+    wanted = int(block.what.removeprefix("exit="))
+    commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
+    shown = [line for line in block.text.splitlines() if not line.startswith("$ ")]
+    environment = {k: v for k, v in os.environ.items() if k not in ("CI", "GITHUB_ACTIONS")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment["COLUMNS"] = "120"
+    output = ""
+    for command in commands:
+        done = subprocess.run(
+            command, shell=True, cwd=here, env=environment, capture_output=True, text=True
+        )
+        output += done.stdout + done.stderr
+    assert done.returncode == wanted, f"{block.place}: exit {done.returncode}\n{output}"
+    _assert_shown(block, shown, output)
+
+
+def _assert_shown(block: Block, shown: list[str], output: str) -> None:
+    lines = iter(output.splitlines())
+    for wanted in shown:
+        if not wanted.strip() or wanted.strip() == "...":
+            continue
+        pattern = re.sub(r"([\[\]])", r"[\1]", wanted.rstrip())
+        assert any(fnmatch.fnmatchcase(line.rstrip(), pattern) for line in lines), (
+            f"{block.place}: the output does not show\n{wanted}\nbut\n{output}"
+        )

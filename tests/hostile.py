@@ -1,0 +1,105 @@
+"""Text that tries to be more than text, wherever a report ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.making import Data, a_break, a_graph, a_report, a_test, over
+
+STRINGS = (
+    "::error::pwned",
+    "  ::add-mask::pwned",
+    "::stop-commands::x",
+    "##[command]pwned",
+    "real\nnewline\r\n::error file=a.py,line=1::pwned",
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b31m",
+    "</script><script>window.pwned = 1</script>",
+    "<!--<script>",
+    "<img src=x onerror='window.pwned = 1'>",
+    '"><svg onload=window.pwned=1>',
+    "' onmouseover='window.pwned = 1",
+    "a | b || c",
+    "`code` ``more`` ```block",
+    "```\n# a heading of its own\n```",
+    "</pre></details></code>out",
+    "@octocat @tenstorrent/everyone #123 GH-1 fixes #1",
+    "www.evil.test https://evil.test ftp://evil.test mailto:a@evil.test",
+    "![image](https://evil.test/x.png) [link](javascript:pwned) [^1]: x",
+    "**bold** __bold__ _it_ ~~gone~~ :smile:",
+    "${{ secrets.TOKEN }} {{title}} {{data}}",
+    "$(touch pwned) `touch pwned` ; touch pwned",
+    "!!python/object/apply:os.system ['touch pwned']",
+    "key: value # comment",
+    "- &anchor *alias",
+    "%0A::error::pwned %0D %25",
+    "\u202eevil\u202c \u200b \u2028 \u2029 \ufeff",
+    "\ud800 lone \udfff",
+    "\x00 nul \x7f \x85",
+    "../../../../evil",
+    "&amp; &#64;octocat &lt;b&gt;",
+    "]]> <![CDATA[ <?xml?> <!DOCTYPE x>",
+    "\\ backslash \\x41 \\n",
+    "x" * 20_000,
+)
+"""Each of these, in any text of a report, must show itself and do nothing."""
+
+PATHS = (
+    "../../evil.py::t",
+    "/etc/evil.py::t",
+    "tests/../../evil.py::t",
+    "..\\..\\evil.py::t",
+    "C:/evil.py::t",
+    "./evil.py::t",
+    "tests//evil.py::t",
+    "tests/\x00.py::t",
+    "evil.py",
+    "::t",
+    "tests/a\nb.py::t",
+    "tests/test_a.py::t[real\nnewline]",
+)
+"""Node ids that name no test below the root, or that pytest cannot have made."""
+
+
+def everywhere(text: str, nodeid: str | None = None) -> Data:
+    """A test with this text in every place that takes one."""
+    where = {"file": text, "function": text, "line": 7, "code": text}
+    name = text[:3000]
+    return over(
+        nodeid or f"tests/test_a.py::test_b[{name}]",
+        breaks=[
+            a_break(where, reason=text, id=text, explanation=text, hints=[text], stack=[where] * 3)
+        ],
+        eager=[{"layer": "dynamo", "reason": text, "count": 1, "where": where}],
+        recompile_list=[{"layer": "dynamo", "graph": text, "reason": text, "where": where}],
+        graph_list=[
+            a_graph(text, cause, where=where, reason=text, module=text, process=text, hash=text)
+            | {"from": [text]}
+            for cause in ("entry", "break", "recompile", text)
+        ],
+        baseline={
+            "profile": text,
+            "torch": text,
+            "graphs": {"dynamo": 1},
+            "recompiles": {},
+            "breaks": [{"reason": text, "id": text, "where": text, "code": text, "count": 1}],
+            "eager": [{"reason": text, "id": None, "where": text, "code": text, "count": 1}],
+        },
+        errors=[text],
+        note=text,
+        ungated=text,
+        foreign=text,
+        message=f"{text}\n  {text}\n{text}",
+    )
+
+
+def a_hostile_report(**session: Any) -> Data:
+    """Every hostile string in every place of a test of its own, and in the session."""
+    report = a_report(
+        *(everywhere(text) for text in STRINGS),
+        a_test("tests/test_a.py::test_harmless"),
+        unmeasured=[f"tests/test_a.py::u[{text[:3000]}]" for text in STRINGS],
+        stale=[f"tests/test_a.py::s[{text[:3000]}]" for text in STRINGS],
+        **session,
+    )
+    report["environment"] |= dict.fromkeys(("torch", "python", "platform"), STRINGS[6])
+    return report

@@ -1,0 +1,137 @@
+"""Whether a log can bear the analysis, and what to run where it cannot."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
+from pytest_graphbreak.logs.reading import read
+from pytest_graphbreak.places import Places
+from tests.logs.test_sources import STACKS
+from tests.logs.writer import Style, Writer, broke, dynamo, join
+
+HERE = Path(__file__).parent
+
+
+def whole() -> bytes:
+    """A log in which nothing is missing."""
+    graph = join(Writer().graph(1)).replace(b'#loc1 = loc("p0.1")\n', STACKS)
+    return broke("0/0", 12, 'print("hi")') + dynamo("0/0") + graph
+
+
+def bearing(tmp_path: Path, text: bytes, build: str | None = None) -> Bearing:
+    path = tmp_path / "run.log"
+    path.write_bytes(text)
+    return judge(read(str(path), Places(tmp_path)), build)
+
+
+def test_a_log_that_bears_everything(tmp_path: Path) -> None:
+    assert bearing(tmp_path, whole()) == Bearing((), ())
+    assert bearing(tmp_path, whole(), "Debug").whole
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "run"),
+    [
+        (b"", "the log is empty", "TTXLA_LOGGER_LEVEL=DEBUG"),
+        (b"hello\n", "nothing of the TT compiler", "TTXLA_LOGGER_LEVEL=DEBUG"),
+        (whole().replace(STACKS, b""), "XLA_HLO_DEBUG=1 was not set", "XLA_HLO_DEBUG=1"),
+        (join(Writer().graph(1)), 'TORCH_LOGS="+dynamo" was not set', 'TORCH_LOGS="+dynamo'),
+        (
+            join(Writer(Style(ends=False, bodies=False)).graph(1)),
+            "this is a TTXLA_LOGGER_FILE",
+            "2>&1",
+        ),
+        (join(Writer(Style(headers=False)).graph(1)), "END markers and no headers", "DEBUG"),
+        (
+            whole()[: whole().index(b"Module ttir")],
+            "the log ends in the middle of a graph",
+            "python",
+        ),
+        (whole()[len(whole()) // 2 :], "begins in the middle of a graph", "python"),
+        (
+            join([Writer().note(1, "ClientInstance::Initialize")]),
+            "printed, but no module",
+            "DEBUG",
+        ),
+        (
+            b"".join(write.text * (2 if write.stage else 1) for write in Writer().graph(1)),
+            "stand twice",
+            "DEBUG",
+        ),
+        (
+            b"\n".join(
+                line.split(b"| ")[-1] if b"| MLIR" in line else line
+                for line in whole().split(b"\n")
+            ),
+            "lost their preamble",
+            "DEBUG",
+        ),
+    ],
+)
+def test_each_doubt_has_its_remedy(tmp_path: Path, text: bytes, said: str, run: str) -> None:
+    found = bearing(tmp_path, text)
+    assert any(said in doubt for doubt in found.doubts), found.doubts
+    assert any(run in command for command in found.commands)
+    assert found.commands[-1] == "graphbreak analyze run.log"
+
+
+def test_the_whole_way_for_tt_xla(tmp_path: Path) -> None:
+    found = bearing(tmp_path, join(Writer().graph(1)), "Release")
+    assert found.commands[0].startswith("source venv/activate ")
+    assert found.commands[1] == "cmake --preset debug && cmake --build build"
+    assert found.commands[2] == (
+        "TTXLA_LOGGER_LEVEL=DEBUG TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG XLA_HLO_DEBUG=1 "
+        'TORCH_LOGS="+dynamo,recompiles" PT_XLA_DEBUG_LEVEL=1 PT_XLA_DEBUG_MAX_FRAME=200 '
+        "python YOUR_SCRIPT.py > run.log 2>&1"
+    )
+    assert any("built as Release" in doubt for doubt in found.doubts)
+
+
+def test_the_script_is_named_where_a_stack_names_it(tmp_path: Path) -> None:
+    found = bearing(tmp_path, dynamo("0/0"))
+    assert "python /home/me/main.py > run.log 2>&1" in found.commands[0]
+    tests = dynamo("0/0").replace(b"/home/me/main.py", b"/home/me/venv/bin/pytest")
+    assert "python -m pytest -sv YOUR_TESTS > run.log" in bearing(tmp_path, tests).commands[0]
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        ((b"[__graph_breaks]", b"[__recompiles]"), "graphs are not counted"),
+        ((b" Step ",), 'TORCH_LOGS had "dynamo" without the plus sign'),
+        ((b" Step ", b"start compiling", b"[__graph_breaks]"), 'TORCH_LOGS had no "recompiles"'),
+    ],
+)
+def test_what_torch_logs_left_out(tmp_path: Path, keep: tuple[bytes, ...], said: str) -> None:
+    text = gzip.decompress((HERE / "data" / "torch-2.13.log.gz").read_bytes())
+    lines = [line for line in text.split(b"\n") if any(mark in line for mark in keep)]
+    found = bearing(tmp_path, b"\n".join(lines))
+    assert any(said in doubt for doubt in found.doubts), found.doubts
+
+
+def test_a_packed_log_that_is_cut_off(tmp_path: Path) -> None:
+    found = bearing(tmp_path, gzip.compress(whole() * 20)[:-30])
+    assert any("cut off or damaged" in doubt for doubt in found.doubts)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CMAKE_BUILD_TYPE:STRING=Debug\n", "Debug"),
+        ("A=1\nCMAKE_BUILD_TYPE=Release\n", "Release"),
+        ("CMAKE_BUILD_TYPE:STRING=\n", ""),
+        ("nothing\n", ""),
+    ],
+)
+def test_build_type(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "CMakeCache.txt").write_text(text)
+    assert build_type(tmp_path) == expected
+    assert build_type(tmp_path / "CMakeCache.txt") == expected
+
+
+def test_no_cache_no_build_type(tmp_path: Path) -> None:
+    assert build_type(tmp_path) is None

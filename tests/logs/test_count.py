@@ -1,0 +1,270 @@
+"""Counting graphs in logs of the TT plugin: true counts of any log, cut anywhere."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_graphbreak.logs.blocks import cut
+from pytest_graphbreak.logs.scan import scan
+from pytest_graphbreak.logs.tt import TTLines, Watcher, count
+from tests.logs import writer
+from tests.logs.writer import Style, Write, Writer, interleave, join, truth
+
+
+def counted(
+    data: bytes, size: int = 4096, context: int = 512, watcher: Watcher | None = None
+) -> TTLines:
+    """Counts of a log that is read in blocks of ``size`` bytes."""
+    seen = TTLines(watcher)
+    for block in cut(io.BytesIO(data).readinto, size, context):
+        seen.begin(block)
+        scan(block, [seen.group(block)])
+        seen.end(block)
+    seen.finish()
+    return seen
+
+
+def graphs(seen: TTLines) -> tuple[int, int]:
+    return seen.programs.attempted, seen.programs.completed
+
+
+styles = st.builds(
+    Style,
+    colour=st.booleans(),
+    crlf=st.booleans(),
+    ends=st.booleans(),
+    bodies=st.booleans(),
+    dialects=st.booleans(),
+    junk=st.sampled_from(
+        [b"", b"\xff\xfe\x00 no utf-8", b"0123456789ABCDEF" * 700, b"print('MLIR Module vhlo:')"]
+    ),
+)
+
+
+@st.composite
+def threads(draw: st.DrawFn, headers: bool = True) -> tuple[list[list[Write]], bool]:
+    """Writes of one to three threads, each of its own version and style."""
+    ranked = draw(st.booleans())
+    style = draw(styles)
+    made = []
+    number = 0
+    for index in range(draw(st.integers(1, 3))):
+        own = Style(**{**vars(style), "thread": f"{0x421D1300 + index:X}", "headers": headers})
+        if ranked:
+            own.rank = f"1,{index}"
+        plugin = Writer(own)
+        writes: list[Write] = []
+        stages = draw(st.sampled_from(writer.VERSIONS))
+        for _ in range(draw(st.integers(0, 5))):
+            number += 1
+            fails = draw(st.none() | st.sampled_from(stages[:-2]))
+            writes += plugin.graph(number, stages, fails_after=fails, says=draw(st.booleans()))
+        made.append(writes)
+    return made, ranked
+
+
+@given(threads(), st.randoms(use_true_random=False), st.floats(0, 1), st.sampled_from([1200, 4096]))
+@settings(max_examples=150, deadline=None)
+def test_any_log_cut_anywhere(
+    made: tuple[list[list[Write]], bool], rng: random.Random, where: float, size: int
+) -> None:
+    writes = interleave(made[0], rng)
+    data = join(writes)
+    end = int(len(data) * where)
+    seen = counted(data[:end], size)
+    assert graphs(seen) == truth(writes, end)
+    programs = seen.programs
+    assert programs.attempted - programs.completed == (
+        programs.failed.total() + programs.unfinished.total()
+    )
+    assert not programs.headless
+    assert not programs.overlapped
+
+
+@given(threads(), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_blocks_do_not_matter(made: tuple[list[list[Write]], bool], rng: random.Random) -> None:
+    data = join(interleave(made[0], rng))
+    whole, parts = (counted(data, size, watcher=Watcher()) for size in (1 << 20, 1100))
+    assert (whole.ends, whole.headers, whole.repeated) == (
+        parts.ends,
+        parts.headers,
+        parts.repeated,
+    )
+    assert [p.name for p in whole.programs.list] == [p.name for p in parts.programs.list]
+    for seen in (parts, counted(data, 1100), counted(data, 1 << 20)):
+        for name in ("attempted", "completed", "resharding", "failed", "unfinished", "shapes"):
+            assert getattr(whole.programs, name) == getattr(seen.programs, name), name
+        assert [bool(p.error) for p in whole.programs.list] == [
+            bool(p.error) for p in seen.programs.list
+        ]
+
+
+@pytest.mark.parametrize("stages", writer.VERSIONS, ids=len)
+def test_a_failure_has_its_stage_and_its_words(stages: tuple[str, ...]) -> None:
+    plugin = Writer()
+    writes = [
+        *plugin.graph(1, stages),
+        *plugin.graph(2, stages, fails_after="shlo_compiler"),
+        *plugin.graph(3, stages),
+    ]
+    seen = counted(join(writes))
+    assert graphs(seen) == (3, 2)
+    assert dict(seen.programs.failed) == {"shlo_compiler": 1}
+    failed = seen.programs.list[1]
+    assert failed.ended == "failed"
+    assert failed.stages == stages[: stages.index("shlo_compiler") + 1]
+    assert failed.error == (
+        "Failed to set proper sdy.mesh attribute in SPMD mode: "
+        "failed to legalize operation 'stablehlo.x'"
+    )
+    assert [program.ended for program in seen.programs.list] == ["completed", "failed", "completed"]
+
+
+def test_the_end_of_the_log_is_no_failure() -> None:
+    writes = Writer().graph(1)
+    seen = counted(join(writes[: len(writes) // 2]))
+    assert graphs(seen) == (1, 0)
+    assert not seen.programs.failed
+    assert seen.programs.unfinished.total() == 1
+
+
+def test_old_headers() -> None:
+    for ends in (True, False):
+        plugin = Writer(Style(old=True, ends=ends))
+        writes = [*plugin.graph(1, writer.SIX), *plugin.graph(2, writer.SIX, fails_after="ttir")]
+        seen = counted(join(writes))
+        assert graphs(seen) == (2, 1)
+        assert seen.programs.list[0].stages == writer.SIX
+
+
+def test_headers_without_preamble() -> None:
+    """A log collector, or ``cut -d'|' -f2``, took the preamble away."""
+    data = join([*Writer().graph(1), *Writer().graph(2)])
+    for keep in (b"", b"| ", b"2026-08-21T10:22:52.1234567Z "):
+        bare = b"\n".join(
+            keep + line.split(b"| ", 1)[1] if b"| MLIR" in line else line
+            for line in data.split(b"\n")
+        )
+        assert graphs(counted(bare)) == (2, 2)
+
+
+def test_words_about_headers_are_no_headers() -> None:
+    data = b"""
+print("MLIR Module vhlo:")
+log.count("MLIR Module vhlo:") == 1
+grep -c 'MLIR Module vhlo:' pytest.log
+module_builder.cc:1278:    VLOG_F(LOG_DEBUG, "MLIR Module %s:", stage_name.c_str());
+    the line | MLIR Module vhlo: and what follows
+"""
+    assert graphs(counted(data)) == (0, 0)
+
+
+def test_reshards_are_told_apart() -> None:
+    plugin = Writer()
+    writes = [
+        *plugin.graph(1),
+        *plugin.graph(2, name="ReplicateShardedData.7"),
+        *plugin.graph(3, name="ReplicateShardedData.7"),
+    ]
+    seen = counted(join(writes))
+    assert seen.programs.resharding == 2
+    assert [program.reshard for program in seen.programs.list] == [False, True, True]
+
+
+def test_codegen_load_ends_without_ttnn() -> None:
+    plugin = Writer()
+    writes = []
+    for number in (1, 2):
+        writes += plugin.graph(number, writer.LOAD)
+        writes.append(plugin.note(number, "Codegen load: graph 1a2b -> out/graph_0", "INFO"))
+    seen = counted(join(writes))
+    assert graphs(seen) == (2, 2)
+    assert not seen.programs.failed
+
+
+def test_processes_that_share_a_thread_id() -> None:
+    """Two processes without a rank: counts hold, and the doubt is told."""
+    one, two = Writer().graph(1), Writer().graph(2)
+    mixed = [write for pair in zip(one, two, strict=True) for write in pair]
+    seen = counted(join(mixed))
+    assert graphs(seen) == (2, 2)
+    assert seen.programs.overlapped
+
+
+def test_ranks_are_told_behind_time_stamps() -> None:
+    """Two ranks with one thread id, in the log of a CI that stamps and colours every line."""
+    one, two = (Writer(Style(rank=f"1,{rank}", colour=True)).graph(rank + 1) for rank in (0, 1))
+    mixed = join([write for pair in zip(one, two, strict=True) for write in pair])
+    stamped = b"".join(
+        b"2026-08-21T10:22:52.%07dZ %s" % (number, line)
+        for number, line in enumerate(mixed.splitlines(keepends=True))
+    )
+    seen = counted(stamped)
+    assert graphs(seen) == (2, 2)
+    assert [program.rank for program in seen.programs.list] == ["1,0", "1,1"]
+    assert not seen.programs.overlapped
+
+
+def test_a_header_in_the_middle_of_another_threads_line() -> None:
+    plugin = Writer()
+    writes = plugin.graph(1)
+    data = b"  %0 = stablehlo.const" + join(writes[:1]) + b"ant dense<1> : tensor<1xf32>\n"
+    seen = counted(data + join(writes[1:]))
+    assert graphs(seen) == (1, 1)
+    assert seen.programs.list[0].thread == "421D1300"
+
+
+def test_lines_longer_than_a_block() -> None:
+    plugin = Writer(Style(junk=b'    %cst = stablehlo.constant dense<"0x' + b"3F80" * 50_000))
+    writes = [write for number in range(1, 4) for write in plugin.graph(number)]
+    for size in (1100, 5000, 1 << 16):
+        assert graphs(counted(join(writes), size)) == (3, 3)
+
+
+def test_a_log_whose_beginning_is_lost() -> None:
+    plugin = Writer()
+    writes = [*plugin.graph(1), *plugin.graph(2)]
+    half = next(index for index, write in enumerate(writes) if write.stage == "ttir")
+    seen = counted(join(writes[half:]))
+    assert graphs(seen) == (1, 1)
+    assert seen.programs.headless == 3
+
+
+def test_doubled_lines_are_noticed() -> None:
+    """TTXLA_LOGGER_FILE names the file that standard error goes to."""
+    writes = Writer().graph(1)
+    doubled = [copy for write in writes for copy in ([write, write] if write.stage else [write])]
+    seen = counted(join(doubled))
+    assert seen.repeated == 9
+
+
+@given(st.binary(max_size=6000))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes(data: bytes) -> None:
+    counted(data, 1200)
+
+
+def test_files_packed_or_not(tmp_path: Path) -> None:
+    data = join([*Writer().graph(1), *Writer().graph(2)])
+    plain, packed, half = tmp_path / "a.log", tmp_path / "b.log.gz", tmp_path / "c.gz"
+    plain.write_bytes(data)
+    packed.write_bytes(gzip.compress(data))
+    half.write_bytes(gzip.compress(data * 50, mtime=0)[:-20])
+    assert graphs(count(str(plain))) == (2, 2)
+    assert graphs(count(str(packed))) == (2, 2)
+    assert graphs(count(str(half)))[0] > 2
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        count(str(tmp_path / "none.log"))
+    with pytest.raises(IsADirectoryError):
+        count(str(tmp_path))

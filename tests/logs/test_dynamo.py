@@ -1,0 +1,255 @@
+"""Dynamo's records in logs of torch 2.6 to 2.15: real ones, mixed, cut and dressed up."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_graphbreak.logs.reading import Reading, read
+from pytest_graphbreak.places import Places
+from pytest_graphbreak.record import Record
+
+HERE = Path(__file__).parent
+VERSIONS = ("2.6", "2.7", "2.9", "2.11", "2.13", "2.15")
+LATER = VERSIONS[2:]
+
+PLACES = {
+    "Head.forward": 2,
+    "Model.forward": 1,
+    "branch": 1,
+    "leaf": 2,
+    "loop": 1,
+    "checksum": 1,
+    "Context.__enter__": 1,
+}
+"""Where broken.py breaks, and how often. A break inside a function that is left is one more."""
+
+
+def data(version: str) -> bytes:
+    return gzip.decompress((HERE / "data" / f"torch-{version}.log.gz").read_bytes())
+
+
+def analyse(tmp_path: Path, text: bytes) -> Reading:
+    path = tmp_path / "run.log"
+    path.write_bytes(text)
+    return read(str(path), Places(HERE))
+
+
+def breaks(record: Record) -> dict[str, int]:
+    return {item.where.function: item.count for item in record.breaks}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_real_logs(tmp_path: Path, version: str) -> None:
+    reading = analyse(tmp_path, data(version))
+    record = reading.record
+    assert record.layers == ("dynamo",)
+    assert record.graphs == {"dynamo": 16}
+    assert record.recompiles == {"dynamo": 4}
+    assert (record.attempted, record.compiled) == (22, 16)
+    causes = Counter(graph.cause for graph in record.graph_list)
+    assert causes == {"entry": 5, "break": 5, "recompile": 4, "callee": 2}
+    # Dynamo 2.6 names the line of the with statement, later ones that of __enter__.
+    context = "managed" if version == "2.6" else "Context.__enter__"
+    expected = {context if name == "Context.__enter__" else name: n for name, n in PLACES.items()}
+    assert breaks(record) == expected
+    assert [item.where.function for item in record.eager] == ["loop", "managed", "limited"]
+    assert [item.reason for item in record.recompile_list] == [
+        "tensor 'x' size mismatch at index 0. expected 4, actual 5",
+        "n == 2",
+        "tensor 'x' rank mismatch. expected 1, actual 2",
+        "tensor 'x' rank mismatch. expected 2, actual 3",
+    ]
+    assert reading.signs.dynamo == {"compiling", "tracing", "graph_breaks", "recompiles"}
+    assert Path(reading.script).name == "broken.py"
+
+
+@pytest.mark.parametrize("version", LATER)
+def test_ids_hints_and_source(tmp_path: Path, version: str) -> None:
+    found = {item.where.function: item for item in analyse(tmp_path, data(version)).record.breaks}
+    item = found["Head.forward"]
+    assert item.id == "GB0124"
+    assert item.reason == ("Unsupported Tensor.item() call with capture_scalar_outputs=False")
+    assert item.explanation.startswith("Dynamo does not support tracing")
+    assert any("capture_scalar_outputs" in hint for hint in item.hints)
+    assert item.where.file == "broken.py"
+    assert item.where.code == "if s.max().item() > 100:"
+    assert item.stack[-1] == item.where
+    assert [frame.function for frame in item.stack[:3]] == ["<module>", "main", "go"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_graphs_know_where_they_were_cut_from(tmp_path: Path, version: str) -> None:
+    graphs = {graph.name: graph for graph in analyse(tmp_path, data(version)).record.graph_list}
+    rest = graphs["4/0"]
+    assert (rest.cause, rest.sources, rest.where.function) == ("break", ("0/0",), "Model.forward")
+    callee = graphs["1/0"]
+    assert (callee.cause, callee.where.function) == ("callee", "Head.forward")
+    assert callee.reason == next(
+        item.reason
+        for item in analyse(tmp_path, data(version)).record.breaks
+        if item.where.function == "Head.forward"
+    )
+
+
+def dress(
+    text: bytes,
+    colour: bool = False,
+    crlf: bool = False,
+    stripped: bool = False,
+    rank: str = "",
+    stamped: bool = False,
+) -> bytes:
+    """The log as other machines hand it on."""
+    lines = []
+    for number, line in enumerate(text.splitlines()):
+        if stripped:
+            line = line.rstrip()
+        if colour:
+            line = b"\x1b[36m" + line + b"\x1b[0m"
+        if rank:
+            line = b"[%s]<stderr>:" % rank.encode() + line
+        if stamped:
+            line = b"2026-08-21T10:22:52.%07dZ " % number + line
+        lines.append(line)
+    return (b"\r\n" if crlf else b"\n").join(lines) + b"\n"
+
+
+@pytest.mark.parametrize("version", ["2.6", "2.13"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"colour": True},
+        {"crlf": True},
+        {"stripped": True},
+        {"rank": "1,3"},
+        {"stamped": True},
+        {"colour": True, "crlf": True, "rank": "1,3", "stamped": True},
+    ],
+    ids=lambda way: "-".join(way),
+)
+def test_dressed_logs(tmp_path: Path, version: str, way: dict[str, Any]) -> None:
+    plain = analyse(tmp_path, data(version)).record
+    assert analyse(tmp_path, dress(data(version), **way)).record.to_dict() == plain.to_dict()
+
+
+@given(
+    st.lists(st.sampled_from(VERSIONS), min_size=2, max_size=3),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=12, deadline=None)
+def test_processes_that_print_between_each_other(
+    tmp_path_factory: pytest.TempPathFactory, versions: list[str], ranked: bool, seed: int
+) -> None:
+    """Every process keeps its own records, whatever stands between their lines."""
+    rng = random.Random(seed)
+    queues = []
+    for number, version in enumerate(versions):
+        text = data(version)
+        # Another process: another rank, or another number in every prefix.
+        ranked_text = dress(text, rank=f"1,{number}")
+        text = ranked_text if ranked else _renumber(text, 70_000 + number)
+        queues.append(text.splitlines(keepends=True)[::-1])
+    mixed = []
+    while queues:
+        queue = rng.choice(queues)
+        for _ in range(min(rng.randint(1, 40), len(queue))):
+            mixed.append(queue.pop())
+        queues = [left for left in queues if left]
+    reading = analyse(tmp_path_factory.mktemp("mixed"), b"".join(mixed))
+    assert reading.processes == len(versions)
+    assert reading.record.graphs == {"dynamo": 16 * len(versions)}
+    assert reading.record.recompiles == {"dynamo": 4 * len(versions)}
+    found = breaks(reading.record)
+    assert found["leaf"] == 2 * len(versions)
+    assert found["Model.forward"] == len(versions)
+
+
+def _renumber(text: bytes, pid: int) -> bytes:
+    lines = []
+    for line in text.split(b"\n"):
+        words = line.split(b" ", 3)
+        if len(words) == 4 and words[2].isdigit() and line[:1] in b"VIW":
+            words[2] = b"%d" % pid
+        lines.append(b" ".join(words))
+    return b"\n".join(lines)
+
+
+@given(st.sampled_from(VERSIONS), st.floats(0, 1))
+@settings(max_examples=40, deadline=None)
+def test_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, version: str, where: float) -> None:
+    """A log that ends early has no more than the whole one, and says no other things."""
+    text = data(version)
+    whole = analyse(tmp_path_factory.mktemp("whole"), text).record
+    part = analyse(tmp_path_factory.mktemp("part"), text[: int(len(text) * where)]).record
+    done = text[: int(len(text) * where)].count(b"Step 2: done compiler function")
+    assert part.graphs.get("dynamo", 0) == done
+    assert part.graph_list == whole.graph_list[: len(part.graph_list)]
+    known = breaks(whole)
+    for name, count in breaks(part).items():
+        assert count <= known.get(name, 1)
+
+
+def test_graph_breaks_alone_do_not_count_graphs(tmp_path: Path) -> None:
+    """TORCH_LOGS="graph_breaks,recompiles" without +dynamo."""
+    lines = [
+        line
+        for line in data("2.13").split(b"\n")
+        if b"[__graph_breaks]" in line or b"[__recompiles]" in line or line.startswith(b"W")
+    ]
+    reading = analyse(tmp_path, b"\n".join(lines))
+    assert reading.signs.dynamo == {"graph_breaks", "recompiles"}
+    assert reading.record.graphs == {}
+    assert breaks(reading.record) == PLACES
+    assert [item.graph for item in reading.record.recompile_list] == [
+        "0/1",
+        "0/2",
+        "0/1#2",
+        "0/2#2",
+    ]
+
+
+def test_recompiles_without_their_reasons(tmp_path: Path) -> None:
+    """TORCH_LOGS="+dynamo" logs that a frame was compiled again, and not why."""
+    lines = [line for line in data("2.13").split(b"\n") if b"[__recompiles]" not in line]
+    record = analyse(tmp_path, b"\n".join(lines)).record
+    assert record.recompiles == {"dynamo": 4}
+    assert {item.reason for item in record.recompile_list} == {
+        "which guard failed is not in the log"
+    }
+
+
+def test_both_kinds_of_recompile_records_are_one(tmp_path: Path) -> None:
+    mark = b"[__recompiles]"
+    lines: list[bytes] = []
+    copies: list[bytes] = []
+    for line in data("2.13").split(b"\n"):
+        if mark in line:
+            copies.append(line.replace(mark, b"[__recompiles_verbose]"))
+        else:
+            lines += copies  # the second record follows the first
+            copies = []
+        lines.append(line)
+    assert sum(b"_verbose] Recompiling" in line for line in lines) == 5
+    record = analyse(tmp_path, b"\n".join(lines)).record
+    assert record.recompiles == {"dynamo": 4}
+
+
+def test_text_that_only_looks_like_records(tmp_path: Path) -> None:
+    text = b"""
+grep '[__graph_breaks]' run.log
+the docs say: torchdynamo start tracing f model.py:3
+torch/_dynamo/ Step 2: done compiler function eager
+V1121 not a prefix torch/_dynamo/convert_frame.py:12] [0/0] torchdynamo start compiling f a.py:1
+"""
+    reading = analyse(tmp_path, text)
+    assert reading.record.layers == ()
+    assert not reading.signs.dynamo

@@ -1,0 +1,133 @@
+"""Source lines of device graphs: locations in modules, files looked up where the log is read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.logs.locations import Locations
+from pytest_graphbreak.logs.reading import read
+from pytest_graphbreak.logs.sources import Sources
+from pytest_graphbreak.places import Places
+from tests.logs.writer import Writer, join
+
+STACKS = b"""\
+#loc1 = loc("/root/tt-xla/net.py":3:0)
+#loc2 = loc("/root/tt-xla/venv/lib/python3.12/site-packages/torch/nn/modules/module.py":1786:0)
+#loc3 = loc("/root/tt-xla/main.py":9:0)
+#loc4 = loc("forward"(#loc1))
+#loc5 = loc("_call_impl"(#loc2))
+#loc6 = loc("<module>"(#loc3))
+#loc7 = loc(callsite(#loc5 at #loc6))
+#loc8 = loc(callsite(#loc4 at #loc7))
+#loc9 = loc(callsite(#loc5 at #loc8))
+#loc10 = loc("aten__mm"(#loc9))
+#loc11 = loc("aten__add.3/aten__add"(#loc8))
+#loc12 = loc("xla__device_data"(#loc6))
+#loc13 = loc("p0.1")
+"""
+"""As torch_xla makes them with XLA_HLO_DEBUG=1: stacks, innermost frame first."""
+
+
+def places(text: bytes, sources: Sources) -> dict[tuple[str, int, str], int]:
+    locations = Locations()
+    locations.feed(bytearray(text), 0, len(text))
+    return dict(locations.places(sources.is_user)[0])
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    return Sources(Places(tmp_path))
+
+
+def test_the_innermost_line_that_is_not_torch(sources: Sources) -> None:
+    assert places(STACKS, sources) == {("/root/tt-xla/net.py", 3, "forward"): 2}
+
+
+def test_packed_locations_of_tt_torch(sources: Sources) -> None:
+    text = (
+        b'#loc1 = loc("0|Net[net]|Linear[blocks.0.fc]|/root/net.py:2|forward|3|aten__addmm")\n'
+        b'#loc2 = loc("1|Net[net]|Linear[blocks.0.fc]|/root/net.py:2|forward|4|aten__relu")\n'
+        b'#loc3 = loc("-1|unknown|unknown|-1|aten__x")\n'
+    )
+    locations = Locations()
+    locations.feed(bytearray(text), 0, len(text))
+    found, module = locations.places(sources.is_user)
+    assert found == {("/root/net.py", 3, "forward"): 1, ("/root/net.py", 4, "forward"): 1}
+    assert module == "blocks.0.fc"
+
+
+def test_locations_that_stand_inline(sources: Sources) -> None:
+    text = b'%0 = add %a, %b loc("/root/venv/lib/python3.12/site-packages/diffusers/a.py":18:0)\n'
+    found = places(text, sources)
+    assert found == {("/root/venv/lib/python3.12/site-packages/diffusers/a.py", 18, ""): 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'#loc1 = loc(#loc1)\n#loc2 = loc("aten__x"(#loc1))\n',
+        b"#loc1 = loc(callsite(#loc2 at #loc2))\n#loc2 = loc(callsite(#loc1 at #loc1))\n"
+        b'#loc3 = loc("aten__x"(#loc1))\n',
+        b"#loc1 = loc(" + b"callsite(" * 500 + b'#loc2 at #loc3)\n#loc2 = loc("aten__x"(#loc1))\n',
+        b'#loc = loc(\n#loc1 = loc()\n#loc2 = loc("aten__\\"x"(""))\n',
+        b'\xff\xfe#loc1 = loc("\xff.py":1:0)\n',
+    ],
+)
+def test_locations_that_are_no_stacks(sources: Sources, text: bytes) -> None:
+    places(text, sources)
+
+
+def test_files_of_another_machine(tmp_path: Path) -> None:
+    """The user's own directory first, then the packages that are installed here."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text(
+        "class Net:\n    def forward(self):\n        mine()\n"
+    )
+    sources = Sources(Places(tmp_path))
+    frame = sources.frame("/root/tt-xla/models/net.py", 3, "forward")
+    assert (frame.file, frame.function, frame.code) == ("models/net.py", "Net.forward", "mine()")
+    here = Path(pytest.__file__).parent / "__init__.py"
+    assert sources.find("/elsewhere/lib/python3.12/site-packages/pytest/__init__.py") == str(here)
+    (tmp_path / "pytest").mkdir()
+    (tmp_path / "pytest" / "__init__.py").write_text("# a copy of the user's\n")
+    assert Sources(Places(tmp_path)).find(
+        "/elsewhere/lib/python3.12/site-packages/pytest/__init__.py"
+    ) == str(tmp_path / "pytest" / "__init__.py")
+
+
+def test_a_file_that_is_nowhere_keeps_its_name(sources: Sources) -> None:
+    site = "/root/venv/lib/python3.12/site-packages/diffusers/models/unet.py"
+    frame = sources.frame(site, 7, "torch_dynamo_resume_in_forward_at_5", "x = y")
+    assert (frame.file, frame.function) == ("diffusers/models/unet.py", "forward")
+    assert (frame.line, frame.code) == (7, "x = y")
+
+
+def test_only_regular_python_files_are_opened(tmp_path: Path) -> None:
+    """A log is text from others: it must not make us read a device or a pipe."""
+    pipe = tmp_path / "pipe.py"
+    os.mkfifo(pipe)
+    (tmp_path / "secret.txt").write_text("secret\n")
+    (tmp_path / "dir.py").mkdir()
+    sources = Sources(Places(tmp_path))
+    for name in ("/dev/zero", str(pipe), str(tmp_path / "secret.txt"), str(tmp_path / "dir.py")):
+        assert sources.find(name) is None
+        assert sources.frame(name, 1).code == ""
+    assert sources.find("a\0.py") is None
+
+
+def test_a_graph_has_the_lines_of_its_first_module(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "class Net:\n    def forward(self, x):\n        return x @ x\n"
+    )
+    log = tmp_path / "run.log"
+    text = join(Writer().graph(1)).replace(b'#loc1 = loc("p0.1")\n', STACKS)
+    log.write_bytes(text)
+    reading = read(str(log), Places(tmp_path))
+    (graph,) = reading.record.graph_list
+    assert (graph.where.file, graph.where.line) == ("net.py", 3)
+    assert (graph.where.function, graph.where.code) == ("Net.forward", "return x @ x")
+    assert reading.signs.locations
+    assert reading.programs.list[0].places == ((graph.where, 2),)

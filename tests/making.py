@@ -1,0 +1,161 @@
+"""Reports made by hand, for tests of what reads them: as the plugin writes them, key for key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+Data = dict[str, Any]
+
+
+def place(
+    file: str = "models/head.py",
+    function: str = "Head.forward",
+    line: int = 8,
+    code: str = "if scores.max().item() > 1:",
+) -> Data:
+    return {"file": file, "function": function, "line": line, "code": code}
+
+
+def a_break(where: Data | None = None, **changes: Any) -> Data:
+    where = where or place()
+    return {
+        "layer": "dynamo",
+        "id": "GB0124",
+        "reason": "Unsupported Tensor.item() call",
+        "explanation": "Dynamo does not support tracing Tensor.item().",
+        "hints": ["Set capture_scalar_outputs."],
+        "count": 1,
+        "where": where,
+        "stack": [place("tests/test_a.py", "test_b", 20, "compiled(x)"), dict(where)],
+        **changes,
+    }
+
+
+def a_graph(name: str = "0/0", cause: str = "entry", layer: str = "dynamo", **changes: Any) -> Data:
+    return {
+        "layer": layer,
+        "name": name,
+        "cause": cause,
+        "ops": 12,
+        "inputs": 2,
+        "outputs": 1,
+        "hash": None,
+        "from": [],
+        "process": None,
+        "where": place(function="Model.forward", line=3, code="def forward(self, x):"),
+        "reason": "",
+        "module": None,
+        **changes,
+    }
+
+
+def a_test(nodeid: str = "tests/test_a.py::test_b", dynamo: int = 1, **changes: Any) -> Data:
+    """A test that passed with ``dynamo`` graphs, one entry and the others after breaks."""
+    breaks = [
+        a_break(place(line=10 + number, code=f"if scores[{number}].item():"))
+        for number in range(dynamo - 1)
+    ]
+    graphs = [a_graph()] if dynamo else []
+    graphs += [
+        a_graph(f"{number + 1}/0", "break", where=item["where"], reason=item["reason"])
+        for number, item in enumerate(breaks)
+    ]
+    return {
+        "nodeid": nodeid,
+        "outcome": "passed",
+        "failed_by": None,
+        "verdict": "none",
+        "attempts": 1,
+        "layers": ["dynamo"],
+        "graphs": {"dynamo": dynamo} if dynamo else {},
+        "recompiles": {},
+        "frames": {"attempted": dynamo, "compiled": dynamo},
+        "breaks": breaks,
+        "eager": [],
+        "recompile_list": [],
+        "graph_list": graphs,
+        "errors": [],
+        "setup": {"graphs": {}, "phases": {}},
+        "note": None,
+        "baseline": None,
+        "budget": None,
+        "ungated": None,
+        "message": None,
+        **changes,
+    }
+
+
+def over(
+    nodeid: str = "tests/test_a.py::test_b", was: int = 1, now: int = 3, **changes: Any
+) -> Data:
+    """A test that the gate failed: its baseline allows ``was`` dynamo graphs."""
+    return a_test(
+        nodeid,
+        now,
+        **{
+            "outcome": "failed",
+            "failed_by": "gate",
+            "verdict": "over",
+            "baseline": {
+                "profile": "cpu",
+                "torch": "2.13",
+                "graphs": {"dynamo": was},
+                "recompiles": {},
+                "breaks": [known(item["where"]) for item in a_test(nodeid, was)["breaks"]],
+                "eager": [],
+            },
+            "budget": {"graphs": {"dynamo": was}},
+            "message": f"graph budget: {now} dynamo graphs, the baseline allows {was} "
+            f"({now - was:+d})\n\n  dynamo   {was} -> {now}\n",
+            **changes,
+        },
+    )
+
+
+def known(where: Data) -> Data:
+    """A place as a baseline tells it."""
+    return {
+        "reason": "Unsupported Tensor.item() call",
+        "id": "GB0124",
+        "where": f"{where['file']}::{where['function']}",
+        "code": where["code"],
+        "count": 1,
+    }
+
+
+def a_report(*tests: Data, profile: str = "cpu", torch: str = "2.13.0", **session: Any) -> Data:
+    """A report of a run that collected its files whole, came to its end and held all tests."""
+    files = dict.fromkeys(test["nodeid"].partition("::")[0] for test in tests)
+    return {
+        "version": 1,
+        "environment": {
+            "profile": profile,
+            "device": "cpu",
+            "arch": None,
+            "torch": torch,
+            "torch_xla": None,
+            "python": "3.11.7",
+            "platform": "linux",
+        },
+        "session": {
+            "exit": 1 if any(test["outcome"] == "failed" for test in tests) else 0,
+            "collected": len(tests),
+            "deselected": 0,
+            "complete_files": [],
+            "collected_whole": list(files),
+            "deselected_tests": [],
+            "unmeasured": [],
+            "stale": [],
+            **session,
+        },
+        "tests": list(tests),
+    }
+
+
+def write(path: Path, report: Data) -> str:
+    """Write a report and give back its path, as a command takes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report))
+    return str(path)

@@ -1,0 +1,1 @@
+"""Models of transformers under the gate, built from small random configurations."""

@@ -1,0 +1,17 @@
+"""Tokens one by one: a cache that grows costs a graph a token, one that does not costs none."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.compiling import CompileModel
+from tests.models import scenes
+from tests.models.zoo import ZOO
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_decoding(compile_model: CompileModel, name: str, cache: str) -> None:
+    scenes.decoding(compile_model, ZOO[name], cache)

@@ -1,0 +1,29 @@
+"""One forward of every model: the graphs that it takes, on each layer."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from pytest_graphbreak.compiling import CompileModel
+from tests.models import scenes
+from tests.models.zoo import ZOO
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_forward(compile_model: CompileModel, name: str) -> None:
+    model = ZOO[name]
+    if model.fails_on_xla and scenes.on_xla(compile_model):
+        pytest.skip(model.fails_on_xla)
+    scenes.forward(compile_model, model)
+
+
+def test_inductor(compile_model: CompileModel) -> None:
+    if compile_model.device.kind != "cpu":
+        pytest.skip(f"the device is {compile_model.device.kind}, which has a backend of its own")
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("inductor needs a C++ compiler, and there is none")
+    scenes.inductor(compile_model, ZOO["distilbert"])

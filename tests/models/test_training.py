@@ -1,0 +1,16 @@
+"""A step of training: forward, backward, the optimizer."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.compiling import CompileModel
+from tests.models import scenes
+from tests.models.zoo import ZOO
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_training(compile_model: CompileModel, name: str) -> None:
+    scenes.training(compile_model, ZOO[name])

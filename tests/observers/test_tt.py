@@ -1,0 +1,376 @@
+"""The tt layer, driven by a native library that prints as the plugin does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.observers import tt
+from pytest_graphbreak.observers.tt import TTObserver, prepare_environment, reconcile
+from pytest_graphbreak.places import Places
+from pytest_graphbreak.record import Frame, Graph, Observation
+from tests.observers.tt_plugin import NINE, Plugin, build
+
+ROOT = Path(__file__).parent.parent.parent
+NAMES = (tt.LEVEL, tt.FILE, "TTMLIR_RUNTIME_LOGGER_LEVEL", "XLA_HLO_DEBUG", "PJRT_DEVICE")
+OBSERVER = TTObserver()
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("plugin"))
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The plugin's log, turned on as a user does it."""
+    path = tmp_path / "tt.log"
+    monkeypatch.setenv(tt.LEVEL, "DEBUG")
+    monkeypatch.setenv(tt.FILE, str(path))
+    return path
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, log: Path) -> Iterator[Plugin]:
+    """The plugin, loaded anew: it reads its variables as it is loaded."""
+    import _ctypes
+
+    loaded = Plugin(build(tmp_path))
+    yield loaded
+    _ctypes.dlclose(loaded._library._handle)
+
+
+def window() -> tt.TTWindow:
+    return OBSERVER.open(Places(ROOT))
+
+
+def seen(opened: tt.TTWindow) -> Observation:
+    found = opened.close()
+    assert found is not None
+    return found
+
+
+def test_counts_what_is_compiled_in_the_window(plugin: Plugin) -> None:
+    plugin.compile()
+    opened = window()
+    plugin.compile()
+    plugin.compile()
+    found = seen(opened)
+    plugin.compile()
+    assert (found.layer, found.graphs, found.errors, found.notes) == ("tt", 2, (), ())
+    assert [graph.name for graph in found.graph_list] == ["graph 1", "graph 2"]
+    assert seen(opened) is found
+
+
+def test_peek_goes_on(plugin: Plugin) -> None:
+    opened = window()
+    for number in range(1, 4):
+        plugin.compile()
+        peeked = opened.peek()
+        assert peeked is not None
+        assert peeked.graphs == number
+    assert seen(opened).graphs == 3
+
+
+def test_windows_nest(plugin: Plugin) -> None:
+    outer = window()
+    plugin.compile()
+    inner = window()
+    plugin.compile()
+    assert seen(inner).graphs == 1
+    plugin.compile()
+    assert seen(outer).graphs == 3
+
+
+def test_a_graph_that_fails_says_where(plugin: Plugin) -> None:
+    opened = window()
+    plugin.compile(stages=NINE.split()[:6], error="Failed to convert from SHLO to TTIR module")
+    plugin.compile()
+    found = seen(opened)
+    assert found.graphs == 2
+    assert found.graph_list[0].reason == (
+        "stopped after shlo_compiler_cleaned: Failed to convert from SHLO to TTIR module"
+    )
+    assert found.notes == ("tt: 1 graphs failed to compile (1 after shlo_compiler_cleaned)",)
+
+
+@pytest.mark.parametrize("stages", [NINE.split()[:-1], NINE.split()[:4] + NINE.split()[6:8]])
+def test_any_number_of_stages(plugin: Plugin, stages: list[str]) -> None:
+    opened = window()
+    plugin.compile(stages=stages)
+    plugin.compile(stages=stages)
+    assert seen(opened).graphs == 2
+
+
+def test_without_a_log_the_layer_is_not_there() -> None:
+    assert window().close() is None
+
+
+def test_a_log_that_nobody_writes_is_no_layer(log: Path) -> None:
+    log.write_text("from an earlier session: MLIR Module vhlo:\n")
+    assert window().close() is None
+
+
+@pytest.mark.parametrize("level", ["INFO", "WARNING", "debug"])
+def test_a_level_that_prints_no_headers_is_respected(
+    log: Path, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tt.LEVEL, level)
+    assert window().close() is None
+    prepared = prepare_environment()
+    assert os.environ[tt.LEVEL] == level
+    assert any("tt graphs are not counted" in note for note in prepared.notes)
+    prepared.restore()
+
+
+def test_the_file_may_be_named_anew(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tt-xla's --log-pid puts the process id into the name, after the window opened."""
+    import _ctypes
+
+    later = tmp_path / "tt.4242.log"
+    later.write_text("2026-08-20 10:22:52.123 old| MLIR Module vhlo:\n")
+    opened = window()
+    monkeypatch.setenv(tt.FILE, str(later))
+    plugin = Plugin(build(tmp_path))
+    plugin.compile()
+    assert seen(opened).graphs == 1
+    _ctypes.dlclose(plugin._library._handle)
+
+
+def test_a_log_that_is_cut_back_is_an_error(plugin: Plugin, log: Path) -> None:
+    plugin.compile()
+    opened = window()
+    log.write_bytes(b"")
+    (error,) = seen(opened).errors
+    assert "cut back" in error
+
+
+def test_a_log_that_cannot_be_read_is_an_error(plugin: Plugin, log: Path) -> None:
+    opened = window()
+    plugin.compile()
+    log.rename(log.with_suffix(".old"))
+    log.mkdir()
+    (error,) = seen(opened).errors
+    assert "cannot be read" in error
+
+
+def test_standard_error_in_the_same_file_is_an_error(log: Path) -> None:
+    opened = window()
+    line = (
+        "2026-08-21 10:22:52.123 (  12.345s) [        421D1300]      module_builder.cc:1278     1| "
+    )
+    log.write_text("".join(f"{line}MLIR Module {stage}:\n" * 2 for stage in NINE.split()))
+    (error,) = seen(opened).errors
+    assert "every header stands twice" in error
+
+
+def test_the_environment_is_prepared_once_and_given_back(tmp_path: Path) -> None:
+    environ = {"HOME": "/home/me"}
+    prepared = prepare_environment(environ, tmp_path)
+    assert environ == {
+        "HOME": "/home/me",
+        "TTXLA_LOGGER_LEVEL": "DEBUG",
+        "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
+        "XLA_HLO_DEBUG": "1",
+        "TTXLA_LOGGER_FILE": str(tmp_path / f"tt-{os.getpid()}.log"),
+    }
+    assert prepared.file == tmp_path / f"tt-{os.getpid()}.log"
+    assert prepared.notes == ()
+    environ["XLA_HLO_DEBUG"] = "0"
+    prepared.restore(environ)
+    assert environ == {"HOME": "/home/me", "XLA_HLO_DEBUG": "0"}
+
+
+def test_the_users_values_stay_and_are_followed(tmp_path: Path) -> None:
+    mine = {
+        "TTXLA_LOGGER_LEVEL": "VERBOSE",
+        "TTXLA_LOGGER_FILE": str(tmp_path / "mine.log"),
+        "TTMLIR_RUNTIME_LOGGER_LEVEL": "WARNING",
+        "XLA_HLO_DEBUG": "0",
+    }
+    environ = dict(mine)
+    prepared = prepare_environment(environ)
+    assert environ == mine
+    assert prepared.added == {}
+    assert prepared.file == tmp_path / "mine.log"
+
+
+def test_too_late_is_said(plugin: Plugin) -> None:
+    if not tt.plugin_loaded():
+        pytest.skip("libraries are found in /proc/self/maps, which is not here")
+    prepared = prepare_environment()
+    assert any("loaded before its log was turned on" in note for note in prepared.notes)
+
+
+def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: Path) -> None:
+    """The plugin reads with getenv: what Python sets must be there for it."""
+    script = f"""
+        import sys
+        sys.path.insert(0, {str(ROOT)!r})
+        from pathlib import Path
+        from pytest_graphbreak.observers.tt import TTObserver, prepare_environment
+        from pytest_graphbreak.places import Places
+        from tests.observers.tt_plugin import Plugin
+        prepared = prepare_environment(directory=Path({str(tmp_path)!r}))
+        window = TTObserver().open(Places(Path.cwd()))
+        plugin = Plugin(Path({str(library)!r}))
+        plugin.compile()
+        print(window.close().graphs, prepared.file.exists(), "torch" in sys.modules)
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["1", "True", "False"]
+    assert "END OF MLIR MODULE" in said.stderr  # standard error is the user's, and untouched
+
+
+SUITE = """
+    import pytest
+    from pathlib import Path
+    from tests.observers.tt_plugin import NINE, Plugin
+
+    plugin = Plugin(Path({library!r}))
+
+    def test_one():
+        plugin.compile()
+
+    def test_three():
+        for _ in range(3):
+            plugin.compile()
+
+    def test_failed():
+        plugin.compile(stages=NINE.split()[:6], error="Failed to convert from SHLO to TTIR module")
+
+    def test_none():
+        pass
+
+    @pytest.mark.max_graphs(1)
+    def test_cap():
+        plugin.compile()
+        plugin.compile()
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-s"], ["--forked"], ["-p", "no:terminal"]])
+def test_every_test_has_its_own_graphs(
+    library: Path, tmp_path: Path, log: Path, options: list[str]
+) -> None:
+    if "--forked" in options and importlib.util.find_spec("pytest_forked") is None:
+        pytest.skip("needs pytest-forked")
+    (tmp_path / "test_suite.py").write_text(textwrap.dedent(SUITE.format(library=str(library))))
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    report = tmp_path / "report.json"
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            f"--graph-budget-report={report}",
+            "-p",
+            "no:cacheprovider",
+            *options,
+            str(tmp_path / "test_suite.py"),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 1, said.stdout
+    tests: dict[str, Any] = {
+        test["nodeid"].rpartition("::")[2]: test for test in json.loads(report.read_text())["tests"]
+    }
+    graphs = {name: test["graphs"].get("tt", 0) for name, test in tests.items()}
+    assert graphs == {
+        "test_one": 1,
+        "test_three": 3,
+        "test_failed": 1,
+        "test_none": 0,
+        "test_cap": 2,
+    }
+    assert tests["test_cap"]["verdict"] == "over"
+    assert "failed to compile" in tests["test_failed"]["note"]
+
+
+DISAGREE = """
+    import os, sys
+    sys.path.insert(0, {root!r})
+    from pathlib import Path
+    import torch, torch_xla
+    from pytest_graphbreak.observers.tt import TTObserver
+    from pytest_graphbreak.places import Places
+    from tests.observers.tt_plugin import Plugin
+
+    device = torch_xla.device()
+    os.environ["PJRT_DEVICE"] = "TT"  # the client is open: it stays what it is
+    plugin = Plugin(Path({library!r}))
+    for printed, compiled in ((1, 1), (0, 2), (1, 2), (2, 1)):
+        window = TTObserver().open(Places(Path.cwd()))
+        for number in range(compiled):
+            x = torch.ones(3 + printed, 5 + compiled, 7 + number, device=device) + 1
+            torch_xla.sync()
+        for _ in range(printed):
+            plugin.compile()
+        found = window.close()
+        print(found.graphs, found.errors, found.notes)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
+def test_disagreement_with_torch_xla_is_told(library: Path, log: Path) -> None:
+    script = textwrap.dedent(DISAGREE.format(root=str(ROOT), library=str(library)))
+    said = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PJRT_DEVICE": "CPU"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    agreed, blind, cached, others = said.stdout.splitlines()
+    assert agreed == "1 () ()"
+    assert blind.startswith("0 ('tt: torch_xla compiled 2 graphs and the log has none of them")
+    assert "came from a cache" in cached
+    assert "were not torch_xla's" in others
+
+
+def test_xla_graphs_explain_tt_graphs() -> None:
+    where = Frame("net.py", "forward", 3, "x @ x")
+    xla = Observation(
+        "xla",
+        graphs=2,
+        graph_list=(
+            Graph("xla", "0", "fx", sources=("0/0",), where=where, hash="ab"),
+            Graph("xla", "1", "access", reason="a value was read"),
+        ),
+    )
+    names = ("graph 1", "graph 2")
+    own = Observation(
+        "tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names)
+    )
+    first, second = reconcile(own, xla).graph_list
+    assert (first.layer, first.name, first.cause, first.where) == ("tt", "graph 1", "fx", where)
+    assert (first.sources, first.hash) == (("0",), "ab")
+    assert (second.cause, second.reason) == ("access", "a value was read")
+    fewer = Observation("xla", graphs=1, graph_list=xla.graph_list[:1])
+    assert reconcile(own, fewer) is own

@@ -1,0 +1,30 @@
+"""``--graph-budget-dir``: where baselines live."""
+
+from __future__ import annotations
+
+from tests.conftest import CLEAN, Suite
+
+
+def test_a_directory_under_the_rootdir(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update", "--graph-budget-dir=budgets/graphs")
+    assert (suite.path / "budgets" / "graphs" / "test_it.yaml").exists()
+    result = suite.run("--graph-budget", "--graph-budget-dir=budgets/graphs")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["graph-budget: check, *, baselines in budgets/graphs"])
+
+
+def test_the_ini_key(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makeini("[pytest]\ngraph_budget_dir = elsewhere\n")
+    suite.run("--graph-budget-update")
+    assert (suite.path / "elsewhere" / "test_it.yaml").exists()
+
+
+def test_files_mirror_their_tests(suite: Suite) -> None:
+    folder = suite.path / "tests" / "torch"
+    folder.mkdir(parents=True)
+    suite.write(CLEAN)
+    (suite.path / "test_it.py").rename(folder / "test_yolo.py")
+    suite.run("--graph-budget-update")
+    assert (suite.path / "baselines" / "tests" / "torch" / "test_yolo.yaml").exists()

@@ -1,0 +1,171 @@
+"""``--graph-budget``: the gate itself, and its ini key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conftest import BROKEN, CLEAN, Suite
+
+
+@pytest.fixture
+def recorded(suite: Suite) -> Suite:
+    """A suite whose clean baseline is on disk."""
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update").assert_outcomes(passed=1)
+    return suite
+
+
+def test_a_test_that_keeps_to_its_baseline_passes(recorded: Suite) -> None:
+    result = recorded.run("--graph-budget")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["graph-budget: check, profile *, baselines in baselines"])
+
+
+def test_growth_fails_with_the_reason_that_is_new(recorded: Suite) -> None:
+    recorded.write(BROKEN)
+    result = recorded.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: 2 dynamo graphs, the baseline allows 1 (+1)",
+            "  dynamo *1 -> 2 *+1",
+            "  breaks *0 -> 1 *+1",
+            "  2 dynamo graphs = 1 entry + 1 break",
+            "  + GB0059  Failed to trace builtin operator",
+            "      test_it.py:* in f",
+            '          print("hello")',
+            "      try: *",
+            "  baseline  baselines/test_it.yaml:*, recorded on * with torch *",
+            "  accept    pytest --graph-budget-update test_it.py::test_model",
+            "*= graph budget =*",
+            "over       test_it.py::test_model   dynamo 1 -> 2*",
+            "FAILED test_it.py::test_model - graph budget: 2 dynamo graphs, the baseline *",
+        ]
+    )
+    assert result.ret == 1
+    result.stdout.no_fnmatch_line("*torch.__trace*")
+
+
+def test_a_test_without_a_baseline_is_new(suite: Suite) -> None:
+    suite.write(CLEAN)
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: no baseline for this test (1 dynamo graph)",
+            "  record    pytest --graph-budget-update test_it.py::test_model",
+            "new        test_it.py::test_model*",
+            "next       record what is missing: pytest --graph-budget-record",
+        ]
+    )
+
+
+def test_a_test_that_compiles_nothing_needs_none(suite: Suite) -> None:
+    suite.write("import torch\ndef test_eager():\n    torch.ones(3).sin()\n")
+    suite.run("--graph-budget").assert_outcomes(passed=1)
+
+
+def test_nothing_is_written_by_the_gate(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget")
+    assert not (suite.path / "baselines").exists()
+
+
+def test_code_that_is_not_compiled_any_more_is_lost(recorded: Suite) -> None:
+    recorded.write(CLEAN.replace('torch.compile(f, backend="eager")', "f"))
+    result = recorded.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: no dynamo graph any more, the baseline has 1 (nothing was compiled)",
+            "lost       test_it.py::test_model*",
+        ]
+    )
+
+
+def test_fewer_graphs_pass_and_ask_for_a_tighter_baseline(suite: Suite) -> None:
+    suite.write(BROKEN)
+    suite.run("--graph-budget-update")
+    suite.write(CLEAN)
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["improved   test_it.py::test_model   dynamo 2 -> 1", "next       tighten the baseline*"]
+    )
+
+
+def test_an_edit_above_a_break_changes_nothing(suite: Suite) -> None:
+    suite.write(BROKEN)
+    suite.run("--graph-budget-update")
+    suite.write(BROKEN.replace("def f(x):", "# a comment\n    # and another\n    def f(x):"))
+    report = suite.report("--graph-budget")
+    assert [test["verdict"] for test in report["tests"]] == ["ok"]
+
+
+def test_another_place_with_equal_counts_is_changed(
+    suite: Suite, tests_of: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    suite.write(BROKEN)
+    suite.run("--graph-budget-update")
+    suite.write(BROKEN.replace('print("hello")', 'print("good bye")'))
+    report = suite.report("--graph-budget")
+    assert tests_of(report)["test_it.py::test_model"]["verdict"] == "changed"
+    assert report["session"]["exit"] == 0
+
+
+@pytest.mark.parametrize("text", ["graph_budget = true", "graph_budget = 1"])
+def test_the_ini_key(suite: Suite, text: str) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makeini(f"[pytest]\n{text}\n")
+    suite.run().assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.pytest.ini_options]\ngraph_budget = true\n",
+        "[tool.pytest.ini_options]\ngraph_budget = 'true'\n",
+    ],
+)
+def test_the_ini_key_in_pyproject(suite: Suite, text: str) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makepyprojecttoml(text)
+    suite.run().assert_outcomes(failed=1)
+
+
+def test_the_flag_swallows_no_path(suite: Suite) -> None:
+    suite.write(CLEAN, "test_one")
+    suite.write(CLEAN, "test_two")
+    suite.run("--graph-budget", "test_two.py").assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("dry", ["--collect-only", "--setup-only", "--setup-plan"])
+def test_a_dry_run_measures_and_checks_nothing(suite: Suite, dry: str) -> None:
+    suite.write(CLEAN)
+    (suite.path / "baselines").mkdir()
+    (suite.path / "baselines" / "broken.yaml").write_text("<<<<<<< HEAD\n")
+    result = suite.run("--graph-budget", dry)
+    assert result.ret == 0
+
+
+def test_a_broken_baseline_is_a_usage_error_before_any_test(suite: Suite) -> None:
+    suite.write("def test_it():\n    raise SystemExit('ran')\n")
+    (suite.path / "baselines").mkdir()
+    (suite.path / "baselines" / "other.yaml").write_text(
+        'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  a: {graphs: {dynamo: -1}}\n'
+    )
+    for args in ((), ("-n2",)):
+        result = suite.pytester.runpytest_subprocess("--graph-budget", *args)
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(["ERROR: baselines/other.yaml:5: *"])
+        result.stdout.no_fnmatch_line("*ran*")
+
+
+def test_nothing_is_said_where_nothing_was_asked(suite: Suite) -> None:
+    suite.write(CLEAN)
+    result = suite.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*graph*budget*")

@@ -1,0 +1,47 @@
+"""The keys that have no option: ``graph_budget_isolation`` and ``graph_budget_strict``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import BROKEN, CLEAN, Suite
+
+
+def test_isolation_none_leaves_the_caches_alone(suite: Suite) -> None:
+    suite.write(
+        """
+        import torch
+        compiled = torch.compile(lambda x: x + 1, backend="eager")
+        def test_first(): compiled(torch.ones(3))
+        def test_second(): compiled(torch.ones(3))
+        """
+    )
+    cold = [test["graphs"] for test in suite.report()["tests"]]
+    assert cold == [{"dynamo": 1}, {"dynamo": 1}]
+    warm = suite.report("-o", "graph_budget_isolation=none")
+    assert [test["graphs"] for test in warm["tests"]][1] == {}
+
+
+def test_an_unknown_isolation_is_a_usage_error(suite: Suite) -> None:
+    result = suite.run("-o", "graph_budget_isolation=process")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: graph_budget_isolation: 'process' is not one of*"])
+
+
+@pytest.mark.parametrize(("before", "after"), [(BROKEN, CLEAN)], ids=["improved"])
+def test_strict_fails_an_improvement(suite: Suite, before: str, after: str) -> None:
+    suite.write(before)
+    suite.run("--graph-budget-update")
+    suite.write(after)
+    suite.run("--graph-budget").assert_outcomes(passed=1)
+    suite.run("--graph-budget", "-o", "graph_budget_strict=true").assert_outcomes(failed=1)
+
+
+def test_strict_fails_a_change(suite: Suite) -> None:
+    suite.write(BROKEN)
+    suite.run("--graph-budget-update")
+    suite.write(BROKEN.replace("hello", "good bye"))
+    suite.run("--graph-budget").assert_outcomes(passed=1)
+    result = suite.run("--graph-budget", "-o", "graph_budget_strict=true")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["graph budget: changed, *"])

@@ -1,0 +1,66 @@
+"""``--graph-budget-profile``: the label that counts are filed under."""
+
+from __future__ import annotations
+
+import yaml
+
+from tests.conftest import BROKEN, CLEAN, Suite
+
+
+def test_it_is_detected(suite: Suite) -> None:
+    suite.write(CLEAN)
+    environment = suite.report()["environment"]
+    assert environment["profile"] in ("cpu", "cuda", "xla-cpu")
+
+
+def test_a_name_and_its_fields(suite: Suite) -> None:
+    suite.write(CLEAN)
+    report = suite.report("--graph-budget-profile=ci-{device}-{torch}", "--graph-budget-device=cpu")
+    minor = ".".join(report["environment"]["torch"].split(".")[:2])
+    assert report["environment"]["profile"] == f"ci-cpu-{minor}"
+
+
+def test_the_suites_own_arch(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makeconftest("def pytest_addoption(parser):\n    parser.addoption('--arch')\n")
+    report = suite.report("--graph-budget-profile=tt-{arch}", "--arch=n150")
+    assert report["environment"]["profile"] in ("tt-n150", "tt-cpu", "tt-gpu")
+
+
+def test_an_unknown_field_is_a_usage_error(suite: Suite) -> None:
+    suite.write(CLEAN)
+    result = suite.run("--graph-budget", "--graph-budget-profile={card}")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: *{card}*fields are {device}, {arch} and {torch}"])
+
+
+def test_another_profile_gets_an_override(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update", "--graph-budget-profile=one")
+    suite.write(BROKEN)
+    suite.run("--graph-budget-update", "--graph-budget-profile=two").assert_outcomes(passed=1)
+    data = yaml.safe_load(suite.baseline())
+    assert data["profile"] == "one"
+    entry = data["tests"]["test_model"]
+    assert entry["graphs"] == {"dynamo": 1}
+    assert entry["overrides"]["two"]["graphs"] == {"dynamo": 2}
+    suite.run("--graph-budget", "--graph-budget-profile=two").assert_outcomes(passed=1)
+    suite.run("--graph-budget", "--graph-budget-profile=one").assert_outcomes(failed=1)
+
+
+def test_a_profile_never_recorded_is_judged_by_the_plain_values(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update", "--graph-budget-profile=one")
+    result = suite.run("--graph-budget", "--graph-budget-profile=three")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*judged by another profile (three was never recorded*"])
+    suite.write(BROKEN)
+    result = suite.run("--graph-budget", "--graph-budget-profile=three")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  profile   three was never recorded, judged by * one"])
+
+
+def test_the_ini_key(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makeini("[pytest]\ngraph_budget_profile = nightly\n")
+    assert suite.report()["environment"]["profile"] == "nightly"

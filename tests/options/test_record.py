@@ -1,0 +1,32 @@
+"""``--graph-budget-record``: writes what is missing and judges the rest."""
+
+from __future__ import annotations
+
+from tests.conftest import BROKEN, CLEAN, Suite
+
+
+def test_it_records_what_is_missing(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    assert "dynamo: 1" in suite.baseline()
+
+
+def test_it_judges_what_is_recorded_already(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-record")
+    before = suite.baseline()
+    suite.write(BROKEN + BROKEN.replace("test_model", "test_second"))
+    result = suite.run("--graph-budget-record")
+    result.assert_outcomes(passed=1, failed=1)
+    now = suite.baseline()
+    assert now.startswith(before)
+    assert "test_second" in now
+
+
+def test_an_improvement_is_left_to_update(suite: Suite) -> None:
+    suite.write(BROKEN)
+    suite.run("--graph-budget-record")
+    before = suite.baseline()
+    suite.write(CLEAN)
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    assert suite.baseline() == before

@@ -1,0 +1,214 @@
+"""``--graph-budget-report``: the JSON, held to its schema; alone it judges nothing."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.conftest import BROKEN, CLEAN, Suite
+
+
+def validate(report: dict[str, Any]) -> None:
+    schema = json.loads((files("pytest_graphbreak") / "schemas" / "report.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(report)
+
+
+def test_alone_it_observes_and_judges_nothing(suite: Suite) -> None:
+    suite.write(BROKEN)
+    report = suite.report()
+    validate(report)
+    (test,) = report["tests"]
+    assert report["session"]["exit"] == 0
+    assert test["graphs"] == {"dynamo": 2}
+    assert test["outcome"] == "passed"
+    assert (test["baseline"], test["budget"], test["message"]) == (None, None, None)
+
+
+def test_alone_it_enforces_markers(suite: Suite) -> None:
+    marked = BROKEN.replace(
+        "def test_model", "import pytest\n    @pytest.mark.max_graphs(1)\n    def test_model"
+    )
+    suite.write(marked)
+    report = suite.report()
+    (test,) = report["tests"]
+    assert (test["verdict"], test["failed_by"]) == ("over", "gate")
+
+
+def test_alone_it_reads_no_baseline(suite: Suite) -> None:
+    suite.write(CLEAN)
+    (suite.path / "baselines").mkdir()
+    (suite.path / "baselines" / "test_it.yaml").write_text("<<<<<<< HEAD\n")
+    assert suite.report()["session"]["exit"] == 0
+
+
+def test_every_outcome_is_in_it(suite: Suite) -> None:
+    suite.write(
+        """
+        import pytest, torch
+
+        def compiled():
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+
+        def test_passed(): compiled()
+        def test_failed(): compiled(); assert False
+        def test_skipped(): pytest.skip("no")
+        @pytest.mark.skip
+        def test_skipped_outside(): pass
+        @pytest.mark.xfail
+        def test_xfailed(): compiled(); assert False
+        @pytest.mark.xfail
+        def test_xpassed(): compiled()
+        @pytest.mark.xfail(strict=True)
+        def test_strict(): compiled()
+        @pytest.fixture
+        def bad(): raise RuntimeError
+        def test_setup(bad): pass
+        @pytest.fixture
+        def worse():
+            yield
+            raise RuntimeError
+        def test_teardown(worse): compiled()
+        """
+    )
+    report = suite.report()
+    validate(report)
+    seen = {
+        test["nodeid"].split("::")[1]: (test["outcome"], test["failed_by"], test["graphs"])
+        for test in report["tests"]
+    }
+    one = {"dynamo": 1}
+    assert seen == {
+        "test_passed": ("passed", None, one),
+        "test_failed": ("failed", "test", one),
+        "test_skipped": ("skipped", None, {}),
+        "test_skipped_outside": ("skipped", None, {}),
+        "test_xfailed": ("xfailed", None, one),
+        "test_xpassed": ("xpassed", None, one),
+        "test_strict": ("failed", "test", one),
+        "test_setup": ("failed", "test", {}),
+        "test_teardown": ("failed", "test", one),
+    }
+
+
+def test_with_the_gate_it_holds_what_the_failed_test_showed(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update")
+    suite.write(BROKEN)
+    report = suite.report("--graph-budget")
+    validate(report)
+    (test,) = report["tests"]
+    assert (test["verdict"], test["failed_by"], test["outcome"]) == ("over", "gate", "failed")
+    assert test["message"].startswith("graph budget: 2 dynamo graphs, the baseline allows 1 (+1)")
+    assert test["budget"]["graphs"] == {"dynamo": 1}
+    assert test["baseline"]["graphs"] == {"dynamo": 1}
+    (place,) = test["breaks"]
+    assert place["where"] == {
+        "file": "test_it.py",
+        "function": "f",
+        "line": 5,
+        "code": 'print("hello")',
+    }
+    assert [graph["cause"] for graph in test["graph_list"]] == ["entry", "break"]
+    assert report["session"]["exit"] == 1
+
+
+def test_the_environment(suite: Suite) -> None:
+    import torch
+
+    suite.write(CLEAN)
+    environment = suite.report()["environment"]
+    assert environment["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert set(environment) == {
+        "profile",
+        "device",
+        "arch",
+        "torch",
+        "torch_xla",
+        "python",
+        "platform",
+    }
+
+
+def test_the_session(suite: Suite) -> None:
+    suite.write(CLEAN + CLEAN.replace("test_model", "test_second"))
+    session = suite.report("-k", "second")["session"]
+    assert (session["collected"], session["deselected"]) == (2, 1)
+    assert session["complete_files"] == []
+    assert suite.report()["session"]["complete_files"] == ["test_it.py"]
+
+
+def test_what_fixtures_compile_is_told_and_not_judged(suite: Suite) -> None:
+    suite.write(
+        """
+        import pytest, torch
+
+        @pytest.fixture
+        def model():
+            f = torch.compile(lambda x: x + 1, backend="eager")
+            f(torch.ones(3))
+            yield f
+            torch.compile(lambda x: x + 2, backend="eager")(torch.ones(3))
+
+        def test_uses_it(model):
+            pass
+        """
+    )
+    report = suite.report("--graph-budget")
+    (test,) = report["tests"]
+    assert test["outcome"] == "passed"
+    assert test["graphs"] == {}
+    assert test["setup"]["graphs"] == {"dynamo": 2}
+    result = suite.run("--graph-budget")
+    result.stdout.fnmatch_lines(["fixtures   test_it.py::test_uses_it   setup: 1 dynamo"])
+
+
+def test_what_a_fixture_compiled_is_charged_to_the_test_that_calls_it(suite: Suite) -> None:
+    suite.write(
+        """
+        import pytest, torch
+
+        @pytest.fixture(scope="module")
+        def model():
+            f = torch.compile(lambda x: x + 1, backend="eager")
+            f(torch.ones(3))
+            return f
+
+        def test_first(model): model(torch.ones(3))
+        def test_second(model): model(torch.ones(3))
+        """
+    )
+    assert [test["graphs"] for test in suite.report()["tests"]] == [{"dynamo": 1}] * 2
+
+
+def test_a_report_that_cannot_be_written_is_one_clear_line(suite: Suite) -> None:
+    suite.write(CLEAN)
+    (suite.path / "file").write_text("")
+    result = suite.run("--graph-budget-report=file/graphs.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["error *the report was not written*"])
+
+
+def test_the_ini_key_is_relative_to_the_rootdir(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makeini("[pytest]\ngraph_budget_report = out/graphs.json\n")
+    suite.run()
+    assert (suite.path / "out" / "graphs.json").exists()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_json_is_ascii_with_a_line_at_its_end(suite: Suite, n: int) -> None:
+    suite.write(
+        """
+        import pytest
+        @pytest.mark.parametrize("x", ["größe", "\\udcff"])
+        def test_it(x): pass
+        """
+    )
+    suite.report()
+    raw = (suite.path / "graphs.json").read_bytes()
+    assert raw.isascii()
+    assert raw.endswith(b"}\n")

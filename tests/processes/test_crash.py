@@ -1,0 +1,65 @@
+"""Workers that crash, children that die: the tests are named as unmeasured and the run is red."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+SOURCE = """
+import os, torch
+
+def compiled():
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+
+def test_before(): compiled()
+def test_dies(): compiled(); os._exit(3)
+def test_after(): compiled()
+"""
+
+needs_forked = pytest.mark.skipif(
+    not importlib.util.find_spec("pytest_forked"), reason="pytest-forked is not installed"
+)
+
+
+@pytest.mark.parametrize("args", [("-n1",), pytest.param(("--forked",), marks=needs_forked)])
+def test_a_process_that_dies(pytester: pytest.Pytester, args: tuple[str, ...]) -> None:
+    pytester.makepyfile(test_it=SOURCE)
+    pytester.runpytest_subprocess("--graph-budget-update", "-k", "not dies")
+    result = pytester.runpytest_subprocess(
+        "--graph-budget", "--graph-budget-report=graphs.json", *args
+    )
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["unmeasured test_it.py::test_dies"])
+    report = json.loads(Path("graphs.json").read_text())
+    tests = {test["nodeid"]: test for test in report["tests"]}
+    assert report["session"]["unmeasured"] == ["test_it.py::test_dies"]
+    assert tests["test_it.py::test_dies"]["outcome"] == "crashed"
+    assert tests["test_it.py::test_before"]["outcome"] == "passed"
+    assert tests["test_it.py::test_after"]["graphs"] == {"dynamo": 1}
+
+
+def test_a_crash_writes_no_entry(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SOURCE)
+    pytester.runpytest_subprocess("--graph-budget-update", "-n1")
+    text = (pytester.path / "baselines" / "test_it.yaml").read_text()
+    assert "test_before" in text
+    assert "test_dies" not in text
+
+
+def test_a_test_that_nobody_measured_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it="def test_it(): pass\n")
+    pytester.makeconftest(
+        """
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report):
+    vars(report).pop("graphbreak", None)  # as if the test had run where the plugin was not
+"""
+    )
+    result = pytester.runpytest_subprocess("--graph-budget")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["unmeasured test_it.py::test_it"])

@@ -1,0 +1,239 @@
+"""A count belongs to the test, not to the order: one suite, run in every way, same records."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SUITE = """
+import threading
+import pytest, torch
+
+def shared(x):
+    y = torch.sin(x)
+    print("hello")
+    return y + 1
+
+compiled = torch.compile(shared, backend="eager")          # one wrapper for all tests
+sized = torch.compile(lambda x: x * 2, backend="eager")
+
+@pytest.fixture(scope="module")
+def model():
+    module = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+    module(torch.ones(2, 4))                                # compiled in setup already
+    return module
+
+def test_break(): compiled(torch.ones(3))
+def test_break_again(): compiled(torch.ones(3))
+
+@pytest.mark.parametrize("n", [3, 7, 9])
+def test_sizes(n): sized(torch.ones(n))                     # would turn dynamic in one process
+
+def test_many_sizes():
+    for n in (4, 5, 6): sized(torch.ones(n))
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_local_function(k):
+    def f(x): return x + k                                  # one code object for all three
+    torch.compile(f, backend="eager")(torch.ones(3))
+
+def test_model(model): model(torch.ones(2, 4))
+def test_model_again(model): model(torch.ones(2, 4))
+
+def test_thread():
+    thread = threading.Thread(target=compiled, args=(torch.ones(3),))
+    thread.start(); thread.join()
+
+def test_recompile_limit():
+    def f(x, n): return x + n
+    g = torch.compile(f, backend="eager", dynamic=False)
+    for n in range(12): g(torch.ones(3), n)
+
+def test_backward():
+    x = torch.ones(3, requires_grad=True)
+    compiled(x).sum().backward()
+
+def test_nothing(): pass
+
+class TestClass:
+    def test_method(self): compiled(torch.ones(3))
+"""
+
+XLA = """
+import torch_xla
+
+@pytest.fixture(scope="session", autouse=True)
+def device():
+    # Before any backward, since the autograd engine counts the devices once; and not when
+    # this file is imported, since --forked would then fork a client with its threads gone.
+    torch_xla.device()
+
+def lazy(device):
+    return torch.ones(3, device=device) + 1
+
+def test_lazy():
+    kept = lazy(torch_xla.device()); torch_xla.sync()
+
+def test_lazy_again():
+    kept = lazy(torch_xla.device()); torch_xla.sync()
+
+def test_item():
+    assert lazy(torch_xla.device()).sum().item() == 6
+
+openxla = torch.compile(lambda x: torch.sin(x) + 1, backend="openxla")
+
+def test_openxla():
+    kept = openxla(torch.ones(3).to(torch_xla.device())); torch_xla.sync()
+
+def test_openxla_again():
+    kept = openxla(torch.ones(3).to(torch_xla.device())); torch_xla.sync()
+
+def test_leaves_work_pending():
+    test_leaves_work_pending.kept = lazy(torch_xla.device()) * 5
+
+def test_xla_backward():
+    x = torch.ones(3, device=torch_xla.device(), requires_grad=True)
+    (x * 2).sum().backward(); torch_xla.sync()
+"""
+
+HAS_XLA = importlib.util.find_spec("torch_xla") is not None
+
+ORDER = """
+import os, random
+
+def pytest_collection_modifyitems(items):
+    order = os.environ.get("TEST_ORDER")
+    if order == "reverse":
+        items.reverse()
+    elif order:
+        random.Random(int(order)).shuffle(items)
+"""
+
+
+class Runs:
+    """Runs the suite in a subprocess and gives every record, by node id."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pytester = pytester
+        self.monkeypatch = monkeypatch
+        (pytester.path / "test_suite.py").write_text(SUITE + (XLA if HAS_XLA else ""))
+        (pytester.path / "conftest.py").write_text(ORDER)
+        monkeypatch.setenv("PJRT_DEVICE", "CPU")
+
+    def __call__(self, *args: str, order: str = "") -> dict[str, Any]:
+        self.monkeypatch.setenv("TEST_ORDER", order)
+        path = Path("graphs.json")
+        path.unlink(missing_ok=True)
+        result = self.pytester.runpytest_subprocess(
+            f"--graph-budget-report={path}", *args, timeout=300
+        )
+        assert result.ret == 0, result.stdout.str()
+        return {test["nodeid"]: record(test) for test in json.loads(path.read_text())["tests"]}
+
+
+def record(test: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on the order: everything that was observed in the window."""
+    keys = ("layers", "graphs", "recompiles", "frames", "breaks", "eager", "recompile_list")
+    kept = {key: test[key] for key in keys}
+    kept["graph_list"] = [
+        (graph["layer"], graph["name"], graph["cause"], graph["where"], graph["ops"])
+        for graph in test["graph_list"]
+    ]
+    kept["errors"] = test["errors"]
+    return kept
+
+
+@pytest.fixture
+def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(pytester, monkeypatch)
+
+
+@pytest.fixture
+def reference(runs: Runs) -> dict[str, Any]:
+    """The suite in its own order, in one process, with counts that are known."""
+    found = runs()
+    dynamo = {
+        nodeid.split("::", 1)[1]: (seen["graphs"].get("dynamo", 0), len(seen["breaks"]))
+        for nodeid, seen in found.items()
+    }
+    expected = {
+        "test_break": (2, 1),
+        "test_break_again": (2, 1),
+        "test_sizes[3]": (1, 0),
+        "test_sizes[7]": (1, 0),
+        "test_sizes[9]": (1, 0),
+        # torch_xla turns automatic dynamic shapes off, so there each size is a graph.
+        "test_many_sizes": (3 if HAS_XLA else 2, 0),
+        "test_local_function[1]": (1, 0),
+        "test_local_function[2]": (1, 0),
+        "test_local_function[3]": (1, 0),
+        "test_model": (1, 0),
+        "test_model_again": (1, 0),
+        "test_thread": (2, 1),
+        "test_recompile_limit": (8, 0),
+        "test_backward": (2, 1),
+        "test_nothing": (0, 0),
+        "TestClass::test_method": (2, 1),
+    }
+    assert {name: dynamo[name] for name in expected} == expected
+    if HAS_XLA:
+        xla = {n.split("::", 1)[1]: seen["graphs"].get("xla", 0) for n, seen in found.items()}
+        expected_xla = {
+            "test_lazy": 1,
+            "test_lazy_again": 1,
+            "test_item": 1,
+            "test_openxla": 1,
+            "test_openxla_again": 1,
+            "test_leaves_work_pending": 0,
+            "test_xla_backward": 1,
+        }
+        assert {name: xla[name] for name in expected_xla} == expected_xla
+    assert not any(seen["errors"] for seen in found.values())
+    return found
+
+
+def test_in_any_order_and_in_any_process(
+    runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests
+) -> None:
+    seed = str(random.Random(20).randrange(1, 10**6))
+    ways: list[tuple[str, tuple[str, ...], str]] = [
+        ("reverse", (), "reverse"),
+        ("random", (), seed),
+        ("xdist", ("-n2",), ""),
+        ("xdist loadgroup", ("-n2", "--dist=loadgroup"), seed),
+        ("reruns", ("--reruns=1",), ""),
+    ]
+    if importlib.util.find_spec("pytest_forked"):
+        ways += [("forked", ("--forked",), ""), ("forked xdist", ("--forked", "-n2"), "reverse")]
+    for name, args, order in ways:
+        with subtests.test(name):
+            assert runs(*args, order=order) == reference
+
+
+def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests) -> None:
+    for nodeid in list(reference)[:: 5 if HAS_XLA else 4]:
+        with subtests.test(nodeid):
+            assert runs(nodeid) == {nodeid: reference[nodeid]}
+
+
+def test_a_rerun_counts_as_the_first_attempt_did(pytester: pytest.Pytester, runs: Runs) -> None:
+    path = pytester.path / "test_suite.py"
+    path.write_text(
+        SUITE
+        + """
+attempts = []
+def test_flaky():
+    compiled(torch.ones(3))
+    attempts.append(1)
+    assert len(attempts) == 2
+"""
+    )
+    args = ("--reruns=1", "--graph-budget-report=graphs.json", "-k", "flaky")
+    assert pytester.runpytest_subprocess(*args).ret == 0
+    (test,) = json.loads(Path("graphs.json").read_text())["tests"]
+    assert (test["attempts"], test["outcome"], test["graphs"]) == (2, "passed", {"dynamo": 2})

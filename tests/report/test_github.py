@@ -1,0 +1,131 @@
+"""What a run says to GitHub Actions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.report import github
+from tests.hostile import STRINGS, a_hostile_report, everywhere
+from tests.making import a_break, a_report, a_test, known, over, place
+from tests.report.test_markdown import as_runs
+
+
+def parts(command: str) -> tuple[dict[str, str], str]:
+    """Properties and message of a command, as the runner reads them (its ActionCommand.cs)."""
+    found = re.fullmatch(r"::error (.*?)::(.*)", command)
+    assert found is not None
+    given = dict(item.split("=", 1) for item in found[1].split(","))
+    return {name: undone(value) for name, value in given.items()}, undone(found[2])
+
+
+def undone(text: str) -> str:
+    for code, char in (("%3A", ":"), ("%2C", ","), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
+        text = text.replace(code, char)
+    return text
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("models/head.py", "tests/test_a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("pass\n" * 40)
+    return tmp_path
+
+
+def test_at_the_users_line_of_the_new_break(root: Path) -> None:
+    old, new = place(line=10, code="old"), place(line=11, code="new")
+    test = over(breaks=[a_break(old), a_break(new)])
+    test["baseline"]["breaks"] = [known(old)]
+    (command,) = github.annotations([test], root)
+    properties, message = parts(command)
+    assert properties["file"] == "models/head.py"
+    assert properties["line"] == "11"
+    assert properties["title"] == "graph budget: 3 dynamo graphs, the baseline allows 1 (+2)"
+    assert message.startswith("tests/test_a.py::test_b\n")
+
+
+def test_a_break_in_a_library_is_shown_where_the_user_called_it(root: Path) -> None:
+    inside = place("transformers/models/bert.py", "Bert.forward", 500, "x.item()")
+    called = place("models/head.py", "Head.forward", 9, "self.bert(x)")
+    (command,) = github.annotations([over(breaks=[a_break(inside, stack=[called, inside])])], root)
+    assert parts(command)[0] | {"title": ""} == {"file": "models/head.py", "line": "9", "title": ""}
+
+
+def test_a_test_without_a_place_is_shown_at_its_file(root: Path) -> None:
+    test = over(breaks=[], graph_list=[], verdict="lost")
+    (command,) = github.annotations([test], root)
+    properties, _ = parts(command)
+    assert properties["file"] == "tests/test_a.py"
+    assert "line" not in properties
+
+
+def test_only_what_the_gate_failed_and_ten_at_most(root: Path) -> None:
+    own = a_test("t.py::own", outcome="failed", failed_by="test")
+    fine = a_test("t.py::fine", verdict="improved")
+    many = [over(f"t.py::test[{number}]", 1, 2 + number) for number in range(15)]
+    found = github.annotations([own, fine, *many], root)
+    assert len(found) == 10
+    names = [parts(command)[1].partition("\n")[0] for command in found]
+    assert names[0] == "t.py::test[14]"
+    assert not {"t.py::own", "t.py::fine"} & set(names)
+
+
+def test_files_are_named_from_the_workspace(root: Path) -> None:
+    (command,) = github.annotations([over()], root, root.parent)
+    assert parts(command)[0]["file"] == f"{root.name}/models/head.py"
+
+
+@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
+def test_hostile_text_makes_no_command_of_its_own(text: str, root: Path) -> None:
+    (command,) = github.annotations([everywhere(text)], root)
+    assert command.isprintable()
+    properties, _ = parts(command)
+    assert set(properties) <= {"file", "line", "title"}
+    assert properties["file"] == "tests/test_a.py"
+
+
+@pytest.mark.parametrize("file", ["../secret.py", "/etc/passwd", "<string>", "missing.py", ""])
+def test_no_file_outside_of_the_repository_is_named(file: str, root: Path) -> None:
+    (root.parent / "secret.py").write_text("pass")
+    where = place(file)
+    (command,) = github.annotations([over(breaks=[a_break(where, stack=[where])])], root)
+    assert parts(command)[0]["file"] in ("tests/test_a.py", "models/head.py")
+
+
+def test_summary_is_below_the_size_at_which_it_is_dropped() -> None:
+    many = [over(f"t.py::test[{number}]", message="line\n" * 5_000) for number in range(500)]
+    summary = github.step_summary(as_runs(a_report(*many)))
+    assert len(summary.encode()) < 2**20
+    assert "Left out for its length" in summary
+
+
+def test_publish_writes_both(root: Path) -> None:
+    summary = root / "summary.md"
+    summary.write_text("before\n")
+    environ = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "GITHUB_WORKSPACE": str(root),
+    }
+    said: list[str] = []
+    github.publish(a_report(over()), root, environ, said.append)
+    assert said[0] == ""  # whatever stood on the line before is ended
+    assert said[1].startswith("::error file=models/head.py")
+    assert summary.read_text().startswith("before\n<!-- pytest-graphbreak -->")
+
+
+@pytest.mark.parametrize("environ", [{}, {"GITHUB_ACTIONS": "false"}])
+def test_publish_is_silent_elsewhere(environ: dict[str, str], root: Path) -> None:
+    said: list[str] = []
+    github.publish(a_report(over()), root, environ, said.append)
+    assert not said
+
+
+def test_publish_of_a_hostile_run(root: Path) -> None:
+    said: list[str] = []
+    github.publish(a_hostile_report(), root, {"GITHUB_ACTIONS": "true"}, said.append)
+    assert len(said) == 11
+    assert all(line.startswith("::error ") for line in said[1:])

@@ -1,0 +1,129 @@
+"""The pull-request comment: what it says first, how long it is, and what it leaves out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytest_graphbreak import incoming
+from pytest_graphbreak.report import markdown
+from pytest_graphbreak.report.safe import printable
+from pytest_graphbreak.report.view import Run, runs
+from tests.hostile import STRINGS, a_hostile_report
+from tests.making import Data, a_report, a_test, over
+from tests.report.test_safe import Parsed, obeyed
+
+
+def as_runs(*reports: Data) -> list[Run]:
+    return runs([incoming.parse(str(number), data) for number, data in enumerate(reports)])
+
+
+def rendered(*reports: Data, limit: int = markdown.COMMENT) -> str:
+    return markdown.render(as_runs(*reports), limit)
+
+
+def test_green_run_says_so_in_one_line() -> None:
+    text = rendered(a_report(a_test(verdict="ok")))
+    assert "### Graph budget: 1 test, none over budget" in text
+    assert "|" not in text
+
+
+def test_what_is_over_by_how_much_and_why() -> None:
+    text = rendered(a_report(over("tests/test_a.py::test_yolo[bf16]", 1, 4)))
+    assert "### Graph budget: 1 test is over its graph budget" in text
+    row = next(line for line in text.split("\n") if line.startswith("| over"))
+    assert "tests/test_a.py::test_yolo[bf16]" in row
+    assert "**dynamo 1 → 4 (+3)**" in row
+    assert "0 → 3" in row
+    details = text.partition("<details>")[2]
+    assert "4 dynamo graphs, the baseline allows 1 (+3)" in details
+
+
+def test_breaks_are_told_where_no_failure_text_is() -> None:
+    text = rendered(a_report(over(message=None)))
+    assert "dynamo: 1 entry + 2 break" in text
+    assert "models/head.py:10 in Head.forward" in text
+    assert "if scores[0].item():" in text
+
+
+def test_most_important_first() -> None:
+    text = rendered(
+        a_report(
+            a_test("t.py::changed", verdict="changed"),
+            a_test("t.py::new", 2, verdict="new"),
+            over("t.py::over_little", 1, 2),
+            over("t.py::over_much", 1, 9),
+            a_test("t.py::lost", 0, verdict="lost", baseline=over()["baseline"]),
+            a_test("t.py::blind", verdict="error", errors=["no sensor"]),
+        )
+    )
+    order = re.findall(r"^\| \w+ \| <code>t\.py::(\w+)", text, re.MULTILINE)
+    assert order == ["blind", "over_much", "over_little", "lost", "new", "changed"]
+
+
+def test_runs_are_told_apart() -> None:
+    text = rendered(a_report(over(), profile="xla-cpu"), a_report(over(), profile="tt-n150"))
+    assert "| over | <code>tt-n150</code>" in text
+    assert "| over | <code>xla-cpu</code>" in text
+
+
+def test_unmeasured_and_stale_are_named() -> None:
+    text = rendered(a_report(unmeasured=["t.py::crashed"], stale=["t.py::old"]))
+    assert "Graph budget: 1 not measured" in text
+    assert "t.py::crashed" in text
+    assert "t.py::old" in text
+
+
+@pytest.mark.parametrize("limit", [4_000, 20_000, markdown.COMMENT])
+def test_fits_and_says_what_it_left_out(limit: int) -> None:
+    many = [
+        over(f"t.py::test_{'é' * 40}[{number}]", 1, 2, graphs={"dynamo": 2 + number})
+        for number in range(900)
+    ]
+    text = rendered(a_report(*many), limit=limit)
+    assert len(text.encode()) <= limit
+    rows = len(re.findall(r"^\| over \|", text, re.MULTILINE))
+    left = re.search(r"Left out for its length: ([\d,]+) more tests? moved", text)
+    assert left is not None
+    assert rows + int(left[1].replace(",", "")) == 900
+    assert "[899]" in text  # the one that grew most
+    explained = text.count("<pre>")
+    assert f"the reasons of {900 - explained} tests" in text
+    assert text.count("<details>") == text.count("</details>")
+
+
+def test_one_endless_message_is_cut() -> None:
+    text = rendered(a_report(over(message="graph budget: x\n" + "line\n" * 100_000)))
+    assert len(text.encode()) < markdown.COMMENT
+    assert re.search(r"\.\.\. and [\d]+ more lines", text)
+
+
+def test_hostile_text_stays_text() -> None:
+    text = rendered(a_hostile_report(), limit=markdown.SUMMARY)
+    tags = Parsed(text).tags
+    assert {tag for tag, _ in tags} == {"code", "details", "summary", "pre"}
+    assert not any(attributes for _, attributes in tags)
+    assert not any(obeyed(line) for line in text.split("\n"))
+    assert "@" not in text
+    assert "${" not in text
+    for line in text.split("\n"):
+        if line.startswith("| over"):
+            assert line.count("|") == 5
+    assert printable(STRINGS[6]) in Parsed(text).text
+
+
+def test_hostile_text_makes_no_markdown() -> None:
+    """As a markdown parser sees it: our headings, our table, our folds, and nothing else."""
+    parser = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed")
+    text = rendered(a_hostile_report(), limit=markdown.SUMMARY)
+    tokens = parser.MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+    flat = [child for token in tokens for child in (token, *(token.children or ()))]
+    kinds = {token.type for token in flat}
+    assert not kinds & {"link_open", "image", "fence", "code_block", "em_open", "s_open"}
+    code = {token.content for token in flat if token.type == "code_inline"}
+    assert code == {"graphbreak accept REPORT.json..."}
+    headings = [token for token in flat if token.type == "heading_open"]
+    assert len(headings) == 1
+    inline = {token.content for token in flat if token.type == "html_inline"}
+    assert inline <= {"<code>", "</code>", "<details>", "<summary>", "</summary>", "</details>"}

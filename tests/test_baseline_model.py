@@ -1,0 +1,129 @@
+"""The rules of profiles and overrides: what a profile is judged by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.baseline import BaselineError, Entry, Expected, Known, Override, Values
+from pytest_graphbreak.baseline.model import minor, place_key, same_minor, shown, writable
+
+BREAK = Known("m.py::f", "x.item()", reason="Unsupported")
+OTHER = Known("m.py::g", "print()")
+PLAIN = Values({"dynamo": 4, "xla": 6}, {"dynamo": 1}, (BREAK,))
+
+
+def entry(values: Values | None = PLAIN, **overrides: Override) -> Entry:
+    return Entry("test_a.py", "test", None, "cpu", "2.9", values, overrides)
+
+
+def expected(of: Entry, profile: str) -> Expected:
+    found = of.expected(profile)
+    assert found is not None
+    return found
+
+
+def test_the_profile_of_the_plain_values() -> None:
+    found = expected(entry(), "cpu")
+    assert found.values == PLAIN
+    assert (found.profile, found.torch, found.recorded) == ("cpu", "2.9", True)
+    # Every observed layer is judged: absent is zero. A layer of its own that is
+    # not there is lost.
+    assert found.judged(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
+    assert found.judged(("tt",)) == ("dynamo", "xla", "tt")
+    assert found.judged(("dynamo",)) == ("dynamo", "xla")
+    assert found.unseen(("dynamo",)) == ()
+
+
+def test_a_profile_with_an_override() -> None:
+    override = Override({"xla": 7, "tt": 2}, {"dynamo": 0}, eager=(OTHER,), torch="2.11")
+    found = expected(entry(tt=override), "tt")
+    assert found.values.graphs == {"dynamo": 4, "xla": 7, "tt": 2}
+    assert found.values.recompiles == {"dynamo": 0}
+    assert found.values.breaks == (BREAK,)
+    assert found.values.eager == (OTHER,)
+    assert (found.profile, found.torch, found.recorded) == ("tt", "2.11", True)
+    assert (found.breaks_torch, found.eager_torch) == ("2.9", "2.11")
+    assert found.judged(()) == ("dynamo", "xla", "tt")
+
+
+def test_a_layer_that_an_override_does_not_name_is_not_lost() -> None:
+    found = expected(entry(tt=Override({"dynamo": 3}, torch="2.9")), "tt")
+    assert found.judged(("dynamo",)) == ("dynamo",)
+    assert found.unseen(("dynamo",)) == ("xla",)
+    assert found.judged(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
+    named = expected(entry(tt=Override({"xla": 0}, breaks=(), torch="2.9")), "tt")
+    assert named.judged(()) == ("dynamo", "xla")
+    assert named.values.breaks == ()
+
+
+def test_a_profile_that_was_never_recorded() -> None:
+    found = expected(entry(tt=Override({"tt": 2})), "cuda")
+    assert found.values == PLAIN
+    assert (found.profile, found.torch, found.recorded) == ("cpu", "2.9", False)
+    assert found.judged(("dynamo", "tt")) == ("dynamo",)
+    assert found.judged(("tt",)) == ()
+    assert found.unseen(("dynamo", "tt")) == ("xla",)
+
+
+def test_overrides_only() -> None:
+    of = entry(None, tt=Override({"tt": 2}, torch="2.11"))
+    assert of.expected("cpu") is None
+    assert of.expected("cuda") is None
+    found = expected(of, "tt")
+    assert found.values == Values({"tt": 2})
+    assert (found.recorded, found.breaks_torch) == (True, "2.11")
+    assert found.judged(("dynamo",)) == ("dynamo", "tt")
+
+
+def test_an_override_for_the_profile_of_the_plain_values() -> None:
+    found = expected(entry(cpu=Override({"xla": 5}, torch="2.9")), "cpu")
+    assert found.values.graphs == {"dynamo": 4, "xla": 5}
+    assert found.judged(()) == ("dynamo", "xla")
+
+
+def test_recorded_zeros_are_an_expectation() -> None:
+    found = expected(entry(Values()), "cpu")
+    assert found.judged(("dynamo",)) == ("dynamo",)
+    assert expected(entry(Values()), "cuda").judged(("dynamo",)) == ()
+
+
+def test_layers_of_values() -> None:
+    assert Values({"xla": 0, "tt": 1}).layers == {"tt"}
+    assert Values({}, {"xla": 2}).layers == {"xla"}
+    assert Values(breaks=(BREAK,)).layers == {"dynamo"}
+    assert Values(eager=(BREAK,)).layers == {"dynamo"}
+    assert Override({"xla": 0}).layers == {"xla"}
+
+
+def test_the_identity_of_a_place() -> None:
+    assert Known("a::b", "x  =\t1", 2, "r").key == Known("a::b", "x = 1").key
+    assert Known("a::b", "x").key != Known("a::c", "x").key
+    assert place_key("a\udc80::b", "c") == ("a\\udc80::b", "c")
+    assert writable("é\ud800") == "é\\ud800"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2.9", "2.9.1", True),
+        ("2.9.1+cpu", "2.9.0", True),
+        ("2.1", "2.10", False),
+        ("2.9", "2.10", False),
+        (None, "2.9", False),
+        (None, None, False),
+    ],
+)
+def test_minor_versions(one: str | None, other: str | None, same: bool) -> None:
+    assert same_minor(one, other) is same
+    assert minor("2.13.0.dev1+cpu") == "2.13"
+
+
+def test_an_error_says_where_what_and_what_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = BaselineError("is empty", path="/x/b.yaml")
+    error = BaselineError("no good", path="/x/a.yaml", line=3, step="mend it", also=[other])
+    assert str(error) == "/x/a.yaml:3: no good; mend it\n/x/b.yaml: is empty"
+    assert str(BaselineError("plain")) == "plain"
+    monkeypatch.chdir("/")
+    assert shown(Path("/x/a.yaml")) == "x/a.yaml"

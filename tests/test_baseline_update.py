@@ -1,0 +1,762 @@
+"""What an update writes, keeps and drops, as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.baseline import (
+    BaselineError,
+    Baselines,
+    Known,
+    Measured,
+    Stale,
+    Values,
+    preview,
+    update,
+)
+
+HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
+ITEM = Known("m.py::f", "x.item()", 1, "Unsupported Tensor.item()", "GB0124")
+PRINT = Known("m.py::g", "print('a: b')", 2, "Failed to trace builtin operator: print")
+BOTH = ("dynamo", "xla")
+
+
+class Case:
+    """One baseline file, and short words for what is done to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.path = directory / "test_a.yaml"
+
+    def has(self, body: str, head: str = HEAD) -> None:
+        self.directory.mkdir(exist_ok=True)
+        self.path.write_text(head + body)
+
+    def update(self, *measured: Measured, **options: Any) -> list[str]:
+        changes = update(self.directory, measured, **options)
+        return [
+            f"{change.kind} {change.nodeid.removeprefix('test_a.py::')}" for change in changes.items
+        ]
+
+    @property
+    def body(self) -> str:
+        return self.text.removeprefix(HEAD)
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path / "baselines")
+
+
+def seen(
+    test: str = "test_a",
+    graphs: dict[str, int] | None = None,
+    *,
+    profile: str = "cpu",
+    torch: str | None = "2.9.1",
+    layers: tuple[str, ...] = BOTH,
+    recompiles: dict[str, int] | None = None,
+    breaks: tuple[Known, ...] = (),
+    eager: tuple[Known, ...] = (),
+) -> Measured:
+    values = Values(graphs or {}, recompiles or {}, breaks, eager)
+    return Measured(f"test_a.py::{test}", profile, torch, values, layers)
+
+
+# new files and entries
+
+
+def test_a_new_file(case: Case) -> None:
+    """The example of the design: block style, nothing that is zero or empty."""
+    measured = [
+        seen("test_mlp", {"dynamo": 1, "xla": 1}, profile="xla-cpu"),
+        seen(
+            "test_longformer",
+            {"dynamo": 4, "xla": 6},
+            profile="xla-cpu",
+            recompiles={"dynamo": 1, "xla": 0},
+            breaks=(
+                Known(
+                    "transformers/models/longformer/modeling_longformer.py::LongformerEncoder.forward",
+                    "is_global_attn  =  is_index_global_attn.flatten().any().item()",
+                    2,
+                    "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+                    "GB0124",
+                ),
+            ),
+        ),
+        seen("test_all_models[resnet/50-inference]", {"dynamo": 1, "xla": 1}, profile="xla-cpu"),
+        seen("TestBlock::test_forward", {"dynamo": 1}, profile="xla-cpu"),
+        seen("test_all_models[1]", {"dynamo": 1}, profile="xla-cpu", eager=(PRINT,)),
+    ]
+    assert case.update(*measured) == [
+        "added test_mlp",
+        "added test_longformer",
+        "added test_all_models[resnet/50-inference]",
+        "added TestBlock::test_forward",
+        "added test_all_models[1]",
+    ]
+    assert (
+        case.text
+        == """\
+version: 1
+profile: xla-cpu
+torch: "2.9"
+tests:
+  test_mlp:
+    graphs: {dynamo: 1, xla: 1}
+  test_longformer:
+    graphs: {dynamo: 4, xla: 6}
+    recompiles: {dynamo: 1}
+    breaks:
+      - reason: Unsupported Tensor.item() call with capture_scalar_outputs=False
+        id: GB0124
+        where: transformers/models/longformer/modeling_longformer.py::LongformerEncoder.forward
+        code: is_global_attn = is_index_global_attn.flatten().any().item()
+        count: 2
+  test_all_models:
+    cases:
+      resnet/50-inference:
+        graphs: {dynamo: 1, xla: 1}
+      "1":
+        graphs: {dynamo: 1}
+        eager:
+          - reason: "Failed to trace builtin operator: print"
+            where: m.py::g
+            code: "print('a: b')"
+            count: 2
+  TestBlock::test_forward:
+    graphs: {dynamo: 1}
+"""
+    )
+
+
+def test_a_new_file_takes_the_profile_of_its_first_measurement(case: Case) -> None:
+    case.update(seen("test_a", {"xla": 1}, profile="tt", torch="2.11.0"))
+    assert case.text.startswith('version: 1\nprofile: tt\ntorch: "2.11"\n')
+
+
+def test_a_new_file_takes_the_base_profile_that_is_named(case: Case) -> None:
+    """Values of the base profile are the plain ones, in whatever order they come."""
+    case.update(
+        seen("test_a", {"tt": 2}, profile="tt", torch="2.11.0", layers=("tt",)),
+        seen("test_a", {"dynamo": 1}),
+        base_profile="cpu",
+    )
+    assert case.body == (
+        "  test_a:\n    graphs: {dynamo: 1}\n    overrides:\n      tt:\n"
+        '        torch: "2.11"\n        graphs: {tt: 2}\n'
+    )
+
+
+def test_a_new_test_on_another_profile_has_overrides_only(case: Case) -> None:
+    case.has("  test_a:\n    graphs: {dynamo: 1}\n")
+    assert case.update(seen("test_b", {"xla": 2}, profile="tt", breaks=(ITEM,))) == ["added test_b"]
+    assert (
+        case.body
+        == """\
+  test_a:
+    graphs: {dynamo: 1}
+  test_b:
+    overrides:
+      tt:
+        graphs: {xla: 2}
+        breaks:
+          - reason: Unsupported Tensor.item()
+            id: GB0124
+            where: m.py::f
+            code: x.item()
+"""
+    )
+    assert case.update(seen("test_b", {"xla": 1})) == ["changed test_b"]
+    assert case.body.endswith(
+        "  test_b:\n    graphs: {xla: 1}\n    overrides:\n"
+        + case.body[case.body.index("      tt:") :]
+    )
+
+
+def test_a_test_that_made_nothing_is_recorded_as_such(case: Case) -> None:
+    assert case.update(seen("test_a")) == ["added test_a"]
+    assert case.body == "  test_a:\n    graphs: {}\n"
+    assert case.update(seen("test_a")) == ["unchanged test_a"]
+    assert case.update(seen("test_a", {"xla": 1}, profile="tt")) == ["changed test_a"]
+    assert (
+        case.body
+        == "  test_a:\n    graphs: {}\n    overrides:\n      tt:\n        graphs: {xla: 1}\n"
+    )
+
+
+def test_zeros_written_short_keep_being_plain_values(case: Case) -> None:
+    case.has("  test_a: {}\n")
+    case.update(seen("test_a", {"xla": 1}, profile="tt"))
+    expected = Baselines(case.directory).expected("test_a.py::test_a", "cpu")
+    assert expected is not None
+    assert expected.values == Values()
+
+
+def test_the_torch_of_an_entry_is_stated_where_it_is_not_the_file_s(case: Case) -> None:
+    case.has("  test_a:\n    graphs: {dynamo: 1}\n")
+    case.update(
+        seen("test_b", {"dynamo": 1}, torch="2.13.0"), seen("test_a", {"dynamo": 2}, torch="2.13")
+    )
+    assert case.body == (
+        '  test_a:\n    torch: "2.13"\n    graphs: {dynamo: 2}\n'
+        '  test_b:\n    torch: "2.13"\n    graphs: {dynamo: 1}\n'
+    )
+    case.update(seen("test_a", {"dynamo": 3}))
+    assert case.body.startswith("  test_a:\n    graphs: {dynamo: 3}\n")
+
+
+def test_without_torch_nothing_is_said_of_it(case: Case) -> None:
+    case.update(seen("test_a", {"tt": 1}, torch=None, layers=("tt",)))
+    assert case.text == "version: 1\nprofile: cpu\ntests:\n  test_a:\n    graphs: {tt: 1}\n"
+
+
+# what counts as a difference
+
+KNOWN = """\
+  test_a:
+    graphs: {dynamo: 2, xla: 3}
+    recompiles: {dynamo: 1}
+    breaks:
+      - reason: Unsupported Tensor.item()
+        id: GB0124
+        where: m.py::f
+        code: x.item()
+"""
+SAME: dict[str, Any] = {"recompiles": {"dynamo": 1}, "breaks": (ITEM,)}
+GRAPHS = {"dynamo": 2, "xla": 3}
+
+
+def test_what_is_equal_is_not_written(case: Case) -> None:
+    case.has(KNOWN)
+    before = case.path.stat()
+    assert case.update(seen("test_a", GRAPHS, **SAME)) == ["unchanged test_a"]
+    assert case.path.stat().st_mtime_ns == before.st_mtime_ns
+    assert case.path.stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"graphs": {"dynamo": 3, "xla": 3}}, True),
+        ({"graphs": {"dynamo": 2, "xla": 0}}, True),
+        ({"recompiles": {}}, True),
+        ({"recompiles": {"dynamo": 1, "xla": 1}}, True),
+        ({"breaks": ()}, True),
+        ({"breaks": (ITEM, PRINT)}, True),
+        ({"breaks": (Known("m.py::f", "y.item()", 1, ITEM.reason, ITEM.id),)}, True),
+        ({"breaks": (Known("m.py::f", "x.item()", 2, ITEM.reason, ITEM.id),)}, True),
+        (
+            {
+                "breaks": (
+                    Known("m.py::f", " x.item( )".replace(" )", ")"), 1, ITEM.reason, ITEM.id),
+                )
+            },
+            False,
+        ),
+        ({"breaks": (Known("m.py::f", "x.item()", 1, "another reason", ITEM.id),)}, True),
+        ({"breaks": (Known("m.py::f", "x.item()", 1, ITEM.reason, "GB7"),)}, True),
+        (
+            {
+                "breaks": (Known("m.py::f", "x.item()", 1, "another reason", None),),
+                "torch": "2.10.1",
+            },
+            False,
+        ),
+        (
+            {"breaks": (Known("m.py::f", "x.item()", 1, "another reason", None),), "torch": None},
+            False,
+        ),
+        ({"eager": (PRINT,)}, True),
+        ({"torch": "2.13.1"}, False),
+        # Only the layers that were there are compared.
+        ({"graphs": {"xla": 3}, "recompiles": {}, "breaks": (), "layers": ("xla",)}, False),
+        ({"graphs": {"xla": 4}, "layers": ("xla",)}, True),
+        ({"graphs": {"dynamo": 2}, "layers": ("dynamo",)}, False),
+        ({"graphs": {**GRAPHS, "tt": 1}, "layers": ("dynamo", "xla", "tt")}, True),
+    ],
+)
+def test_what_is_a_difference(case: Case, change: dict[str, Any], differs: bool) -> None:
+    case.has(KNOWN)
+    measured = seen("test_a", **({"graphs": GRAPHS} | SAME | change))
+    assert case.update(measured) == ["changed test_a" if differs else "unchanged test_a"]
+    assert (case.body != KNOWN) is differs
+    assert case.update(measured) == ["unchanged test_a"]
+
+
+def test_only_layers_that_were_there_are_written(case: Case) -> None:
+    case.has(KNOWN)
+    case.update(seen("test_a", {"xla": 1}, layers=("xla",), torch="2.13"))
+    assert case.body == KNOWN.replace("xla: 3", "xla: 1")
+
+
+def test_reasons_left_out_by_hand_are_no_difference(case: Case) -> None:
+    body = "  test_a:\n    breaks:\n      - where: m.py::f\n        code: x.item()\n"
+    case.has(body)
+    assert case.update(seen("test_a", breaks=(ITEM,))) == ["unchanged test_a"]
+
+
+def test_a_changed_entry_takes_the_wording_of_its_torch(case: Case) -> None:
+    """Else the next run, with the same torch, would find other reasons than are written."""
+    case.has(KNOWN)
+    reworded = Known("m.py::f", "x.item()", 1, "Data dependent", None)
+    measured = seen(
+        "test_a",
+        {"dynamo": 3, "xla": 3},
+        torch="2.13",
+        recompiles={"dynamo": 1},
+        breaks=(reworded,),
+    )
+    case.update(measured)
+    assert (
+        case.body
+        == """\
+  test_a:
+    torch: "2.13"
+    graphs: {dynamo: 3, xla: 3}
+    recompiles: {dynamo: 1}
+    breaks:
+      - reason: Data dependent
+        where: m.py::f
+        code: x.item()
+"""
+    )
+    assert case.update(measured) == ["unchanged test_a"]
+
+
+# other profiles
+
+
+def test_another_profile_writes_what_it_has_otherwise(case: Case) -> None:
+    case.has(KNOWN)
+    measured = seen("test_a", {"dynamo": 2, "xla": 7}, profile="tt", **SAME)
+    assert case.update(measured) == ["changed test_a"]
+    assert case.body == KNOWN + "    overrides:\n      tt:\n        graphs: {xla: 7}\n"
+    assert case.update(measured) == ["unchanged test_a"]
+    assert case.update(seen("test_a", GRAPHS, **SAME)) == ["unchanged test_a"]
+
+
+def test_another_profile_hides_plain_values_with_zeros(case: Case) -> None:
+    case.has(KNOWN)
+    measured = seen("test_a", {"dynamo": 2}, profile="tt", torch="2.10")
+    case.update(measured)
+    assert case.body == KNOWN + (
+        '    overrides:\n      tt:\n        torch: "2.10"\n        graphs: {xla: 0}\n'
+        "        recompiles: {dynamo: 0}\n        breaks: []\n"
+    )
+    assert case.update(measured) == ["unchanged test_a"]
+
+
+def test_an_override_that_became_equal_goes(case: Case) -> None:
+    case.has(KNOWN)
+    case.update(seen("test_a", {"dynamo": 2, "xla": 7}, profile="tt", **SAME))
+    assert case.update(seen("test_a", GRAPHS, profile="tt", **SAME)) == ["changed test_a"]
+    assert case.body == KNOWN
+
+
+def test_an_override_keeps_the_others(case: Case) -> None:
+    overrides = (
+        "    overrides:\n      cuda: {graphs: {dynamo: 9}}\n      tt:\n        graphs: {xla: 7}\n"
+    )
+    case.has(KNOWN + overrides)
+    case.update(seen("test_a", {"dynamo": 2, "xla": 8}, profile="tt", **SAME))
+    assert case.body == KNOWN + overrides.replace("xla: 7", "xla: 8")
+    case.update(seen("test_a", GRAPHS, profile="tt", **SAME))
+    assert case.body == KNOWN + "    overrides:\n      cuda: {graphs: {dynamo: 9}}\n"
+
+
+def test_a_layer_that_only_another_profile_has(case: Case) -> None:
+    case.has(KNOWN)
+    measured = seen(
+        "test_a", {**GRAPHS, "tt": 2}, profile="tt", layers=("dynamo", "xla", "tt"), **SAME
+    )
+    for mode in ("record", "update"):
+        case.has(KNOWN)
+        assert case.update(measured, mode=mode) == ["changed test_a"]
+        assert case.body == KNOWN + "    overrides:\n      tt:\n        graphs: {tt: 2}\n"
+
+
+def test_an_entry_with_a_profile_of_its_own(case: Case) -> None:
+    case.has("  test_a:\n    profile: tt\n    graphs: {xla: 1}\n")
+    case.update(seen("test_a", {"xla": 2}, profile="tt"))
+    assert case.body == "  test_a:\n    profile: tt\n    graphs: {xla: 2}\n"
+    case.update(seen("test_a", {"xla": 3}))
+    assert case.body == (
+        "  test_a:\n    profile: tt\n    graphs: {xla: 2}\n"
+        "    overrides:\n      cpu:\n        graphs: {xla: 3}\n"
+    )
+
+
+def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
+    """Plain values measured anew leave what is known of the reasons of others."""
+    override = (
+        "    overrides:\n      tt:\n        breaks:\n          - {reason: old, where: m.py::f}\n"
+    )
+    case.has("  test_a:\n    graphs: {dynamo: 1}\n" + override)
+    case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
+    expected = Baselines(case.directory).expected("test_a.py::test_a", "tt")
+    assert expected is not None
+    assert (expected.torch, expected.breaks_torch) == ("2.9", "2.9")
+
+
+# record
+
+
+def test_record_adds_what_is_missing(case: Case) -> None:
+    case.has(KNOWN)
+    assert case.update(
+        seen("test_a", {"dynamo": 9, "xla": 9}), seen("test_b", {"dynamo": 1}), mode="record"
+    ) == ["unchanged test_a", "added test_b"]
+    assert case.body == KNOWN + "  test_b:\n    graphs: {dynamo: 1}\n"
+
+
+def test_record_leaves_what_a_profile_is_judged_by(case: Case) -> None:
+    case.has(KNOWN)
+    # cuda was never recorded: the plain values judge it where they have a layer.
+    measured = seen(
+        "test_a", {"dynamo": 9, "xla": 9, "tt": 1}, profile="cuda", layers=("dynamo", "xla", "tt")
+    )
+    assert case.update(measured, mode="record") == ["changed test_a"]
+    assert case.body == KNOWN + "    overrides:\n      cuda:\n        graphs: {tt: 1}\n"
+    # On the profile of the plain values, absent is zero: that is not missing.
+    measured = seen("test_a", {**GRAPHS, "tt": 1}, layers=("dynamo", "xla", "tt"), **SAME)
+    assert case.update(measured, mode="record") == ["unchanged test_a"]
+
+
+def test_record_fills_an_entry_of_overrides_only(case: Case) -> None:
+    overrides = "    overrides:\n      tt:\n        graphs: {xla: 2}\n"
+    case.has("  test_a:\n" + overrides)
+    assert case.update(seen("test_a", {"xla": 1}), mode="record") == ["changed test_a"]
+    assert case.body == "  test_a:\n    graphs: {xla: 1}\n" + overrides
+
+
+# what stays
+
+
+def test_ungated_entries_are_left_alone(case: Case) -> None:
+    body = "  test_a:\n    ungated: flaky\n    graphs: {dynamo: 1}\n  test_b: {ungated: slow}\n"
+    case.has(body)
+    assert case.update(seen("test_a", {"dynamo": 5}), seen("test_b", {"dynamo": 1})) == [
+        "ungated test_a",
+        "ungated test_b",
+    ]
+    assert case.update(seen("test_b[x]", {"dynamo": 1})) == ["ungated test_b[x]"]
+    assert case.body == body
+
+
+COMMENTED = """\
+# Kept by hand.
+version: 1
+profile: cpu   # the CI machine
+torch: "2.9"
+tests:
+
+  # the small one
+  "test_a": # why quoted
+    # counts
+    graphs: {dynamo: 1,   xla: 1}   # one each
+    note: |
+      two
+      # lines
+    # places
+    breaks:
+      # the first
+      - where: m.py::f   # here
+        count: 1   # once
+        code: 'x.item()'
+        reason: Unsupported Tensor.item()   # of 2.9
+        id: GB0124
+    # below
+
+  # the other one
+  test_b: {graphs: {dynamo: 1, xla: 2}, note: "flow, too"}   # in braces
+# the end
+"""
+
+
+def test_comments_and_everything_else_stay(case: Case) -> None:
+    case.has(COMMENTED, head="")
+    case.update(
+        seen(
+            "test_a",
+            {"dynamo": 3, "xla": 1},
+            breaks=(Known("m.py::f", "x.item()", 4, ITEM.reason, "GB7"), PRINT),
+        ),
+        seen("test_b", {"dynamo": 1}, recompiles={"dynamo": 1}),
+        seen("test_c", {"dynamo": 1}),
+    )
+    assert (
+        case.text
+        == """\
+# Kept by hand.
+version: 1
+profile: cpu   # the CI machine
+torch: "2.9"
+tests:
+
+  # the small one
+  "test_a": # why quoted
+    # counts
+    graphs: {dynamo: 3,   xla: 1}   # one each
+    note: |
+      two
+      # lines
+    # places
+    breaks:
+      # the first
+      - where: m.py::f   # here
+        count: 4   # once
+        code: 'x.item()'
+        reason: Unsupported Tensor.item()   # of 2.9
+        id: GB7
+      - reason: "Failed to trace builtin operator: print"
+        where: m.py::g
+        code: "print('a: b')"
+        count: 2
+    # below
+
+  # the other one
+  test_b: {graphs: {dynamo: 1}, recompiles: {dynamo: 1}, note: "flow, too"}   # in braces
+
+  test_c:
+    graphs: {dynamo: 1}
+# the end
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # a removed layer, first, middle and last
+        ("{dynamo: 1, xla: 2, tt: 3}", {"dynamo": 1, "tt": 3}),
+        ("{xla: 2, dynamo: 1}", {"dynamo": 1}),
+        ("{dynamo: 1, xla: 2}", {"dynamo": 1}),
+        ("{ xla: 2 }", {"dynamo": 1, "xla": 2}),
+        ("{dynamo: 1,}", {"dynamo": 1, "xla": 2}),
+        ("\n      dynamo: 1  # a\n      xla: 2  # b", {"dynamo": 1}),
+        ("\n      xla: 2  # b", {"dynamo": 1, "xla": 2, "tt": 1}),
+        ("\n      {dynamo: 1}", {"xla": 2}),
+        ("{}  # none", {"dynamo": 1}),
+    ],
+)
+def test_counts_in_any_style(case: Case, old: str, new: dict[str, int]) -> None:
+    case.has(f"  test_a:\n    graphs: {old}\n    note: stays\n".replace(": \n", ":\n"))
+    layers = ("dynamo", "xla", "tt")
+    case.update(seen("test_a", new, layers=layers))
+    entry = Baselines(case.directory).entry("test_a.py::test_a")
+    assert entry is not None
+    assert entry.values is not None
+    assert entry.values.graphs == new
+    assert case.body.endswith("    note: stays\n")
+    assert case.update(seen("test_a", new, layers=layers)) == ["unchanged test_a"]
+
+
+def test_line_ends_stay(case: Case) -> None:
+    case.has("")
+    case.path.write_bytes(b"\xef\xbb\xbf" + (HEAD + KNOWN).replace("\n", "\r\n").encode().rstrip())
+    case.update(seen("test_a", {"dynamo": 3, "xla": 3}, **SAME), seen("test_b", {"xla": 1}))
+    text = case.path.read_bytes().decode()
+    expected = HEAD + KNOWN.replace("dynamo: 2", "dynamo: 3") + "  test_b:\n    graphs: {xla: 1}"
+    assert text == "\ufeff" + expected.replace("\n", "\r\n")
+
+
+def test_an_empty_mapping_of_tests_is_filled(case: Case) -> None:
+    case.has("", head="version: 1\nprofile: cpu\ntorch: '2.9'\ntests: {}  # none yet\n")
+    case.update(seen("test_a", {"xla": 1}))
+    assert case.text == (
+        "version: 1\nprofile: cpu\ntorch: '2.9'\n"
+        "tests:  # none yet\n  test_a:\n    graphs: {xla: 1}\n"
+    )
+
+
+def test_a_file_with_tests_in_flow_style_is_refused(case: Case) -> None:
+    text = "version: 1\nprofile: cpu\ntests: {test_a: {graphs: {xla: 1}}}\n"
+    case.has(text, head="")
+    assert case.update(seen("test_a", {"xla": 1}, torch=None)) == ["unchanged test_a"]
+    with pytest.raises(
+        BaselineError, match=r"test_a\.yaml:3: tests: is in flow style.*; write it in block"
+    ):
+        case.update(seen("test_a", {"xla": 2}))
+    assert case.text == text
+
+
+def test_nothing_is_written_if_one_file_is_refused(case: Case) -> None:
+    case.has("tests: {test_a: {}}\n", head="version: 1\nprofile: cpu\n")
+    good = Measured("test_0.py::test", "cpu", "2.9", Values({"xla": 1}), ("xla",))
+    with pytest.raises(BaselineError, match="flow style"):
+        case.update(good, seen("test_a", {"xla": 1}))
+    assert not (case.directory / "test_0.yaml").exists()
+
+
+def test_what_can_not_be_measured_is_refused(case: Case) -> None:
+    with pytest.raises(BaselineError, match="can not name a profile"):
+        case.update(seen(profile=" "))
+    with pytest.raises(BaselineError, match="outside of the root"):
+        update(case.directory, [Measured("../test_a.py::test", "cpu", None, Values(), ())])
+    assert not case.directory.exists()
+
+
+def test_a_text_that_would_not_say_what_is_meant_is_not_written(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_graphbreak.baseline.edit import Editor
+
+    case.has(KNOWN)
+    for wrong in (HEAD + KNOWN, "no: {"):
+        monkeypatch.setattr(Editor, "result", lambda self, wrong=wrong: wrong)
+        with pytest.raises(BaselineError, match=r"test_a\.yaml: can not be changed in place"):
+            case.update(seen("test_a", {"xla": 1}))
+        assert case.body == KNOWN
+
+
+# parameters come and go
+
+
+def test_a_test_that_got_parameters(case: Case) -> None:
+    case.has(
+        "  test_a:\n    note: mine\n    graphs: {xla: 1}  # plain\n  test_b:\n    graphs: {}\n"
+    )
+    assert case.update(seen("test_a[x]", {"xla": 2}), seen("test_a[z]", {"xla": 1})) == [
+        "pruned test_a",
+        "added test_a[x]",
+        "added test_a[z]",
+    ]
+    assert (
+        case.body
+        == """\
+  test_a:
+    note: mine
+    cases:
+      x:
+        graphs: {xla: 2}
+      z:
+        graphs: {xla: 1}
+  test_b:
+    graphs: {}
+"""
+    )
+
+
+def test_a_test_that_lost_its_parameters(case: Case) -> None:
+    case.has("  test_a:\n    cases:\n      x:\n        graphs: {xla: 1}\n    note: mine\n")
+    assert case.update(seen("test_a", {"xla": 2})) == ["pruned test_a[x]", "added test_a"]
+    assert case.body == "  test_a:\n    note: mine\n    graphs: {xla: 2}\n"
+
+
+# prune
+
+PRUNED = """\
+  # about a
+  test_a:
+    graphs: {xla: 1}
+    # still a
+
+  # on its own
+
+  # about b
+  # and more
+  test_b:
+    cases:
+      x: {graphs: {xla: 1}}
+      # about y
+      y: {graphs: {xla: 1}}   # y itself
+
+  test_c:
+    graphs: {xla: 1}
+# the end
+"""
+
+
+def gone(*keys: tuple[str, str | None]) -> list[Stale]:
+    return [Stale("test_a.py", test, case, Path("x"), 0) for test, case in keys]
+
+
+@pytest.mark.parametrize(
+    ("keys", "left"),
+    [
+        ([("test_a", None)], PRUNED[PRUNED.index("\n  # on its own") :]),
+        (
+            [("test_b", "y")],
+            PRUNED.replace("      # about y\n      y: {graphs: {xla: 1}}   # y itself\n", ""),
+        ),
+        (
+            [("test_b", "x"), ("test_b", "y")],
+            PRUNED[: PRUNED.index("  # about b")] + PRUNED[PRUNED.index("  test_c") :],
+        ),
+        ([("test_c", None)], PRUNED[: PRUNED.index("\n  test_c")] + "# the end\n"),
+        ([("test_gone", None), ("test_b", "z"), ("test_b", None), ("test_a", "x")], PRUNED),
+    ],
+)
+def test_prune(case: Case, keys: list[tuple[str, str | None]], left: str) -> None:
+    case.has(PRUNED)
+    changes = update(case.directory, [], prune=gone(*keys))
+    assert case.body == left
+    assert len(changes.pruned) == (0 if left == PRUNED else len(keys))
+
+
+def test_a_file_goes_with_its_last_entry(case: Case) -> None:
+    case.has(PRUNED)
+    keys = [("test_a", None), ("test_b", "x"), ("test_b", "y"), ("test_c", None)]
+    assert case.update(prune=gone(*keys)) == [
+        f"pruned {name}" for name in ("test_a", "test_b[x]", "test_b[y]", "test_c")
+    ]
+    assert not case.path.exists()
+    assert case.update(prune=gone(*keys)) == []
+
+
+def test_what_was_measured_is_not_pruned(case: Case) -> None:
+    case.has(PRUNED)
+    assert case.update(seen("test_a", {"xla": 1}), prune=gone(("test_a", None))) == [
+        "unchanged test_a"
+    ]
+    assert case.body == PRUNED
+
+
+# what is told
+
+
+def test_changes_tell_what_was_and_what_is(case: Case) -> None:
+    case.has(KNOWN)
+    measured = [
+        seen(
+            "test_a",
+            {"dynamo": 2, "xla": 7},
+            profile="tt",
+            recompiles={"dynamo": 1},
+            breaks=(ITEM, PRINT),
+        ),
+        seen("test_b", {"dynamo": 1}),
+    ]
+    planned = preview(case.directory, measured)
+    assert case.body == KNOWN, "a preview writes nothing"
+    changes = update(case.directory, measured)
+    assert changes == planned
+    changed, added = changes.written
+    assert changed.old is not None
+    assert changed.new is not None
+    assert (changed.old.graphs, changed.new.graphs) == (GRAPHS, {"dynamo": 2, "xla": 7})
+    assert (changed.profile, changed.path) == ("tt", case.path)
+    assert str(changed) == "test_a.py::test_a  xla 3 -> 7, breaks 1 -> 2  (tt)"
+    assert (added.old, added.new) == (None, Values({"dynamo": 1}))
+    assert str(added) == "test_a.py::test_b  dynamo 0 -> 1  (cpu)"
+    (file,) = changes.files
+    assert (file.old, file.new) == (HEAD + KNOWN, case.text)
+    assert [item.kind for item in changes.added + changes.changed] == ["added", "changed"]
+
+
+def test_a_pruned_entry_is_told_with_what_it_had(case: Case) -> None:
+    case.has(KNOWN)
+    changes = update(case.directory, [], prune=gone(("test_a", None)))
+    (pruned,) = changes.pruned
+    assert pruned.old is not None
+    assert (pruned.old.graphs, pruned.new, str(pruned)) == (GRAPHS, None, "test_a.py::test_a")
+    assert changes.files[0].new is None

@@ -1,0 +1,93 @@
+"""A gate that cannot see is red and says why; an update then leaves every baseline as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import CLEAN, Suite
+
+
+@pytest.fixture
+def recorded(suite: Suite) -> Suite:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update").assert_outcomes(passed=1)
+    return suite
+
+
+def test_dynamo_disabled_by_its_variable(recorded: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recorded.baseline()
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    for args in (("--graph-budget",), ("--graph-budget-update",), ("--graph-budget-record",)):
+        result = recorded.pytester.runpytest_subprocess(*args)
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            [
+                "graph budget: could not see: *TORCHDYNAMO_DISABLE*",
+                "  A gate that cannot see does not pass, and nothing is recorded.",
+                "error      test_it.py::test_model*",
+            ]
+        )
+        assert recorded.baseline() == before
+
+
+def test_a_new_test_is_red_as_well(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite.write(CLEAN)
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    suite.pytester.runpytest_subprocess("--graph-budget").assert_outcomes(failed=1)
+    suite.pytester.runpytest_subprocess("--graph-budget-update").assert_outcomes(failed=1)
+    assert not suite.has_baseline()
+
+
+def test_so_is_a_marker_without_any_option(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite.write(
+        CLEAN.replace(
+            "def test_model",
+            "import pytest\n    @pytest.mark.max_graphs(1)\n    def test_model",
+        )
+    )
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    suite.pytester.runpytest_subprocess().assert_outcomes(failed=1)
+
+
+def test_a_block_says_so_too(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite.write(
+        """
+        import torch
+
+        def test_block(graph_budget):
+            with graph_budget(max_graphs=1):
+                torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+        """
+    )
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    result = suite.pytester.runpytest_subprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*BudgetExceeded: graph budget: could not see: *"])
+
+
+def test_an_internal_that_is_gone(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makeconftest(
+        """
+import torch._dynamo.convert_frame as convert_frame
+del convert_frame.format_error_msg  # torch needs it for errors only
+"""
+    )
+    result = suite.pytester.runpytest_subprocess("--graph-budget-update", "-rA")
+    result.stdout.fnmatch_lines(["*could not see: *convert_frame.format_error_msg*"])
+    assert result.ret == 1
+    assert not suite.has_baseline()
+
+
+def test_no_torch_at_all(suite: Suite) -> None:
+    suite.write("def test_it():\n    pass\n")
+    suite.pytester.makeconftest(
+        """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *args: None if name == "torch" else find(name, *args)
+"""
+    )
+    result = suite.pytester.runpytest_subprocess("--graph-budget")
+    result.stdout.fnmatch_lines(["graph budget: could not see: torch is not installed *"])
+    assert result.ret == 1

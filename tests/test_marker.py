@@ -1,0 +1,246 @@
+"""``@pytest.mark.max_graphs`` and ``@pytest.mark.graph_budget``, as a user writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Suite
+
+HEAD = """
+import pytest, torch
+
+def clean(x):
+    return torch.sin(x) + 1
+
+def broken(x):
+    y = torch.sin(x)
+    print("hello")
+    return y + 1
+
+def run(f, *shapes):
+    compiled = torch.compile(f, backend="eager")
+    for n in shapes or (3,):
+        compiled(torch.ones(n))
+"""
+
+
+def write(suite: Suite, body: str) -> None:
+    (suite.path / "test_it.py").write_text(HEAD + body)
+
+
+def test_a_cap_needs_no_option(suite: Suite) -> None:
+    write(
+        suite,
+        """
+@pytest.mark.max_graphs(1)
+def test_broken():
+    run(broken)
+
+@pytest.mark.max_graphs(2)
+def test_room_for_it():
+    run(broken)
+
+def test_unmarked():
+    run(broken)
+""",
+    )
+    result = suite.run()
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: 2 dynamo graphs, the marker allows 1 (+1)",
+            "*dynamo*1 -> 2*+1*(marker)",
+            "*+ GB0059  Failed to trace builtin operator*",
+            "*test_it.py:9 in broken*",
+            '*print("hello")*',
+            "*try: *",
+            "*marker*max_graphs*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*graph-budget:*")  # no header: nothing was asked for
+
+
+@pytest.mark.parametrize(
+    ("cap", "passes"),
+    [
+        ("1", False),
+        ("2", True),
+        ("dynamo=1", False),
+        ("dynamo=2", True),
+        ("xla=0", True),  # the layer is not there, so it is not judged
+        ("breaks=0", False),
+        ("breaks=1", True),
+        ("2, breaks=0", False),
+        ("1, dynamo=2", True),
+    ],
+)
+def test_every_form_of_the_cap(suite: Suite, cap: str, passes: bool) -> None:
+    write(suite, f"@pytest.mark.max_graphs({cap})\ndef test_it():\n    run(broken)\n")
+    suite.run().assert_outcomes(passed=passes, failed=not passes)
+
+
+@pytest.mark.parametrize(("cap", "passes"), [("recompiles=0", False), ("recompiles=1", True)])
+def test_a_cap_on_recompiles(suite: Suite, cap: str, passes: bool) -> None:
+    write(suite, f"@pytest.mark.max_graphs({cap})\ndef test_it():\n    run(clean, 3, 4)\n")
+    result = suite.run()
+    result.assert_outcomes(passed=passes, failed=not passes)
+    if not passes:
+        result.stdout.fnmatch_lines(["graph budget: 1 dynamo recompile, the marker allows 0 (+1)"])
+
+
+def test_classes_modules_and_parameters_carry_it(suite: Suite) -> None:
+    write(
+        suite,
+        """
+pytestmark = pytest.mark.max_graphs(1)
+
+def test_of_the_module():
+    run(broken)
+
+@pytest.mark.max_graphs(2)
+class TestClass:
+    def test_of_the_class(self):
+        run(broken)
+
+    @pytest.mark.max_graphs(1)
+    def test_the_closest_wins(self):
+        run(broken)
+
+@pytest.mark.parametrize(
+    "f",
+    [clean, pytest.param(broken, marks=pytest.mark.max_graphs(2))],
+    ids=["clean", "broken"],
+)
+def test_of_a_parameter(f):
+    run(f)
+""",
+    )
+    result = suite.run("-rA")
+    result.stdout.fnmatch_lines_random(
+        [
+            "FAILED test_it.py::test_of_the_module*",
+            "PASSED test_it.py::TestClass::test_of_the_class",
+            "FAILED test_it.py::TestClass::test_the_closest_wins*",
+            "PASSED test_it.py::test_of_a_parameter[[]clean[]]",
+            "PASSED test_it.py::test_of_a_parameter[[]broken[]]",
+        ]
+    )
+
+
+def test_the_closest_marker_wins_whole(suite: Suite) -> None:
+    write(
+        suite,
+        """
+@pytest.mark.max_graphs(1)
+class TestClass:
+    @pytest.mark.max_graphs(breaks=5)
+    def test_nothing_is_merged(self):
+        run(broken)
+""",
+    )
+    suite.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("cap", "said"),
+    [
+        ("", "says no number"),
+        ("'one'", "'one' is not a count"),
+        ("-1", "-1 is not a count"),
+        ("1, 2", "one number by position"),
+        ("graphs=1", "unknown argument 'graphs'"),
+    ],
+)
+def test_a_wrong_cap_fails_that_test_and_says_what_is_allowed(
+    suite: Suite, cap: str, said: str
+) -> None:
+    write(
+        suite,
+        f"""
+@pytest.mark.max_graphs({cap})
+def test_wrong():
+    pass
+
+def test_next():
+    pass
+""",
+    )
+    result = suite.run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines([f"*max_graphs: *{said}*allowed: max_graphs(N)*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_the_way_out(suite: Suite) -> None:
+    write(
+        suite,
+        """
+@pytest.mark.max_graphs(1)
+@pytest.mark.graph_budget(gate=False, reason="being mended")
+def test_out():
+    run(broken)
+""",
+    )
+    report = suite.report("--graph-budget")
+    (test,) = report["tests"]
+    assert test["outcome"] == "passed"
+    assert test["ungated"] == "being mended"
+    assert test["graphs"] == {"dynamo": 2}
+    assert report["session"]["exit"] == 0
+
+
+@pytest.mark.parametrize(
+    "said", ["False", "gate='no'", "gated=False", "", "reason=3"], ids=lambda text: text or "empty"
+)
+def test_a_wrong_graph_budget_marker_fails_that_test(suite: Suite, said: str) -> None:
+    write(suite, f"@pytest.mark.graph_budget({said})\ndef test_wrong():\n    pass\n")
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*allowed: graph_budget(gate=False, isolate=False*"])
+
+
+def test_isolate_false_leaves_the_caches_alone(suite: Suite) -> None:
+    write(
+        suite,
+        """
+compiled = torch.compile(clean, backend="eager")
+
+def test_first():
+    compiled(torch.ones(3))
+
+@pytest.mark.graph_budget(isolate=False)
+def test_warm():
+    compiled(torch.ones(3))
+
+def test_cold():
+    compiled(torch.ones(3))
+""",
+    )
+    report = suite.report()
+    assert [test["graphs"] for test in report["tests"]] == [{"dynamo": 1}, {}, {"dynamo": 1}]
+
+
+def test_markers_are_declared(suite: Suite) -> None:
+    result = suite.run("--markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.max_graphs(n, *", "@pytest.mark.graph_budget(gate*"])
+
+
+def test_frames_attempted_under_a_cap_must_become_graphs(suite: Suite) -> None:
+    write(
+        suite,
+        """
+def loop(x):
+    for _ in range(3):
+        x = x + 1
+        print("hello")
+    return x
+
+@pytest.mark.max_graphs(1)
+def test_all_eager():
+    run(loop)
+""",
+    )
+    report = suite.report()
+    (test,) = report["tests"]
+    assert (test["verdict"], test["failed_by"], test["graphs"]) == ("lost", "gate", {})

@@ -1,0 +1,264 @@
+"""The action and the workflows: what they are allowed to do, and their scripts, run for real."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.making import a_report, a_test, over, write
+
+ROOT = Path(__file__).parent.parent
+ACTION = ROOT / "action.yml"
+COMMENT = ROOT / ".github/workflows/graph-budget-comment.yml"
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+EVERY = [ACTION, *WORKFLOWS]
+
+every = pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
+
+
+def read(path: Path) -> dict[Any, Any]:
+    data = yaml.safe_load(path.read_text())
+    assert isinstance(data, dict)
+    return data
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    data = read(path)
+    if "runs" in data:
+        return list(data["runs"]["steps"])
+    return [step for job in data["jobs"].values() for step in job["steps"]]
+
+
+@every
+def test_no_expression_is_pasted_into_a_script(path: Path) -> None:
+    """A branch may be called ``$(curl evil)``: scripts get such things from the environment."""
+    for step in steps(path):
+        assert "${{" not in step.get("run", "")
+
+
+@every
+def test_actions_of_others_are_pinned(path: Path) -> None:
+    for step in steps(path):
+        used = step.get("uses", "./")
+        assert used == "./" or re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", used)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_may_read_and_no_more_unless_they_say_so(path: Path) -> None:
+    assert read(path)["permissions"] in ({}, {"contents": "read"})
+    for step in steps(path):
+        if step.get("uses", "").startswith("actions/checkout"):
+            assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_code_of_a_fork_never_meets_a_token_that_writes(path: Path) -> None:
+    data = read(path)
+    triggers = data[True]  # YAML 1.1 takes `on` for a truth value
+    assert "pull_request_target" not in triggers
+    if "workflow_run" not in triggers:
+        return
+    for step in steps(path):
+        if step.get("uses", "").startswith("actions/checkout"):
+            assert set(step["with"]) == {"persist-credentials"}  # the default branch
+        if step.get("uses", "").startswith("actions/download-artifact"):
+            assert step["with"]["path"].startswith("${{ runner.temp }}")
+
+
+def test_the_workflow_uses_the_action() -> None:
+    assert any(step.get("uses") == "./" for step in steps(ROOT / ".github/workflows/tests.yml"))
+
+
+# the scripts
+
+
+def bash(script: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    bin = str(Path(sys.executable).parent)
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=cwd,
+        env={"PATH": f"{bin}{os.pathsep}{os.environ['PATH']}", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def script_of(path: Path, name: str) -> str:
+    (found,) = (step["run"] for step in steps(path) if step.get("name") == name)
+    return str(found)
+
+
+class Action:
+    """The action's check, run in a checkout with the installed graphbreak."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "pytest.ini").write_text("[pytest]\n")
+
+    def run(self, **inputs: str) -> subprocess.CompletedProcess[str]:
+        given = {"REPORTS": "graphs/**/*.json", "AGAINST": "", "BASELINES": "", "PAGES": "pages"}
+        return bash(
+            script_of(ACTION, "Check"),
+            self.path,
+            GRAPHBREAK=str(Path(sys.executable).parent / "graphbreak"),
+            GITHUB_OUTPUT=str(self.path / "output"),
+            GITHUB_STEP_SUMMARY=str(self.path / "summary"),
+            **(given | inputs),
+        )
+
+    @property
+    def output(self) -> str:
+        return (self.path / "output").read_text()
+
+
+@pytest.fixture
+def action(tmp_path: Path) -> Action:
+    return Action(tmp_path)
+
+
+def test_action_over_budget(action: Action) -> None:
+    write(action.path / "graphs/one/graphs.json", a_report(a_test("tests/test_a.py::t", 3)))
+    write(action.path / "main.json", a_report(a_test("tests/test_a.py::t", 1)))
+    done = action.run(AGAINST="main.json")
+    assert done.returncode == 1, done.stderr
+    assert action.output == "verdict=1\n"
+    assert "3 dynamo graphs, the baseline allows 1" in done.stdout
+    assert "1 test is over its graph budget" in (action.path / "summary").read_text()
+    assert sorted(path.name for path in (action.path / "pages").iterdir()) == [
+        *("comment.md", "junit.xml", "report.html")
+    ]
+
+
+def test_action_within_budget_of_many_reports(action: Action) -> None:
+    for number in range(3):
+        test = a_test(f"tests/test_a.py::t{number}", 2)
+        write(action.path / f"graphs/dir with space/{number}.json", a_report(test))
+        write(action.path / f"main/{number}.json", a_report(test))
+    done = action.run(AGAINST="main/*.json")
+    assert done.returncode == 0, done.stderr
+    assert action.output == "verdict=0\n"
+    assert "(3 reports): 3 ok" in done.stdout
+
+
+def test_action_without_a_report_does_not_pass(action: Action) -> None:
+    done = action.run()
+    assert done.returncode == 2
+    assert action.output == "verdict=2\n"
+    assert "No report fits" in done.stderr
+
+
+def test_action_reads_baselines_where_it_is_told(action: Action) -> None:
+    write(action.path / "graphs/one.json", a_report(a_test("tests/test_a.py::t")))
+    assert action.run(BASELINES="mine").returncode == 1
+    done = bash("graphbreak accept --yes --graph-budget-dir mine graphs/one.json", action.path)
+    assert done.returncode == 0, done.stderr
+    assert action.run(BASELINES="mine").returncode == 0
+
+
+GH = """#!{python}
+import json, pathlib, sys
+here = pathlib.Path({here!r})
+with open(here / "calls", "a") as file:
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+target = next(word for word in sys.argv if word.startswith("repos/"))
+if target.endswith("/pulls"):
+    print("7 0ther\\n8 abc")
+elif target.endswith("/comments") and "POST" not in sys.argv:
+    print((here / "comments").read_text(), end="")
+"""
+
+
+class Poster:
+    """The script that posts the comment, with a ``gh`` that writes down how it is called."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        gh = path / "bin/gh"
+        gh.parent.mkdir()
+        gh.write_text(GH.format(python=sys.executable, here=str(path)))
+        gh.chmod(gh.stat().st_mode | stat.S_IXUSR)
+        (path / "comments").write_text("")
+
+    def run(self, head: str = "fork:branch", sha: str = "abc") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [
+                "bash",
+                "-eo",
+                "pipefail",
+                "-c",
+                script_of(COMMENT, "Post it, or change the one that is there"),
+            ],
+            cwd=self.path,
+            env={
+                "PATH": f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+                "GITHUB_REPOSITORY": "owner/repo",
+                "RUNNER_TEMP": "/runner/temp",
+                "HEAD": head,
+                "SHA": sha,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def calls(self) -> list[list[str]]:
+        return [yaml.safe_load(line) for line in (self.path / "calls").read_text().splitlines()]
+
+
+@pytest.fixture
+def poster(tmp_path: Path) -> Poster:
+    return Poster(tmp_path)
+
+
+def test_a_new_comment_is_posted(poster: Poster) -> None:
+    done = poster.run()
+    assert done.returncode == 0, done.stderr
+    last = poster.calls[-1]
+    assert "POST" in last
+    assert "repos/owner/repo/issues/8/comments" in last
+    assert "body=@/runner/temp/comment.md" in last
+
+
+def test_the_comment_of_before_is_changed(poster: Poster) -> None:
+    (poster.path / "comments").write_text("41\n42\n")
+    assert poster.run().returncode == 0
+    last = poster.calls[-1]
+    assert "PATCH" in last
+    assert "repos/owner/repo/issues/comments/41" in last
+
+
+def test_a_commit_that_is_no_head_any_more_posts_nothing(poster: Poster) -> None:
+    done = poster.run(sha="0lder")
+    assert done.returncode == 0
+    assert "there is a newer one" in done.stdout
+    assert len(poster.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "head", ["fork:$(touch pwned)", "fork:`touch pwned`", 'fork:";touch pwned;"']
+)
+def test_a_hostile_branch_is_an_argument(head: str, poster: Poster) -> None:
+    assert poster.run(head=head).returncode == 0
+    assert f"head={head}" in poster.calls[0]
+    assert not (poster.path / "pwned").exists()
+
+
+def test_the_comment_is_rendered_from_data_of_a_fork(tmp_path: Path) -> None:
+    write(tmp_path / "graphs/graphs-xla/graphs.json", a_report(over()))
+    bin = tmp_path / "graphbreak/bin"
+    bin.mkdir(parents=True)
+    (bin / "graphbreak").symlink_to(Path(sys.executable).parent / "graphbreak")
+    script = script_of(COMMENT, "Render the comment")
+    done = bash(script, tmp_path, RUNNER_TEMP=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "1 test is over its graph budget" in (tmp_path / "comment.md").read_text()
