@@ -285,9 +285,14 @@ class Record:
 
     @property
     def headline(self) -> str:
-        """The deepest layer observed; ``dynamo`` when there is none. For display only."""
+        """The deepest layer that made graphs, else the deepest observed. For display only.
+
+        A layer is observed as soon as its library is loaded, which an earlier
+        test may have done: what a test sees of itself must not hang on that.
+        """
         observed = [layer for layer in LAYERS if layer in self.layers]
-        return observed[-1] if observed else LAYERS[0]
+        active = [layer for layer in observed if self.graphs.get(layer)]
+        return (active or observed or LAYERS[:1])[-1]
 
     @property
     def active(self) -> bool:

@@ -20,7 +20,7 @@ class BudgetExceeded(AssertionError):
 class Seen:
     """A live view of what has been observed since the block began.
 
-    ``graphs`` and ``recompiles`` are those of the deepest layer observed,
+    ``graphs`` and ``recompiles`` are those of the deepest layer that made graphs,
     ``breaks`` the distinct breaking places of all layers. Everything else is
     under ``record``. After the block it keeps its last values.
     """

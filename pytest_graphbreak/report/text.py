@@ -113,10 +113,11 @@ def _plural(word: str, count: int) -> str:
 
 
 def _totals(record: Record) -> str:
-    parts = [
-        f"{record.graphs.get(layer, 0)} {layer} {_plural('graph', record.graphs.get(layer, 0))}"
-        for layer in record.layers
-    ]
+    counts = {layer: record.graphs.get(layer, 0) for layer in record.layers}
+    made = {layer: count for layer, count in counts.items() if count}
+    if counts and not made:
+        made = {record.headline: 0}
+    parts = [f"{count} {layer} {_plural('graph', count)}" for layer, count in made.items()]
     if record.breaks:
         parts.append(f"{len(record.breaks)} {_plural('breaking place', len(record.breaks))}")
     return ", ".join(parts) or "nothing was compiled"
