@@ -9,15 +9,32 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from glob import glob
+from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline.model import minor
 
 TT_NODES: Final = "/dev/tenstorrent/*"
+TT_DESCRIBED: Final = "TT_COMPILE_ONLY_SYSTEM_DESC"
+"""With this variable the TT plugin compiles for the system that a file describes, without a card."""
 CUDA_NODES: Final = "/dev/nvidia[0-9]*"
+
+_CARDS: Final = "class/tenstorrent/tenstorrent!*"
+_CHIPS: Final = {"0x401e": "wormhole", "0xb140": "blackhole"}
+_SYSTEMS: Final = {
+    ("n300", 4): "n300-llmbox",
+    ("galaxy-wormhole", 32): "galaxy-wh-6u",
+    ("galaxy-blackhole", 32): "galaxy-bh",
+    ("p300", 2): "p300",
+    ("p300", 4): "qb2-blackhole",
+}
+"""Several PCI devices of one type, by the names that tt-xla's ``--arch`` has for them."""
+_CARD_NAME: Final = re.compile(r"(?<![a-z0-9])([npe]\d{3})[a-z]?(?![a-z0-9])", re.IGNORECASE)
 
 
 class DeviceError(RuntimeError):
@@ -44,6 +61,7 @@ class Machine:
     environ: Mapping[str, str]
     installed: Callable[[str], bool]
     nodes: Callable[[str], list[str]]
+    sysfs: Path = Path("/sys")
 
     def torch_xla(self) -> bool:
         return self.installed("torch_xla")
@@ -55,9 +73,50 @@ class Machine:
             missing.append("the package torch_xla")
         if not self.installed("pjrt_plugin_tt"):
             missing.append("the PJRT plugin pjrt_plugin_tt")
-        if not self.nodes(TT_NODES) and "TT_COMPILE_ONLY_SYSTEM_DESC" not in self.environ:
-            missing.append(f"a device node {TT_NODES} (or TT_COMPILE_ONLY_SYSTEM_DESC)")
+        if not self.tt_hardware():
+            missing.append(f"a device node {TT_NODES} (or {TT_DESCRIBED})")
         return missing
+
+    def tt_hardware(self) -> bool:
+        """Whether there is a TT card, or the description of one to compile for. Cheap."""
+        return bool(self.environ.get(TT_DESCRIBED)) or bool(self.nodes(TT_NODES))
+
+    def tt_arch(self) -> str | None:
+        """The model of the TT card or system, as ``n150`` or ``n300-llmbox``; None if unknown.
+
+        Asked of the driver, which answers without opening the device:
+        ``tt_card_type``, else the PCI id (wormhole, blackhole). Cards that
+        ``TT_VISIBLE_DEVICES`` hides do not count. Where the plugin only
+        compiles for a described system, its file's name has to tell.
+        Source: tt-kmd, docs/sysfs-attributes.md, telemetry.c and enumerate.h.
+        """
+        if described := self.environ.get(TT_DESCRIBED):
+            found = _CARD_NAME.search(Path(described).name)
+            return found[1].lower() if found else None
+        names = Counter(filter(None, map(self._card, self._visible())))
+        if len(names) != 1:
+            return "+".join(sorted(names)) or None
+        ((name, count),) = names.items()
+        if (name, count) in _SYSTEMS:
+            return _SYSTEMS[name, count]
+        return name if count == 1 else f"{name}-x{count}"
+
+    def _visible(self) -> list[Path]:
+        """The driver's directory of each card that this process may use."""
+        cards = sorted(self.sysfs.glob(_CARDS))
+        wanted = self.environ.get("TT_VISIBLE_DEVICES", "").replace(" ", "")
+        if not re.fullmatch(r"\d+(,\d+)*", wanted):  # it may also name PCI addresses
+            return cards
+        numbers = wanted.split(",")
+        return [card for card in cards if card.name.rpartition("!")[2] in numbers]
+
+    def _card(self, directory: Path) -> str | None:
+        """The type of one card, without the letter of its variant (p150a is p150)."""
+        name = _first_line(directory / "tt_card_type")
+        if name in ("", "unknown"):
+            return _CHIPS.get(_first_line(directory / "device" / "device").lower())
+        known = _CARD_NAME.fullmatch(name)
+        return known[1] if known else re.sub(r"[^\w.-]", "-", name)
 
     def pjrt(self) -> str:
         """The PJRT client that torch_xla would open, in lower case; ``cpu`` if nothing says."""
@@ -75,12 +134,20 @@ def _installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+def _first_line(path: Path) -> str:
+    """What a file of sysfs says; empty where it is missing or its device does not answer."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def choose(asked: str, arch: str | None = None, machine: Machine | None = None) -> Device:
     """The device for ``asked`` (a value of ``--graph-budget-device``).
 
     ``auto`` takes tt, then a real xla device, then cuda, then PJRT's CPU client
     where torch_xla is installed, then cpu. ``arch`` names the TT card where the
-    suite knows it (``n150``). Raises ``DeviceError`` if it is not here.
+    suite knows it (``n150``); else the driver is asked. Raises ``DeviceError`` if it is not here.
     """
     here = machine or this_machine()
     if asked == "auto":
@@ -92,7 +159,7 @@ def choose(asked: str, arch: str | None = None, machine: Machine | None = None) 
                 "no TT device here: looked for and did not find " + ", ".join(missing) + ". "
                 "--graph-budget-device=auto takes what is here."
             )
-        return Device("tt", arch or "unknown")
+        return _tt(here, arch)
     if asked == "xla":
         if not here.torch_xla():
             raise DeviceError(
@@ -106,8 +173,8 @@ def choose(asked: str, arch: str | None = None, machine: Machine | None = None) 
 
 
 def _auto(here: Machine, arch: str | None) -> Device:
-    if not here.tt():
-        return Device("tt", arch or "unknown")
+    if here.tt_hardware() and not here.tt():
+        return _tt(here, arch)
     if here.torch_xla() and here.pjrt() not in ("cpu", "tt"):
         return Device("xla", here.pjrt())
     if here.cuda():
@@ -115,6 +182,19 @@ def _auto(here: Machine, arch: str | None) -> Device:
     if here.torch_xla():
         return Device("xla", "cpu")
     return Device("cpu", "cpu")
+
+
+def runs_tt(asked: str, machine: Machine | None = None) -> bool:
+    """Whether code that is run here, with this value of the device option, may use TT. Cheap."""
+    here = machine or this_machine()
+    if asked == "tt" or here.pjrt() == "tt":
+        return True
+    return asked == "auto" and here.tt_hardware() and not here.tt()
+
+
+def _tt(here: Machine, arch: str | None) -> Device:
+    """What the suite says of the card, else what the driver does."""
+    return Device("tt", arch or here.tt_arch() or "unknown")
 
 
 def version(package: str) -> str | None:

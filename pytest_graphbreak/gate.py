@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -56,6 +56,7 @@ class Gate:
         self.settings = settings
         self._baselines: Baselines | None = None
         self._device: Device | None = None
+        self._logs_tt = False
 
     @property
     def device(self) -> Device:
@@ -107,6 +108,22 @@ class Gate:
         forked = config.getoption("forked", default=False)
         if self.settings.active and forked and "torch" in sys.modules:
             importlib.import_module("torch._dynamo")
+
+    def log_tt(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
+        """Turn on the TT plugin's log until the end of the session, if tests here may use TT.
+
+        Before the plugin is loaded, since that is when it reads its variables.
+        Where nothing was asked for, only if a test of ``items`` is to be counted.
+        """
+        if self._logs_tt or not (self.settings.active or any(map(_counts, items))):
+            return
+        from pytest_graphbreak.device import runs_tt
+
+        if runs_tt(self.settings.device):
+            from pytest_graphbreak.observers.tt import turn_on
+
+            config.add_cleanup(turn_on())
+            self._logs_tt = True
 
     def phase(self, item: pytest.Item, name: str) -> Generator[None, object, object]:
         """Setup or teardown: what compiles there is told, never judged."""
@@ -293,6 +310,14 @@ def _add_section(report: pytest.TestReport, entry: Mapping[str, Any]) -> None:
     record = Record.from_dict(entry)
     if record.active or record.errors:
         report.sections.append(("graph budget", text.describe(record)))
+
+
+def _counts(item: pytest.Item) -> bool:
+    """Whether a test has graphs counted without any option."""
+    wanted = {"compile_model", "graph_budget"}
+    return item.get_closest_marker("max_graphs") is not None or not wanted.isdisjoint(
+        getattr(item, "fixturenames", ())
+    )
 
 
 def canonical(item: pytest.Item) -> str:

@@ -14,6 +14,10 @@ from types import TracebackType
 from typing import Final
 
 from pytest_graphbreak.observers.base import Observer, Window
+from pytest_graphbreak.observers.children import FAMILY, Following
+from pytest_graphbreak.observers.children_record import together
+from pytest_graphbreak.observers.children_spool import About
+from pytest_graphbreak.observers.tt import reconcile
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Observation, Record, combine
 
@@ -45,11 +49,18 @@ def isolate(key: str) -> None:
         observer.isolate(key)
 
 
+def begin_child(about: str) -> None:
+    """In a process that a test started: tell the test what is compiled here."""
+    told = About.load(about)
+    FAMILY.spawned(told, places(Path(told.root)), observers)
+
+
 class Measurement:
     """A window over all layers. Close it with ``close``; leaving the context closes it too."""
 
     def __init__(self, root: Path) -> None:
         named = places(root)
+        self._children = Following(named, observers)
         self._windows: list[Window] = []
         self._record: Record | None = None
         for observer in observers():
@@ -59,14 +70,15 @@ class Measurement:
         """What was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        return _record([window.peek() for window in self._windows])
+        own = _record([window.peek() for window in self._windows])
+        return together((own, *self._children.peek()))
 
     def close(self) -> Record:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
             # Last opened, first closed: the way that nested patches come off clean.
             seen = [window.close() for window in reversed(self._windows)]
-            self._record = _record(seen)
+            self._record = together((_record(seen), *self._children.close()))
         return self._record
 
     def __enter__(self) -> Measurement:
@@ -82,7 +94,10 @@ class Measurement:
 
 
 def _record(seen: list[Observation | None]) -> Record:
-    record = combine(item for item in seen if item is not None)
+    layers = {item.layer: item for item in seen if item is not None}
+    if "tt" in layers and "xla" in layers:
+        layers["tt"] = reconcile(layers["tt"], layers["xla"])
+    record = combine(layers.values())
     if not record.layers and importlib.util.find_spec("torch") is None:
         return Record(errors=("torch is not installed in this Python, so nothing can be counted",))
     return record

@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_graphbreak.session import register
 
         register(config, gate)
+        gate.log_tt(config)
     elif gate.settings.device != "auto":
         gate.check()
 
@@ -39,6 +40,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gate = session.config.stash.get(GATE, None)
     if gate is not None:
         gate.warm(session.config)
+        if not session.config.option.collectonly:
+            gate.log_tt(session.config, session.items)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

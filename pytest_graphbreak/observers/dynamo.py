@@ -7,7 +7,7 @@ they noted, ``dynamo_text`` reads Dynamo's messages.
 What is not here: code that Dynamo never attempts. Under
 ``torch.compiler.set_stance("force_eager")``, inside ``torch.compiler.disable``
 and in functions without tensors nothing is attempted, and nothing is counted.
-What child processes compile is theirs.
+What child processes compile is followed by ``children``.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class DynamoObserver:
         self._sensors: Sensors | None = None
         self._import: OnImport | None = None
         self._faults: list[str] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
 
     def open(self, places: Places) -> Window:
         """Begin to watch. torch is not imported by this: if need be it is waited for."""
@@ -89,6 +91,12 @@ class DynamoObserver:
                 if self._sensors is not None:
                     self._sensors.detach()
                 self._sensors = None
+
+    def _in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the locks."""
+        self._lock = threading.RLock()
+        if self._sensors is not None:
+            self._sensors.in_child()
 
     def _attach(self, sensors: Sensors) -> None:
         with self._lock:

@@ -21,6 +21,10 @@ class Ledger:
         self._seen = 0
         self._lock = threading.Lock()
 
+    def in_child(self) -> None:
+        """After a fork: the lock may be held by a thread that is not here."""
+        self._lock = threading.Lock()
+
     def begin(self, counters: Any) -> None:
         self._counters = counters
         self._box, self._value = self._read()

@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from pytest_graphbreak.observers import dynamo_names as names
+from pytest_graphbreak.observers.bell import BELL
 from pytest_graphbreak.observers.dynamo_breaks import BreakSensors
 from pytest_graphbreak.observers.dynamo_hooks import Hook, Patch
 from pytest_graphbreak.observers.dynamo_ledger import Ledger
@@ -110,6 +111,10 @@ class Sensors:
             patch.remove()
         self._patches.clear()
 
+    def in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the lock."""
+        self._ledger.in_child()
+
     def check(self) -> None:
         """Note graphs that Dynamo counted since the last check and that passed us by."""
         try:
@@ -134,6 +139,8 @@ class Sensors:
             kwargs["skip"] += 2
         running = self._local.running
         running.append(attempt)
+        if BELL.listener is not None:
+            BELL.listener.begins()
         try:
             result = original(*args, **kwargs)
         except BaseException as fault:
@@ -205,6 +212,8 @@ class Sensors:
             self.check()
         except Exception as error:
             self._fell("frames", error)
+        if BELL.listener is not None:
+            BELL.listener.ends()
 
     # Graphs: one for each call of the backend that came back.
 

@@ -5,20 +5,22 @@ tt-xla's plugin can write a log of headers, one for each stage of each graph, to
 it was open. Standard error, where the plugin also prints the modules
 themselves, is the user's and is left alone.
 
-The plugin reads its variables once, when it is loaded. ``prepare_environment``
-sets them before that, where somebody asks for it; values of the user's own stay,
-and the file that they name is the one that is followed. What is printed, and
-when, is read from tt-xla's source (pjrt_implementation/src/utils/logging.cc,
+The plugin reads its variables once, when it is loaded. ``turn_on`` sets them
+before that, where tests are to run on TT; values of the user's own stay, and the
+file that they name is the one that is followed. What is printed, and when, is
+read from tt-xla's source (pjrt_implementation/src/utils/logging.cc,
 src/api/module_builder/module_builder.cc).
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -46,26 +48,38 @@ SETTINGS: Final = {
 _LIBRARY: Final = "pjrt_plugin_tt"
 _BEGIN: Final = b"File verbosity level:"
 _MAPS: Final = Path("/proc/self/maps")
+_OURS: Final = "graphbreak-tt-"
+"""How the directories of our own log files begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What ``prepare_environment`` did. ``file`` is the log that the plugin will write.
 
-    ``added`` are the variables that were not set before. ``notes`` say what
-    keeps tt graphs from being counted, if something does.
+    ``added`` are the variables that were set, ``before`` what those of them had
+    that were set already (to the file of the process that started this one).
+    ``notes`` say what keeps tt graphs from being counted, if something does.
+    ``directory`` is what we made for the file, if we did.
     """
 
     file: Path | None
     added: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
+    directory: Path | None = None
 
     def restore(self, environ: MutableMapping[str, str] | None = None) -> None:
-        """Take the added variables away again, those that still have our values."""
+        """Put back the variables that still have our values, and remove our directory."""
         target = os.environ if environ is None else environ
         for name, value in self.added.items():
-            if target.get(name) == value:
+            if target.get(name) != value:
+                continue
+            if name in self.before:
+                target[name] = self.before[name]
+            else:
                 del target[name]
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def prepare_environment(
@@ -74,9 +88,10 @@ def prepare_environment(
     """Turn on the plugin's log, in the variables that it reads when it is loaded.
 
     To be called before the TT device is used in this process. A file of ours
-    goes to ``directory`` (default: a new temporary one, which the caller may
-    remove after the session) and is named by this process, so that the workers
-    of pytest-xdist do not share one; a forked child goes on with its parent's.
+    goes to ``directory`` (default: a new temporary one, which ``restore``
+    removes) and is named by this process, so that the workers of pytest-xdist do
+    not share one, though they inherit the variable; a forked child goes on with
+    its parent's.
     """
     target = os.environ if environ is None else environ
     notes = []
@@ -88,15 +103,77 @@ def prepare_environment(
     level = target.get(LEVEL)
     if level is not None and level not in ENOUGH:
         notes.append(f"tt graphs are not counted: {LEVEL} is {level}, and headers need DEBUG")
-    wanted = dict(SETTINGS)
-    if FILE not in target:
-        place = directory or Path(tempfile.mkdtemp(prefix="graphbreak-tt-"))
+    wanted = {name: value for name, value in SETTINGS.items() if name not in target}
+    made = None
+    inherited = _inherited(target.get(FILE, ""))
+    if not target.get(FILE) or inherited:
+        place = directory or inherited
+        if place is None:
+            place = made = Path(tempfile.mkdtemp(prefix=_OURS))
         wanted[FILE] = str(place / f"tt-{os.getpid()}.log")
-    added = {name: value for name, value in wanted.items() if name not in target}
-    for name, value in added.items():
-        target[name] = value
-    file = _followed(target)
-    return Prepared(file, added, tuple(notes))
+    before = {name: target[name] for name in wanted if name in target}
+    target.update(wanted)
+    return Prepared(_followed(target), wanted, tuple(notes), before, made)
+
+
+def _inherited(file: str) -> Path | None:
+    """The directory of a log of ours that the process that started this one has; else None."""
+    path = Path(file)
+    if path.parent.name.startswith(_OURS) and path.name != f"tt-{os.getpid()}.log":
+        return path.parent
+    return None
+
+
+class _Switch:
+    """The log of this process, on while anybody needs it."""
+
+    def __init__(self) -> None:
+        self.prepared: Prepared | None = None
+        self._users = 0
+        self._process = 0
+
+    def on(self) -> None:
+        self._users += 1
+        if self.prepared is None:
+            self.prepared = prepare_environment()
+            self._process = os.getpid()
+            atexit.unregister(self.end)
+            atexit.register(self.end)
+
+    def off(self) -> None:
+        self._users -= 1
+        if self._users == 0:
+            self.end()
+
+    def end(self) -> None:
+        """Put everything back; in a forked child nothing, since it is all its parent's."""
+        prepared, self.prepared = self.prepared, None
+        if prepared is not None and os.getpid() == self._process:
+            prepared.restore()
+
+
+_switch = _Switch()
+
+
+def turn_on() -> Callable[[], None]:
+    """Have the plugin write its log from now on; returns what turns it off again, once.
+
+    Calls nest. What is left on at the end of the process is put back there.
+    """
+    _switch.on()
+    left = [_switch.off]
+
+    def turn_off() -> None:
+        while left:
+            left.pop()()
+
+    return turn_off
+
+
+def ensure_on() -> None:
+    """Have the log on, until the end of the process if nobody else has turned it on."""
+    if _switch.prepared is None:
+        _switch.on()
 
 
 def plugin_loaded() -> bool:
@@ -137,7 +214,6 @@ class TTWindow:
         self._last: Observation | None = None
         file = _followed(os.environ)
         self._starts = {} if file is None else {file: _size(file)}
-        self._compiled = _compiled()
 
     def peek(self) -> Observation | None:
         return self._last if self._closed else self._observe()
@@ -164,7 +240,6 @@ class TTWindow:
         seen.finish()
         if not grown and not errors and not (self._starts and in_use()):
             return None
-        self._compare(seen.programs.attempted, errors, notes)
         programs = seen.programs
         if seen.headers and seen.repeated * 2 >= seen.headers:
             errors.append(
@@ -182,32 +257,18 @@ class TTWindow:
             notes=tuple(notes),
         )
 
-    def _compare(self, graphs: int, errors: list[str], notes: list[str]) -> None:
-        """What torch_xla compiled meanwhile, against what the TT compiler began."""
-        before, after = self._compiled, _compiled()
-        if before is None or after is None or after < before or not in_use():
-            return
-        compiled = after - before
-        if compiled == graphs:
-            return
-        if not graphs:
-            errors.append(
-                f"tt: torch_xla compiled {compiled} graphs and the log has none of them: the "
-                f"plugin does not write {', '.join(map(str, self._starts))} "
-                f"({LEVEL}=DEBUG and {FILE} must be set before it is loaded)"
-            )
-            return
-        why = "others came from a cache" if graphs < compiled else "others were not torch_xla's"
-        notes.append(f"tt: {graphs} graphs here, {compiled} compiled by torch_xla: {why}")
-
 
 def reconcile(tt: Observation, xla: Observation) -> Observation:
     """The tt graphs with the causes and places of the xla graphs that they are.
 
     torch_xla hands each of its graphs to the TT compiler, in order. Where the
-    numbers agree, each tt graph is explained by its xla graph; where they do
-    not, nothing is claimed (that they differ, the window's own notes tell).
+    numbers agree, each tt graph is explained by its xla graph. Where they do not,
+    nothing is claimed, and the test is told: by an error where the log has
+    nothing of what torch_xla compiled, or what others compiled (then the layer
+    was not seen), else by a note, since both layers are judged by themselves.
     """
+    if in_use() and tt.graphs != xla.graphs and not (tt.errors or xla.errors):
+        return _disagreeing(tt, xla.graphs)
     if tt.graphs != xla.graphs or len(tt.graph_list) != len(xla.graph_list):
         return tt
     explained = tuple(
@@ -226,6 +287,28 @@ def reconcile(tt: Observation, xla: Observation) -> Observation:
         for graph, above in zip(tt.graph_list, xla.graph_list, strict=True)
     )
     return replace(tt, graph_list=explained)
+
+
+def _disagreeing(tt: Observation, compiled: int) -> Observation:
+    file = os.environ.get(FILE)
+    if not tt.graphs:
+        error = (
+            f"tt: torch_xla compiled {compiled} graphs and the log has none of them: the plugin "
+            f"does not write {file} ({LEVEL}=DEBUG and {FILE} must be set before it is loaded)"
+        )
+        return replace(tt, errors=(error,))
+    differ = f"tt: {tt.graphs} graphs here, {compiled} compiled by torch_xla"
+    if tt.graphs < compiled:
+        note = f"{differ}: the others came from a cache of the plugin, or failed before it began"
+        return replace(tt, notes=(*tt.notes, note))
+    if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1" and not _is_ours(file):
+        error = f"{differ}: the workers of pytest-xdist share the log {file}: unset {FILE}"
+        return replace(tt, errors=(error,))
+    return replace(tt, notes=(*tt.notes, f"{differ}: the others are not torch_xla's"))
+
+
+def _is_ours(file: str | None) -> bool:
+    return file is not None and Path(file).parent.name.startswith(_OURS)
 
 
 def _graph(program: Program) -> Graph:
@@ -286,13 +369,3 @@ def _read(file: Path, start: int, seen: TTLines, errors: list[str]) -> bool:
             scan(block, [seen.group(block)])
             seen.end(block)
     return True
-
-
-def _compiled() -> int | None:
-    """How many graphs torch_xla has compiled so far; None where that cannot be known."""
-    if not native.loaded():
-        return 0
-    try:
-        return native.compiles().graphs
-    except Exception:  # the xla layer says what is wrong with torch_xla; here it only helps
-        return None

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.observers import xla_native as native
+from pytest_graphbreak.observers.bell import BELL
 from pytest_graphbreak.observers.xla_debug import DebugFile
 from pytest_graphbreak.observers.xla_fx import Cut, FxGraph, Piece
 from pytest_graphbreak.observers.xla_meter import Meter
@@ -151,6 +152,8 @@ class Recorder:
             event.resharded = number < resharded
             event.off = self.debug.off
             self.events.append(event)
+        if BELL.listener is not None:
+            BELL.listener.noted()
 
     def _remember(self, text: str) -> None:
         error = f"the xla layer can not be observed: {text}"

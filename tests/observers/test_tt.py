@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ from pytest_graphbreak.observers import tt
 from pytest_graphbreak.observers.tt import TTObserver, prepare_environment, reconcile
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Frame, Graph, Observation
+from tests.conftest import Suite
 from tests.observers.tt_plugin import NINE, Plugin, build
 
 ROOT = Path(__file__).parent.parent.parent
@@ -245,72 +247,158 @@ def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: 
 
 
 SUITE = """
+    import os
     import pytest
     from pathlib import Path
     from tests.observers.tt_plugin import NINE, Plugin
 
-    plugin = Plugin(Path({library!r}))
+    @pytest.fixture(scope="session")
+    def plugin():
+        return Plugin(Path({library!r}))
 
-    def test_one():
+    def test_one(plugin):
         plugin.compile()
 
-    def test_three():
+    def test_three(plugin):
         for _ in range(3):
             plugin.compile()
 
-    def test_failed():
+    def test_failed(plugin):
         plugin.compile(stages=NINE.split()[:6], error="Failed to convert from SHLO to TTIR module")
 
     def test_none():
-        pass
+        print("log:", os.environ["TTXLA_LOGGER_FILE"])
 
     @pytest.mark.max_graphs(1)
-    def test_cap():
+    def test_cap(plugin):
         plugin.compile()
         plugin.compile()
 """
+COUNTS = {"test_one": 1, "test_three": 3, "test_failed": 1, "test_none": 0, "test_cap": 2}
 
 
-@pytest.mark.parametrize("options", [[], ["-s"], ["--forked"], ["-p", "no:terminal"]])
-def test_every_test_has_its_own_graphs(
-    library: Path, tmp_path: Path, log: Path, options: list[str]
-) -> None:
-    if "--forked" in options and importlib.util.find_spec("pytest_forked") is None:
-        pytest.skip("needs pytest-forked")
-    (tmp_path / "test_suite.py").write_text(textwrap.dedent(SUITE.format(library=str(library))))
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    report = tmp_path / "report.json"
+def run_suite(
+    library: Path, directory: Path, options: list[str], *, tee: bool = False, **environ: str
+) -> tuple[str, dict[str, Any]]:
+    """Run the suite in a process of its own; what it printed, and its tests by name."""
+    (directory / "test_suite.py").write_text(textwrap.dedent(SUITE.format(library=str(library))))
+    (directory / "pytest.ini").write_text("[pytest]\n")
+    report = directory / "report.json"
+    command = [sys.executable, "-m", "pytest", f"--graph-budget-report={report}"]
+    command += ["-p", "no:cacheprovider", *options, str(directory / "test_suite.py")]
+    line = f"set -o pipefail; {shlex.join(command)} 2>&1" + (" | tee pytest.log" if tee else "")
     said = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            f"--graph-budget-report={report}",
-            "-p",
-            "no:cacheprovider",
-            *options,
-            str(tmp_path / "test_suite.py"),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ["bash", "-c", line],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(directory), **environ},
+        cwd=directory,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
     assert said.returncode == 1, said.stdout
-    tests: dict[str, Any] = {
-        test["nodeid"].rpartition("::")[2]: test for test in json.loads(report.read_text())["tests"]
-    }
-    graphs = {name: test["graphs"].get("tt", 0) for name, test in tests.items()}
-    assert graphs == {
-        "test_one": 1,
-        "test_three": 3,
-        "test_failed": 1,
-        "test_none": 0,
-        "test_cap": 2,
-    }
+    tests = json.loads(report.read_text())["tests"]
+    return said.stdout, {test["nodeid"].rpartition("::")[2]: test for test in tests}
+
+
+def graphs(tests: dict[str, Any]) -> dict[str, int]:
+    return {name: test["graphs"].get("tt", 0) for name, test in tests.items()}
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["-sv"], ["--forked"], ["-n2"], ["-p", "no:terminal"]], ids=" ".join
+)
+def test_on_tt_the_log_is_on_and_every_test_has_its_own_graphs(
+    library: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """Nothing is set but the device. Nothing of ours is left."""
+    needs = {"--forked": "pytest_forked", "-n2": "xdist"}
+    for option in options:
+        pytest.importorskip(needs.get(option, "pytest"))
+    out, tests = run_suite(library, tmp_path, options, tee="-sv" in options, PJRT_DEVICE="TT")
+    assert graphs(tests) == COUNTS
     assert tests["test_cap"]["verdict"] == "over"
     assert "failed to compile" in tests["test_failed"]["note"]
+    assert not list(tmp_path.glob("graphbreak-tt-*"))
+    if "-sv" in options:
+        assert (tmp_path / "pytest.log").read_text() == out
+        assert out.count("MLIR Module vhlo:") == 7  # what the user sees is all still there
+
+
+def test_a_log_of_the_users_own_is_followed(library: Path, tmp_path: Path, log: Path) -> None:
+    _, tests = run_suite(library, tmp_path, [], PJRT_DEVICE="TT")
+    assert graphs(tests) == COUNTS
+    assert log.read_text().count("MLIR Module vhlo:") == 7
+
+
+def test_without_tt_nothing_is_set(suite: Suite) -> None:
+    suite.write("import os\ndef test_it():\n    assert 'TTXLA_LOGGER_FILE' not in os.environ\n")
+    suite.run("--graph-budget-report=r.json").assert_outcomes(passed=1)
+
+
+INSIDE = """
+    import os, pytest
+    from pathlib import Path
+
+    {mark}
+    def test_it({fixture}):
+        assert os.environ["TTXLA_LOGGER_LEVEL"] == "DEBUG"
+        file = Path(os.environ["TTXLA_LOGGER_FILE"])
+        assert file.parent.is_dir()
+        Path("where").write_text(str(file))
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "fixture", "options"),
+    [
+        ("", "", ["--graph-budget-report=r.json"]),
+        ("@pytest.mark.max_graphs(1)", "", []),
+        ("", "graph_budget", []),
+        ("", "compile_model", ["--graph-budget-device=cpu"]),
+    ],
+)
+def test_what_is_set_is_put_back_at_the_end(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, mark: str, fixture: str, options: list[str]
+) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "TT")
+    suite.write(INSIDE.format(mark=mark, fixture=fixture))
+    before = dict(os.environ)
+    suite.run(*options).assert_outcomes(passed=1)
+    changed = {name for name in before.keys() ^ os.environ.keys() if name in NAMES}
+    assert changed == set()
+    assert not Path((suite.path / "where").read_text()).parent.exists()
+
+
+def test_a_test_that_counts_nothing_sets_nothing(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "TT")
+    suite.write("import os\ndef test_it():\n    assert 'TTXLA_LOGGER_FILE' not in os.environ\n")
+    suite.run().assert_outcomes(passed=1)
+
+
+def test_turning_on_nests() -> None:
+    first, second = tt.turn_on(), tt.turn_on()
+    file = os.environ[tt.FILE]
+    first()
+    first()  # once is enough, twice is no harm
+    assert os.environ[tt.FILE] == file
+    second()
+    assert not any(name in os.environ for name in NAMES)
+    assert not Path(file).parent.exists()
+
+
+def test_a_worker_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """It inherits the variable of the process that started it."""
+    inherited = tmp_path / "graphbreak-tt-x" / "tt-1.log"
+    inherited.parent.mkdir()
+    environ = {tt.FILE: str(inherited), tt.LEVEL: "DEBUG"}
+    prepared = prepare_environment(environ)
+    assert prepared.file == inherited.parent / f"tt-{os.getpid()}.log"
+    assert environ[tt.FILE] == str(prepared.file)
+    prepared.restore(environ)
+    assert environ[tt.FILE] == str(inherited)
+    assert inherited.parent.is_dir()  # whose it is removes it
 
 
 DISAGREE = """
@@ -318,22 +406,22 @@ DISAGREE = """
     sys.path.insert(0, {root!r})
     from pathlib import Path
     import torch, torch_xla
-    from pytest_graphbreak.observers.tt import TTObserver
-    from pytest_graphbreak.places import Places
+    from pytest_graphbreak.measure import Measurement
     from tests.observers.tt_plugin import Plugin
 
     device = torch_xla.device()
     os.environ["PJRT_DEVICE"] = "TT"  # the client is open: it stays what it is
     plugin = Plugin(Path({library!r}))
     for printed, compiled in ((1, 1), (0, 2), (1, 2), (2, 1)):
-        window = TTObserver().open(Places(Path.cwd()))
+        window = Measurement(Path.cwd())
         for number in range(compiled):
             x = torch.ones(3 + printed, 5 + compiled, 7 + number, device=device) + 1
             torch_xla.sync()
         for _ in range(printed):
             plugin.compile()
         found = window.close()
-        print(found.graphs, found.errors, found.notes)
+        tt = [graph for graph in found.graph_list if graph.layer == "tt"]
+        print(found.graphs.get("tt", 0), {{graph.cause for graph in tt}}, found.errors, found.note)
 """
 
 
@@ -348,10 +436,23 @@ def test_disagreement_with_torch_xla_is_told(library: Path, log: Path) -> None:
         check=True,
     )
     agreed, blind, cached, others = said.stdout.splitlines()
-    assert agreed == "1 () ()"
-    assert blind.startswith("0 ('tt: torch_xla compiled 2 graphs and the log has none of them")
-    assert "came from a cache" in cached
-    assert "were not torch_xla's" in others
+    assert agreed == "1 {'sync'} () None"
+    assert blind.startswith("0 set() ('tt: torch_xla compiled 2 graphs and the log has none of th")
+    assert cached.startswith("1 {'other'} () tt: 1 graphs here, 2 compiled by torch_xla")
+    assert others.startswith("2 {'other'} () tt: 2 graphs here, 1 compiled by torch_xla")
+
+
+def test_workers_that_share_a_log_are_an_error(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tt, "in_use", lambda: True)
+    own, xla = Observation("tt", graphs=3), Observation("xla", graphs=1)
+    assert not reconcile(own, xla).errors
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    (error,) = reconcile(own, xla).errors
+    assert "share the log" in error
+    monkeypatch.setenv(tt.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
+    assert not reconcile(own, xla).errors
 
 
 def test_xla_graphs_explain_tt_graphs() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
 from pytest_graphbreak.device import Device, DeviceError, Machine, choose, profile_name
@@ -55,6 +58,82 @@ def test_so_do_the_others(asked: str) -> None:
 
 def test_cpu_is_always_there() -> None:
     assert choose("cpu", None, machine(*TT, nodes="tenstorrent")) == Device("cpu", "cpu")
+
+
+def cards(sysfs: Path, *types: str, pci: str = "0x401e") -> None:
+    """The tree that tt-kmd makes, a directory for each PCI device."""
+    for number, name in enumerate(types):
+        card = sysfs / "class" / "tenstorrent" / f"tenstorrent!{number}"
+        (card / "device").mkdir(parents=True)
+        (card / "device" / "device").write_text(f"{pci}\n")
+        if name:
+            (card / "tt_card_type").write_text(f"{name}\n")
+
+
+def on_tt(sysfs: Path, **env: str) -> Machine:
+    return dataclasses.replace(machine(*TT, env=env, nodes="tenstorrent"), sysfs=sysfs)
+
+
+@pytest.mark.parametrize(
+    ("types", "profile"),
+    [
+        (["n150"], "tt-n150"),
+        (["n300"], "tt-n300"),
+        (["p150a"], "tt-p150"),
+        (["p150b"], "tt-p150"),
+        (["n150", "n150"], "tt-n150-x2"),
+        (["n300"] * 4, "tt-n300-llmbox"),
+        (["galaxy-wormhole"] * 32, "tt-galaxy-wh-6u"),
+        (["p300c"] * 4, "tt-qb2-blackhole"),
+        (["n150", "p150a"], "tt-n150+p150"),
+        ([""], "tt-wormhole"),  # firmware that does not tell
+        (["unknown"], "tt-wormhole"),
+        (["new card/2"], "tt-new-card-2"),
+        ([], "tt-unknown"),
+    ],
+)
+def test_the_driver_names_the_card(tmp_path: Path, types: list[str], profile: str) -> None:
+    cards(tmp_path, *types)
+    assert choose("auto", None, on_tt(tmp_path)).profile == profile
+    assert choose("tt", None, on_tt(tmp_path)).profile == profile
+
+
+def test_a_blackhole_that_does_not_tell_its_card(tmp_path: Path) -> None:
+    cards(tmp_path, "", pci="0xb140")
+    assert choose("tt", None, on_tt(tmp_path)).arch == "blackhole"
+
+
+def test_the_suite_knows_better(tmp_path: Path) -> None:
+    cards(tmp_path, "n300", "n300", "n300", "n300")
+    assert choose("tt", "n300", on_tt(tmp_path)).profile == "tt-n300"
+
+
+@pytest.mark.parametrize(
+    ("visible", "arch"),
+    [("1", "n150"), ("0, 1", "n150-x2"), ("0000:01:00.0", "n150-x4"), ("", "n150-x4")],
+)
+def test_hidden_cards_do_not_count(tmp_path: Path, visible: str, arch: str) -> None:
+    cards(tmp_path, *["n150"] * 4)
+    assert choose("tt", None, on_tt(tmp_path, TT_VISIBLE_DEVICES=visible)).arch == arch
+
+
+@pytest.mark.parametrize(
+    ("file", "arch"),
+    [("/s/n150.ttsys", "n150"), ("P150b_system_desc.ttsys", "p150"), ("desc.ttsys", "unknown")]
+    + [("p150b-desc.ttsys", "p150"), ("/n300/system.ttsys", "unknown")],
+)
+def test_a_described_system_is_known_by_its_file(tmp_path: Path, file: str, arch: str) -> None:
+    cards(tmp_path, "n300")  # not what is compiled for
+    here = on_tt(tmp_path, TT_COMPILE_ONLY_SYSTEM_DESC=file)
+    assert choose("tt", None, here).arch == arch
+
+
+def test_sysfs_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
+    cards(tmp_path, "n150")
+    file = tmp_path / "class" / "tenstorrent" / "tenstorrent!0" / "tt_card_type"
+    file.unlink()
+    file.mkdir()
+    assert choose("tt", None, on_tt(tmp_path)).arch == "wormhole"
 
 
 @pytest.mark.parametrize("template", ["{nothing}", "{0}", "{", "{device.x}"])
