@@ -6,10 +6,15 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis
 import pytest
 from _pytest.pytester import SysModulesSnapshot
 
 pytest_plugins = ["pytester"]
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 class KeepLibraries(SysModulesSnapshot):

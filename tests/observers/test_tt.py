@@ -446,6 +446,7 @@ def test_workers_that_share_a_log_are_an_error(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tt, "in_use", lambda: True)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
     own, xla = Observation("tt", graphs=3), Observation("xla", graphs=1)
     assert not reconcile(own, xla).errors
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
