@@ -8,6 +8,7 @@ it sees are in no log: breaks that torch before 2.10 does not report, and, with
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ _EXPORT: Final = "dynamo_normalization_capturing_compiler"
 
 _STARTED: Final = re.compile(
     r"(?:Step 1: )?torchdynamo start (compiling|tracing) "
-    r"(.+?) ((?:/|<|\w:|\S*\.py:)\S*?):(\d+)(?=,|$)",
+    r"(<[^>\n]*>|\S+) (.+?):(\d+)(?=,|$)",
     re.M,
 )
 _DONE: Final = "Step 2: done compiler function"
@@ -48,6 +49,8 @@ _LIMIT: Final = re.compile(r"hit config\.(\w+) \((\d+)\)(?:\n *function: '(.*?)'
 _REFUSED: Final = re.compile(r"WON'T CONVERT (.+?) ([^\n]+) line (\d+)")
 _LEFT: Final = "Skipping the function and falling back to eager"
 _IN_LOOP: Final = "Skipping frame because there is a graph break"
+
+_GRAPHBREAK: Final = re.compile(r"(?:/bin/graphbreak|/pytest_graphbreak/__main__\.py)$")
 
 NO_GUARD: Final = "which guard failed is not in the log"
 
@@ -151,7 +154,7 @@ class Dynamo:
         if not process.attempts:
             process.whole = torch_calls(above)
         if not self.script:
-            self.script = next((line.file for line in above if line.name == "<module>"), "")
+            self.script = _script(above)
         attempt = Attempt(
             process.name(record.id),
             code,
@@ -304,6 +307,12 @@ class Dynamo:
             attempt = process.attempts[id] = Attempt(process.name(id), code)
             self.attempted += "tracing" in self.seen
         self._leave(attempt, f"{what} was reached ({limit})")
+
+
+def _script(above: Sequence[Line]) -> str:
+    """The file that was run: the outermost module of a stack, but for `graphbreak run` itself."""
+    modules = (line.file for line in above if line.name == "<module>")
+    return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
 
 
 def _raised(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a person should look at first in a log: reasons, most frequent first."""
+"""What a person should look at first in a log, or of a script: reasons, most frequent first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS
 from pytest_graphbreak.logs.programs import Program
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.record import Frame, Graph, Recompile
+from pytest_graphbreak.record import Frame, Graph, Recompile, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,23 @@ class Failure:
 
 def findings(reading: Reading) -> list[Finding]:
     """Everything that made an extra graph or left the compiler, most frequent first."""
-    record = reading.record
+    cut = (
+        graph
+        for graph in _deepest(reading)
+        if graph.cause not in ("fx", "other") or graph.reason == CUT
+    )
+    return ranked(reading.record, cut)
+
+
+def observed(record: Record) -> list[Finding]:
+    """The same of what was observed live. Device graphs that are whole FX graphs are no finding."""
+    layer = record.headline
+    cut = (graph for graph in record.graph_list if graph.layer == layer and graph.cause != "fx")
+    return ranked(record, () if layer == "dynamo" else cut)
+
+
+def ranked(record: Record, cut: Iterable[Graph]) -> list[Finding]:
+    """Breaks, recompiles and what was left to eager, with the device graphs that were ``cut``."""
     found = [
         Finding(
             "break",
@@ -61,7 +77,10 @@ def findings(reading: Reading) -> list[Finding]:
         Finding("eager", item.reason, item.count, item.where, advice=advice.short(item) or "")
         for item in record.eager
     ]
-    for cause, graphs in _cut(reading).items():
+    causes: dict[str, list[Graph]] = {}
+    for graph in cut:
+        causes.setdefault(graph.cause, []).append(graph)
+    for cause, graphs in causes.items():
         found += _grouped(graphs, cause)
     return sorted(found, key=lambda item: -item.count)
 
@@ -81,7 +100,12 @@ def failures(reading: Reading) -> list[Failure]:
 
 def homes(reading: Reading) -> list[tuple[Frame, int]]:
     """The source lines that TT graphs mostly come from, with the number of graphs of each."""
-    graphs = (graph for graph in reading.record.graph_list if graph.layer == "tt")
+    return homes_of(reading.record, "tt")
+
+
+def homes_of(record: Record, layer: str) -> list[tuple[Frame, int]]:
+    """The source lines that the graphs of a layer come from, with the number of graphs of each."""
+    graphs = (graph for graph in record.graph_list if graph.layer == layer)
     return Counter(graph.where for graph in graphs if graph.where.file).most_common()
 
 
@@ -98,15 +122,6 @@ def extra(reading: Reading) -> dict[str, Counter[str]]:
         )
         if causes:
             found[name] = causes
-    return found
-
-
-def _cut(reading: Reading) -> dict[str, list[Graph]]:
-    """Device graphs that are not an FX graph lowered whole, by cause, where one is known."""
-    found: dict[str, list[Graph]] = {}
-    for graph in _deepest(reading):
-        if graph.cause not in ("fx", "other") or graph.reason == CUT:
-            found.setdefault(graph.cause, []).append(graph)
     return found
 
 

@@ -29,12 +29,12 @@ def _log(reading: Reading, bearing: Bearing) -> Iterator[str]:
     yield ""
     yield f"{words.size(reading.size)}; {words.verdict(bearing)}."
     yield ""
-    yield from _table(("layer", "counted"), words.counts(reading))
+    yield from table(("layer", "counted"), words.counts(reading))
     yield from _doubts(bearing)
     yield from _origins(reading)
-    yield from _most_frequent(findings(reading))
+    yield from most_frequent(findings(reading))
     yield from _failed(reading)
-    yield from _homes(reading)
+    yield from places(homes(reading))
 
 
 def _doubts(bearing: Bearing) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _doubts(bearing: Bearing) -> Iterator[str]:
     yield "### What this log cannot tell"
     yield ""
     for doubt in bearing.doubts:
-        yield f"- {_ours(doubt)}"
+        yield f"- {ours(doubt)}"
     yield ""
     yield "To know all of it, run:"
     yield ""
@@ -57,10 +57,11 @@ def _origins(reading: Reading) -> Iterator[str]:
     if rows:
         yield "### Where extra graphs come from"
         yield ""
-        yield from _table(("origin", "graphs"), rows)
+        yield from table(("origin", "graphs"), rows)
 
 
-def _most_frequent(found: list[Finding]) -> Iterator[str]:
+def most_frequent(found: list[Finding]) -> Iterator[str]:
+    """The reasons, each with its place and what mends it."""
     if not found:
         return
     yield "### Most frequent reasons"
@@ -90,8 +91,8 @@ def _failed(reading: Reading) -> Iterator[str]:
     yield from _left_out(len(found))
 
 
-def _homes(reading: Reading) -> Iterator[str]:
-    found = homes(reading)
+def places(found: list[tuple[Frame, int]]) -> Iterator[str]:
+    """The source lines that device graphs come from."""
     if not found:
         return
     yield "### Source of the device graphs"
@@ -115,15 +116,16 @@ def _frames(frames: Iterable[Frame]) -> Iterator[str]:
         yield ""
 
 
-def _table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+def table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Two columns of our own words."""
     yield f"| {head[0]} | {head[1]} |"
     yield "| --- | --- |"
     for label, text in rows:
-        yield f"| {label} | {_ours(text)} |"
+        yield f"| {label} | {ours(text)} |"
     yield ""
 
 
-def _ours(text: str) -> str:
+def ours(text: str) -> str:
     """A sentence of ours: its underscores and stars are no structure."""
     return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", safe.console(text))
 

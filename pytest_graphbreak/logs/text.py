@@ -1,4 +1,4 @@
-"""A log's report for a terminal: plain lines, most important first."""
+"""The report of a log or a script for a terminal: plain lines, most important first."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def render(reading: Reading, bearing: Bearing) -> str:
     return "\n".join(
         [
             *_head(reading, bearing),
-            *_section("most frequent", [list(_finding(item)) for item in findings(reading)]),
-            *_section("failed", [list(lines) for lines in _failed(reading)]),
-            *_section("device graphs come from", [_home(*item) for item in homes(reading)]),
+            *section("most frequent", [list(finding(item)) for item in findings(reading)]),
+            *section("failed", [list(lines) for lines in _failed(reading)]),
+            *section("device graphs come from", [home(*item) for item in homes(reading)]),
             *_next(bearing),
         ]
     )
@@ -40,7 +40,8 @@ def _head(reading: Reading, bearing: Bearing) -> Iterator[str]:
         yield f"  {'doubt':<8} {doubt}"
 
 
-def _section(title: str, entries: list[list[str]]) -> Iterator[str]:
+def section(title: str, entries: list[list[str]]) -> Iterator[str]:
+    """A title and entries of some lines each; entries over ``MOST`` are counted."""
     if not entries:
         return
     yield ""
@@ -51,7 +52,8 @@ def _section(title: str, entries: list[list[str]]) -> Iterator[str]:
         yield f"    ... and {len(entries) - MOST:,} more"
 
 
-def _finding(item: Finding) -> Iterator[str]:
+def finding(item: Finding) -> Iterator[str]:
+    """How often, what, where, and what mends it."""
     name = f"{item.id}  " if item.id else ""
     kind = words.KINDS.get(item.kind, item.kind)
     yield f"    {item.count:>4}x  {kind}  {name}{item.reason}".rstrip()
@@ -67,7 +69,8 @@ def _failed(reading: Reading) -> Iterator[Iterable[str]]:
         yield f"    {item.count:>4}x  {words.failure(item)}", f"           {words.first(item)}"
 
 
-def _home(frame: Frame, count: int) -> list[str]:
+def home(frame: Frame, count: int) -> list[str]:
+    """A source line that graphs come from."""
     return [f"    {count:>4}x  {words.place(frame)}", *_code(frame)]
 
 

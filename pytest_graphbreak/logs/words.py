@@ -10,7 +10,7 @@ from pytest_graphbreak.logs.findings import Failure, extra
 from pytest_graphbreak.logs.markers import Guess
 from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.record import Frame, decomposition
+from pytest_graphbreak.record import Frame, Record, decomposition
 
 KINDS = {
     "break": "graph break",
@@ -135,10 +135,13 @@ def _shapes(reading: Reading) -> str:
 
 
 def _layer(reading: Reading, layer: str) -> str:
-    record = reading.record
-    text = plural(record.graphs.get(layer, 0), "graph")
-    if layer == "dynamo" and "tracing" not in reading.signs.dynamo:
-        text = "graphs not logged"
+    logged = layer != "dynamo" or "tracing" in reading.signs.dynamo
+    return of_layer(reading.record, layer, logged)
+
+
+def of_layer(record: Record, layer: str, logged: bool = True) -> str:
+    """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
+    text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
     if causes := decomposition(record, layer):
         text += " = " + " + ".join(f"{count} {cause}" for cause, count in causes.items())
     if layer == "dynamo":

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Record
+from tests.logs import writer
 
 HERE = Path(__file__).parent
 VERSIONS = ("2.6", "2.7", "2.9", "2.11", "2.13", "2.15")
@@ -253,3 +254,22 @@ V1121 not a prefix torch/_dynamo/convert_frame.py:12] [0/0] torchdynamo start co
     reading = analyse(tmp_path, text)
     assert reading.record.layers == ()
     assert not reading.signs.dynamo
+
+
+@pytest.mark.parametrize("file", ["net.py", "./net.py", "my models/net.py", "script", "<string>"])
+def test_a_script_is_named_as_it_was_typed(tmp_path: Path, file: str) -> None:
+    """What was compiled by hand (``exec``) may have a relative name, or a space in it."""
+    reading = analyse(tmp_path, writer.dynamo("0/0", "f", file, 4))
+    (graph,) = reading.record.graph_list
+    assert (graph.where.file, graph.where.line) == (file.removeprefix("./"), 4)
+    assert "tracing" in reading.signs.dynamo
+
+
+def test_the_script_is_not_the_command_that_ran_it(tmp_path: Path) -> None:
+    text = writer.dynamo("0/0").replace(
+        b'File "/home/me/main.py", line 3, in <module>\n',
+        b'File "/usr/bin/graphbreak", line 8, in <module>\n'
+        + f"{writer.TORCH}convert_frame.py:930] [0/0] ".encode()
+        + b'  File "net.py", line 3, in <module>\n',
+    )
+    assert analyse(tmp_path, text).script == "net.py"

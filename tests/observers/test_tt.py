@@ -442,9 +442,7 @@ def test_disagreement_with_torch_xla_is_told(library: Path, log: Path) -> None:
     assert others.startswith("2 {'other'} () tt: 2 graphs here, 1 compiled by torch_xla")
 
 
-def test_workers_that_share_a_log_are_an_error(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tt, "in_use", lambda: True)
     monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
     own, xla = Observation("tt", graphs=3), Observation("xla", graphs=1)
