@@ -1,0 +1,302 @@
+"""What the child processes of a test compile is the test's, marked with the process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytest_graphbreak
+from pytest_graphbreak.measure import Measurement
+from pytest_graphbreak.observers.children_record import numbered, of_process, since, together
+from pytest_graphbreak.record import Break, Frame, Graph, Record
+from tests.conftest import Suite
+
+HEAD = """
+import multiprocessing, os, subprocess, sys, time
+import torch
+
+def broken(x):
+    y = torch.sin(x)
+    print("hello")
+    return y + 1
+
+def work(size=3):
+    torch.compile(broken, backend="eager")(torch.ones(size))
+
+def start(way, size=3, **kwargs):
+    process = multiprocessing.get_context(way).Process(target=work, args=(size,), **kwargs)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+FORKS = """
+def test_process(): start("fork")
+
+def test_named():
+    start("fork", name="engine")
+    start("fork", name="engine")
+
+def test_by_hand():
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+def test_grandchild():
+    process = multiprocessing.get_context("fork").Process(target=start, args=("fork",))
+    process.start()
+    process.join()
+
+def test_with_own():
+    work(3)
+    start("fork", 3)  # has inherited what is compiled
+    start("fork", 4)
+
+def test_idle():
+    process = multiprocessing.get_context("fork").Process(target=print)
+    process.start()
+    process.join()
+
+def test_pool():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        pool.map(work, [3, 4])
+
+def killed(queue):
+    def backend(gm, args):
+        if args[0].shape[0] == 5:
+            queue.put("compiling")
+            time.sleep(100)
+        return gm
+    compiled = torch.compile(lambda x: x + 1, backend=backend, dynamic=False)
+    compiled(torch.ones(3))
+    compiled(torch.ones(5))
+
+def test_killed():
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=killed, args=(queue,))
+    process.start()
+    queue.get()
+    process.kill()
+    process.join()
+
+def serve(connection):
+    while size := connection.recv():
+        work(size)
+        connection.send("done")
+
+def test_block(graph_budget):
+    ours, theirs = multiprocessing.Pipe()
+    server = multiprocessing.get_context("fork").Process(target=serve, args=(theirs,))
+    server.start()
+    def ask(size):
+        ours.send(size)
+        ours.recv()
+    ask(3)
+    with graph_budget() as warm:
+        ask(3)
+    with graph_budget() as grown:
+        ask(7)
+    ours.send(0)
+    server.join()
+    assert warm.record.graphs == {}
+    assert grown.record.graphs == {"dynamo": 2}
+    assert {graph.process for graph in grown.record.graph_list} == {"ForkProcess"}
+    assert grown.recompiles == 2
+"""
+
+
+@pytest.fixture
+def forks(suite: Suite, tests_of: Any) -> dict[str, Any]:
+    suite.write(HEAD + FORKS)
+    return {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
+
+
+def processes(test: dict[str, Any]) -> dict[str | None, int]:
+    return Counter(graph["process"] for graph in test["graph_list"])
+
+
+def left() -> list[Path]:
+    import tempfile
+
+    return list(Path(tempfile.gettempdir()).glob(f"graphbreak-{os.getpid()}-*"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_what_a_fork_compiles_is_the_tests(forks: dict[str, Any]) -> None:
+    assert all(test["outcome"] == "passed" for test in forks.values()), forks
+    assert {name: processes(test) for name, test in forks.items()} == {
+        "test_process": {"ForkProcess": 2},
+        "test_named": {"engine": 2, "engine 2": 2},
+        "test_by_hand": {"fork": 2},
+        "test_grandchild": {"ForkProcess": 2},
+        "test_with_own": {None: 2, "ForkProcess": 2},
+        "test_idle": {},
+        "test_pool": {"ForkPoolWorker": 4},
+        "test_killed": {"ForkProcess": 1},
+        "test_block": {"ForkProcess": 4},
+    }
+    for name, test in forks.items():
+        assert test["graphs"].get("dynamo", 0) == len(test["graph_list"]), name
+        assert test["errors"] == []
+    (broke,) = forks["test_process"]["breaks"]
+    assert (broke["where"]["file"], broke["where"]["code"]) == ("test_it.py", 'print("hello")')
+    assert forks["test_with_own"]["breaks"][0]["count"] == 2
+    assert [name for name, test in forks.items() if test["note"]] == ["test_killed"]
+    assert "ended in the middle of a compilation" in forks["test_killed"]["note"]
+    assert left() == []
+
+
+SPAWNS = """
+SCRIPT = "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(3))"
+
+def test_spawn(): start("spawn")
+
+def test_script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    subprocess.run([sys.executable, path], env={**os.environ, "A": "1"}, check=True)
+
+def test_not_followed():
+    subprocess.run([sys.executable, "-c", SCRIPT], env={}, check=True)
+
+def test_own_sitecustomize(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    env = {**os.environ}
+    env["PYTHONPATH"] += os.pathsep + str(tmp_path)
+    code = "import sys; import sitecustomize; print(sitecustomize.__file__, 'torch' in sys.modules)"
+    out = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+    assert out.split() == ["mine", str(tmp_path / "sitecustomize.py"), "False"]
+"""
+
+
+def test_what_a_new_python_compiles_is_the_tests(suite: Suite, tests_of: Any) -> None:
+    suite.write(HEAD + SPAWNS)
+    tests = {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
+    assert all(test["outcome"] == "passed" for test in tests.values()), tests
+    assert {name: processes(test) for name, test in tests.items()} == {
+        "test_spawn": {"SpawnProcess": 2},
+        "test_script": {"train.py": 1},
+        "test_not_followed": {},
+        "test_own_sitecustomize": {},
+    }
+    assert tests["test_spawn"]["breaks"][0]["where"]["file"] == "test_it.py"
+    assert left() == []
+
+
+def test_a_child_that_cannot_be_watched_is_told_of(tmp_path: Path) -> None:
+    """A Python that has torch and not this package: another environment."""
+    (tmp_path / "torch.py").write_text("")
+    (tmp_path / "pytest_graphbreak.py").write_text("raise ImportError('not here')")
+    with Measurement(tmp_path) as seen:
+        env = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{tmp_path}"}
+        subprocess.run([sys.executable, "-c", "import torch"], env=env, check=True, cwd=tmp_path)
+    record = seen.close()
+    assert record.note is not None
+    assert "is not counted: not here" in record.note
+    assert (record.errors, left()) == ((), [])
+
+
+def test_the_environment_is_the_users_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for before in (None, "", "/a:/b"):
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+        if before is not None:
+            monkeypatch.setenv("PYTHONPATH", before)
+        was = dict(os.environ)
+        with Measurement(tmp_path), Measurement(tmp_path):
+            assert os.environ["PYTHONPATH"].split(os.pathsep)[0].endswith("children_site")
+            assert os.environ["GRAPHBREAK_CHILDREN"]
+        assert dict(os.environ) == was
+
+
+def test_a_forked_test_is_counted_once(suite: Suite) -> None:
+    pytest.importorskip("pytest_forked")
+    suite.write(HEAD + "def test_it(): work(); start('fork')")
+    with Measurement(suite.path) as seen:
+        (test,) = suite.report("--forked")["tests"]
+    assert processes(test) == {None: 2, "ForkProcess": 2}
+    assert seen.close().graphs == {"dynamo": 4}
+    assert left() == []
+
+
+XLA = """
+import torch_xla
+
+def lazy(path):
+    x = torch.ones(3, device=torch_xla.device()) + 1
+    assert x.sum().item() == 6
+
+def test_xla():
+    process = multiprocessing.get_context("spawn").Process(target=lazy, args=("",))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
+def test_device_graphs_of_a_child(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    suite.write(HEAD + XLA)
+    (test,) = suite.report()["tests"]
+    (graph,) = test["graph_list"]
+    assert (graph["layer"], graph["cause"], graph["process"]) == ("xla", "access", "SpawnProcess")
+    assert graph["where"]["code"] == "assert x.sum().item() == 6"
+    assert test["note"] is None
+
+
+# Records, put together and taken apart.
+
+
+def record(graphs: int, code: str = "print(x)", times: int = 1) -> Record:
+    where = Frame("a.py", "f", 1, code)
+    return Record(
+        layers=("dynamo",),
+        graphs={"dynamo": graphs},
+        attempted=graphs,
+        breaks=(Break("dynamo", "why", where, count=times),),
+        graph_list=tuple(Graph("dynamo", f"{n}/0", "entry") for n in range(graphs)),
+    )
+
+
+def test_since() -> None:
+    new = since(record(5, times=3), record(2))
+    assert (new.graphs, new.attempted) == ({"dynamo": 3}, 3)
+    assert [graph.name for graph in new.graph_list] == ["2/0", "3/0", "4/0"]
+    assert [item.count for item in new.breaks] == [2]
+    assert not since(record(5), record(5)).active
+
+
+def test_processes_are_numbered_by_what_they_did() -> None:
+    records = [record(3), record(1), record(2)]
+    there = numbered(["p", "q", "p"], records)
+    back = numbered(["p", "q", "p"], records[::-1])
+    assert there == ["p 2", "q", "p"]
+    assert back == there[::-1]
+
+
+def test_together() -> None:
+    own = Record(layers=("dynamo", "xla"), graphs={"xla": 1}, note="own")
+    idle = of_process(Record(errors=("blind",)), "helper")
+    whole = together([own, of_process(record(2), "p"), idle])
+    assert whole.layers == ("dynamo", "xla")
+    assert whole.graphs == {"dynamo": 2, "xla": 1}
+    assert {graph.process for graph in whole.graph_list} == {"p"}
+    assert whole.errors == ()
+    assert whole.note == "own; in the process helper: blind"
+
+
+def test_the_hook_is_shipped() -> None:
+    package = Path(pytest_graphbreak.__file__).parent
+    assert (package / "observers" / "children_site" / "sitecustomize.py").is_file()
