@@ -1,0 +1,133 @@
+"""``graphbreak fix``: a patched copy of a script or a test file, every patch proved by a run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_graphbreak.commands.talk import complain, say, write
+from pytest_graphbreak.repair import told
+from pytest_graphbreak.repair.progress import Progress
+from pytest_graphbreak.repair.search import Outcome, Search
+from pytest_graphbreak.repair.target import Target, TargetError, parse
+from pytest_graphbreak.repair.trial import Bench, Trial, bench
+
+HELP = "write a patched copy of a script, verified"
+
+FIXED, NOTHING, UNUSABLE = 0, 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments"
+    )
+    parser.add_argument(
+        "--keep-side-effects",
+        action="store_true",
+        help="no remedy that drops a side effect, such as a line of a log",
+    )
+    parser.add_argument(
+        "--runs", type=int, default=60, metavar="N", help="run the program at most N times (60)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=900, metavar="S", help="seconds for one run (900)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
+    try:
+        target = parse(args.target, args.arguments)
+    except TargetError as error:
+        complain(f"graphbreak fix: {error}")
+        return UNUSABLE
+    with bench(args.timeout) as desk:
+        return _fix(args, target, desk)
+
+
+def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
+    progress = Progress()
+
+    def speak(text: str) -> None:
+        progress.clear()
+        say(text)
+
+    progress.step(0, args.runs, f"{target.name} as it is")
+    search = Search(
+        target,
+        desk,
+        most=args.runs,
+        keep_side_effects=args.keep_side_effects,
+        header=f"Written by `graphbreak fix {target.name}`: the same program, with patches.",
+        say=speak,
+        progress=progress.step,
+    )
+    first = search.outcome.first
+    if first.error is not None:
+        progress.clear()
+        return _failed(target, first)
+    interrupted = False
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        search.finish()
+        interrupted = True
+    progress.clear()
+    code = _result(target, desk, search.outcome, proved=interrupted)
+    if interrupted:
+        complain("graphbreak fix: interrupted")
+        return 130
+    return code
+
+
+def _failed(target: Target, first: Trial) -> int:
+    complain(f"graphbreak fix: {target.name} does not run: {first.error}")
+    for line in first.out.strip().splitlines()[-12:]:
+        complain(f"    {line}")
+    return UNUSABLE
+
+
+def _result(target: Target, desk: Bench, outcome: Outcome, *, proved: bool) -> int:
+    """Write the file, run it as it stands, and tell."""
+    if not outcome.first.record.active:
+        say("Nothing was compiled, so there is nothing to mend.")
+        return FIXED
+    if not outcome.problems:
+        say(f"Nothing to mend: {outcome.before} graphs, no break, no recompile.")
+        return FIXED
+    fixed = target.beside("_fixed")
+    words = ""
+    if outcome.source is not None:
+        if not write(str(fixed.path), outcome.source):
+            return UNUSABLE
+        if not proved:
+            words = _prove(fixed, desk, outcome)
+    for line in told.lines(outcome):
+        say(line)
+    if words:
+        fixed.path.unlink(missing_ok=True)
+        complain(f"graphbreak fix: the file does not do what its parts did: {words}")
+        return NOTHING
+    if outcome.source is None:
+        say("No remedy held: nothing is written.")
+        return NOTHING
+    say(f"Wrote {_shown(fixed.path)}.")
+    return FIXED
+
+
+def _prove(fixed: Target, desk: Bench, outcome: Outcome) -> str:
+    """Run the written file, with fullgraph=True where the user has it and it can hold."""
+    whole = not outcome.last.record.breaks and outcome.first.fullgraph
+    trial = desk.measure(fixed, allow_breaks=not whole, alone=True)
+    if not trial.same:
+        return trial.error or trial.mismatch or ""
+    outcome.last = trial
+    return ""
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

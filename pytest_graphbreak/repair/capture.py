@@ -1,0 +1,308 @@
+"""Notes what goes into compiled callables and what comes out, and calls them again.
+
+``torch.compile`` is replaced by one that compiles as before and puts a thin
+function around what it returns. Only calls from eager code are noted: what one
+compiled function calls inside another belongs to the outer one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map
+
+from pytest_graphbreak.repair.compare import Flat, flatten
+
+MOST_CALLS: Final = 64
+"""Calls of one run whose outputs are kept."""
+MOST_ENTRIES: Final = 4
+"""Compiled callables that are called again with other inputs."""
+VARIANTS: Final = ("negated", "random", "zero", "large")
+"""Inputs that the program did not use itself: the branches that it did not take."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One compiled callable, with the inputs of its first call and how it was called."""
+
+    original: Any
+    compiled: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    called: bool = False
+    grad: bool = False
+    inference: bool = False
+
+
+class Recorder:
+    """Everything that one run put into compiled code and got out of it."""
+
+    def __init__(self, *, allow_breaks: bool) -> None:
+        self.entries: list[Entry] = []
+        self.fullgraph = False
+        self._allow_breaks = allow_breaks
+        self._calls: list[tuple[Any, ...]] = []
+        self._depth = 0
+        self._real = torch.compile
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        torch.compile = self._compile
+        try:
+            yield
+        finally:
+            torch.compile = self._real
+
+    def _compile(self, model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda function: self._compile(function, **options)
+        if options.get("fullgraph"):
+            self.fullgraph = True
+            if self._allow_breaks:
+                options["fullgraph"] = False
+        compiled = self._real(model, **options)
+        if isinstance(compiled, torch.nn.Module):
+            entry = Entry(model, compiled)
+            compiled.__dict__["forward"] = self._around(entry, compiled.forward)
+        else:
+            entry = Entry(model, compiled)
+            entry.compiled = compiled = self._around(entry, compiled)
+        self.entries.append(entry)
+        return compiled
+
+    def _around(self, entry: Entry, inner: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(inner)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or self._depth:
+                return inner(*args, **kwargs)
+            return self._noted(entry, inner, args, kwargs)
+
+        _skip(call)
+        return call
+
+    def _noted(
+        self, entry: Entry, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        if not entry.called:
+            entry.called = True
+            entry.grad = torch.is_grad_enabled()
+            entry.inference = torch.is_inference_mode_enabled()
+            entry.args, entry.kwargs = _kept(args), _kept(kwargs)
+        self._depth += 1
+        try:
+            result = inner(*args, **kwargs)
+        finally:
+            self._depth -= 1
+        if len(self._calls) < MOST_CALLS:
+            self._calls.append(tuple(_now(item) for item in (result, args, kwargs)))
+        return result
+
+    def calls(self) -> list[Flat]:
+        """Result and arguments of each call, as they were when it returned."""
+        return [flatten([_leaves(item) for item in call]) for call in self._calls]
+
+    def state(self) -> Flat:
+        """Gradients, buffers, and parameters where they were trained, at the end of the run."""
+        found: Flat = []
+        for number, entry in enumerate(self.entries):
+            module = _module(entry.original)
+            if module is None:
+                tensors = [t for t in tree_flatten((entry.args, entry.kwargs))[0] if _has_grad(t)]
+                found += flatten([t.grad for t in tensors], f"gradient of input {number}")
+                continue
+            for name, parameter in module.named_parameters():
+                if parameter.grad is not None:
+                    found += flatten(parameter.grad, f"gradient of {name}")
+                    found += flatten(parameter, name)
+            for name, buffer in module.named_buffers():
+                found += flatten(buffer, name)
+        return found
+
+    def again(self, *, eager: bool) -> list[Flat | str]:
+        """The results for other inputs; where a call raises, the word ``raises``."""
+        found: list[Flat | str] = []
+        for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
+            for kind in VARIANTS:
+                found.append(self._variant(entry, kind, eager))
+        return found
+
+    def _variant(self, entry: Entry, kind: str, eager: bool) -> Flat | str:
+        seed()
+        stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
+        self._depth += 1
+        try:
+            with stance, _mode(entry):
+                args, kwargs = tree_map(
+                    lambda leaf: _varied(leaf, kind), (entry.args, entry.kwargs)
+                )
+                result = entry.compiled(*args, **kwargs)
+                return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
+        except Exception as error:
+            return f"raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        finally:
+            self._depth -= 1
+
+    def warm(self) -> float | None:
+        """The best of some calls of the first callable with its own inputs, in seconds."""
+        entry = next((entry for entry in self.entries if entry.called), None)
+        if entry is None:
+            return None
+        best: float | None = None
+        self._depth += 1
+        try:
+            with _mode(entry):
+                for _ in range(6):
+                    args, kwargs = tree_map(_copy, (entry.args, entry.kwargs))
+                    began = time.perf_counter()
+                    entry.compiled(*args, **kwargs)
+                    wait()
+                    took = time.perf_counter() - began
+                    best = took if best is None else min(best, took)
+                    if took > 1:
+                        break
+        except Exception:
+            return None
+        finally:
+            self._depth -= 1
+        return best
+
+
+def seed() -> None:
+    """The same random numbers in every run: torch, Python and numpy."""
+    import sys
+
+    torch.manual_seed(0)
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+
+
+def wait() -> None:
+    """Let the device finish what it was given."""
+    import sys
+
+    if "torch_xla" in sys.modules:
+        sys.modules["torch_xla"].sync(wait=True)
+    elif torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _skip(function: Callable[..., Any]) -> None:
+    """Keep Dynamo from compiling our own frame, where this torch can be told so."""
+    try:
+        from torch._C._dynamo.eval_frame import skip_code
+    except ImportError:
+        return
+    skip_code(function.__code__)
+
+
+def _module(original: Any) -> torch.nn.Module | None:
+    found = getattr(original, "__self__", original)
+    return found if isinstance(found, torch.nn.Module) else None
+
+
+def _has_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_leaf and value.grad is not None
+
+
+def _lazy(tensor: torch.Tensor) -> bool:
+    """Whether looking at the tensor would make graphs of its own."""
+    return tensor.device.type not in ("cpu", "cuda")
+
+
+def _copy(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+
+
+def _kept(value: Any) -> Any:
+    """Inputs for later calls. On a lazy device they are held, not copied: a copy is a graph."""
+    return tree_map(
+        lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),
+        value,
+    )
+
+
+def _same(leaf: torch.Tensor) -> torch.Tensor:
+    """A copy; a leaf with gradients is held itself, since its gradient comes later."""
+    return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
+
+
+def _now(value: Any) -> Any:
+    def note(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or _lazy(leaf):
+            return leaf
+        return leaf.detach().clone()
+
+    try:
+        return tree_map(note, value)
+    except Exception:
+        return value
+
+
+def _leaves(value: Any) -> Any:
+    """What pytree knows how to open, opened: outputs of transformers among it."""
+    leaves, spec = tree_flatten(value)
+    return value if len(leaves) == 1 and leaves[0] is value else [str(spec)[:2000], *leaves]
+
+
+def _varied(leaf: Any, kind: str) -> Any:
+    """Another tensor of the same shape. Integers stay in their range: they may be indices."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    value = leaf.detach()
+    if leaf.is_floating_point():
+        if kind == "negated":
+            value = -value
+        elif kind == "random":
+            value = torch.randn(leaf.shape, dtype=torch.float32).to(leaf.device, leaf.dtype)
+        elif kind == "zero":
+            value = torch.zeros_like(value)
+        else:
+            value = value * 100
+    elif leaf.dtype == torch.bool:
+        value = value if kind == "random" else ~value
+    elif leaf.dim():
+        value = value.roll(1, -1) if kind != "zero" else value.flip(-1)
+    return value.clone().requires_grad_(leaf.requires_grad)
+
+
+@contextlib.contextmanager
+def _mode(entry: Entry) -> Iterator[None]:
+    with torch.inference_mode(entry.inference), torch.set_grad_enabled(entry.grad):
+        yield
+
+
+def _gradients(entry: Entry, result: Any, args: Any, kwargs: Any) -> Any:
+    """Gradients of a weighted sum of the outputs, for the inputs and the parameters."""
+    outputs = [
+        leaf
+        for leaf in tree_flatten(result)[0]
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point()
+    ]
+    if not outputs:
+        return None
+    leaves = [
+        leaf
+        for leaf in tree_flatten((args, kwargs))[0]
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+    ]
+    module = _module(entry.original)
+    if module is not None:
+        leaves += [one for one in module.parameters() if one.requires_grad]
+    if not leaves:
+        return None
+    total = sum(
+        (out * torch.arange(out.numel(), device=out.device).cos().reshape(out.shape).to(out)).sum()
+        for out in outputs
+    )
+    assert isinstance(total, torch.Tensor)
+    return list(torch.autograd.grad(total, leaves, allow_unused=True))

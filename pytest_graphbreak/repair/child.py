@@ -1,0 +1,210 @@
+"""Runs a script or a test in a process of its own, and writes down what happened.
+
+``python -m pytest_graphbreak.repair.child ORDER.json``. The order names the
+target and where the answer goes; see ``trial``, which writes it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+Answer = dict[str, Any]
+
+
+def work(paper: str) -> int:
+    """Do what the order says; returns the exit code of the process."""
+    order = json.loads(Path(paper).read_text(encoding="utf-8"))
+    target = Path(order["path"])
+    sys.argv = [str(target), *order["arguments"]]
+    sys.path[0] = str(target.resolve().parent)
+    if order.get("cut"):
+        from pytest_graphbreak.repair import cut
+
+        answer = cut.work(order, lambda around: _go(order, around))
+    else:
+        answer = _measured(order)
+    Path(order["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+    return 0
+
+
+def _measured(order: Answer) -> Answer:
+    """The run with everything on: counted, outputs kept, and compared where there is a reference."""
+    import torch
+
+    from pytest_graphbreak import observe
+    from pytest_graphbreak.repair import capture
+
+    recorder = capture.Recorder(allow_breaks=order["allow_breaks"])
+    answer: Answer = {}
+    if order["same_random"]:
+        _same_random()
+
+    @contextmanager
+    def around() -> Iterator[None]:
+        capture.seed()
+        began = time.perf_counter()
+        error: str | None = None
+        try:
+            with observe() as seen, recorder.installed():
+                try:
+                    yield
+                except SystemExit as left:
+                    error = None if left.code in (None, 0) else f"the script ended with {left.code}"
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as raised:  # pytest's own outcomes are no Exceptions
+                    # A test over its budget did what it was to do: it is here for that.
+                    over = type(raised).__name__ == "GraphBudgetFailure"
+                    error = None if over else _words(raised)
+                    answer["traceback"] = traceback.format_exc()
+                    answer["exception"] = [type(raised).__name__, str(raised)]
+                capture.wait()
+        finally:
+            answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
+        answer.update(error=error, fullgraph=recorder.fullgraph)
+        answer["entries"] = sum(entry.called for entry in recorder.entries)
+        if error is None and order["outputs"]:
+            answer.update(_outputs(order, recorder))
+
+    answer.update(_go(order, around) or {})
+    answer["sites"] = _sites(answer.get("record") or {})
+    answer["torch"] = torch.__version__
+    return answer
+
+
+def _same_random() -> None:
+    """Random numbers of inductor's own would differ from eager's: take eager's in both."""
+    if importlib.util.find_spec("torch._inductor") is not None:
+        import torch._inductor.config as config
+
+        config.fallback_random = True
+
+
+def _outputs(order: Answer, recorder: Any) -> Answer:
+    """Keep the outputs as the reference, or compare them with the one that is there."""
+    import torch
+
+    own = {"calls": recorder.calls(), "state": recorder.state()}
+    reference = order.get("reference")
+    # The reference for inputs that the program never used is the program uncompiled.
+    own["variants"] = recorder.again(eager=reference is None)
+    found: Answer = {"warm": recorder.warm(), "trained": bool(own["state"])}
+    if reference is None:
+        torch.save(own, order["keep"])
+        return found
+    wanted = torch.load(reference, weights_only=False)
+    found["mismatch"], found["compared"] = _mismatch(wanted, own)
+    return found
+
+
+def _mismatch(wanted: Any, own: Any) -> tuple[str | None, int]:
+    """The first difference, and how many inputs were compared."""
+    from pytest_graphbreak.repair.compare import difference
+
+    if len(wanted["calls"]) != len(own["calls"]):
+        return f"{len(wanted['calls'])} calls became {len(own['calls'])}", 0
+    compared = 0
+    for number, (old, new) in enumerate(zip(wanted["calls"], own["calls"], strict=True), 1):
+        compared += 1
+        if words := difference(old, new):
+            return f"call {number}: {words}", compared
+    if words := difference(wanted["state"], own["state"]):
+        return words, compared
+    for old, new in zip(wanted["variants"], own["variants"], strict=True):
+        compared += 1
+        if isinstance(old, str) or isinstance(new, str):
+            if isinstance(old, str) != isinstance(new, str):
+                how = f"{new} where the original does not" if isinstance(new, str) else (
+                    f"does not raise where the original does ({old[:60]})"
+                )
+                return f"other inputs: {how}", compared
+        elif words := difference(old, new):
+            return f"other inputs: {words}", compared
+    return None, compared
+
+
+def _words(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}".rstrip(": ")
+
+
+def _go(order: Answer, around: Callable[[], Any]) -> Answer | None:
+    return _test(order, around) if order["test"] else _script(order, around)
+
+
+def _script(order: Answer, around: Callable[[], Any]) -> None:
+    """Run a file as Python does: as ``__main__``, with its directory first on the path."""
+    path = order["path"]
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    sys.modules["__main__"] = module
+    with around():
+        code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+
+
+def _test(order: Answer, around: Callable[[], Any]) -> Answer:
+    """Run one test with pytest, the window around its call phase."""
+    import pytest
+
+    said: Answer = {"reports": []}
+
+    class Watch:
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_call(self, item: Any) -> Iterator[None]:
+            # The failure ends here: what is asked for is what the test did.
+            with around():
+                yield
+            said["called"] = said.get("called", 0) + 1
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.failed and report.when != "call":
+                said["reports"].append(f"{report.when}: {report.longreprtext.splitlines()[-1]}")
+            if report.skipped:
+                said["reports"].append("the test was skipped")
+
+    nodeid = f"{order['path']}::{order['test']}"
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
+    code = pytest.main([*options, nodeid], plugins=[Watch()])
+    calls = said.get("called", 0)
+    if calls != 1:
+        why = "; ".join(said["reports"]) or f"pytest ended with {int(code)}"
+        if calls > 1:
+            why = f"{calls} tests have this id; give one of them, with its [parameters]"
+        return {"error": why, "unrun": True}
+    return {}
+
+
+def _sites(record: Answer) -> dict[str, list[str]]:
+    """Where the files of the breaks are, and which modules they are."""
+    from pytest_graphbreak.measure import places
+
+    named = places(Path.cwd())
+    wanted = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
+    for key in ("breaks", "eager", "recompile_list"):
+        wanted |= {
+            item["where"]["file"] for item in record.get(key, ()) if item["where"]
+        }
+    found = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and os.path.isfile(path):
+            stable = named.file(path)
+            if stable in wanted and name != "__mp_main__":
+                found.setdefault(stable, [path, name])
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(work(sys.argv[1]))

@@ -1,0 +1,63 @@
+"""What a remedy proposes: a change of the program, as Python source.
+
+A ``Patch`` is a list of edits. ``Line`` edits are statements that run before the
+program does; ``Rewrite`` edits change one source line of one function, in the
+copy of the user's file, or in memory where the function is another module's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pytest_graphbreak.record import Frame
+
+SETTINGS: Final = 0
+WRAPPERS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Statements for the head of the patched file. ``torch`` and ``importlib`` are there."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A change at a source line. ``kind`` names a rewriter of ``rewrite``."""
+
+    kind: str
+    where: Frame
+
+
+Edit = Line | Rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One remedy for one break. ``drops`` says which side effect is lost, if one is.
+
+    ``moves`` says what still happens, at another time. ``key`` is the identity:
+    a patch that was tried is not tried again for another break.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
+    drops: str = ""
+    moves: str = ""
+    leaves: bool = False
+    """Whether it takes code out of the compiler on purpose (``disable``)."""
+
+    @property
+    def key(self) -> tuple[Edit, ...]:
+        return self.edits
+
+    @property
+    def needs_libcst(self) -> bool:
+        return any(isinstance(edit, Rewrite) for edit in self.edits)
+
+
+def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Line:
+    """The statement that sets a config of torch, where this torch has it."""
+    return Line(f"{home}.{name} = {value}")

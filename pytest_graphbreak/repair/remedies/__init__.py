@@ -1,0 +1,27 @@
+"""What may mend a break, in the order in which it is worth trying.
+
+One module a family of remedies, each with ``propose(break, trial)``. A remedy
+proposes; whether it mends, and whether the results stay, is for a run to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_graphbreak.record import Break
+from pytest_graphbreak.repair.patch import Patch
+from pytest_graphbreak.repair.remedies import branches, calls, configs, leaving, logs, recompiles
+from pytest_graphbreak.repair.trial import Trial
+
+_HOMES = (configs, logs, branches, calls, leaving)
+
+
+def for_break(item: Break, trial: Trial) -> Iterator[Patch]:
+    """Patches for a break, the gentlest first."""
+    for home in _HOMES:
+        yield from home.propose(item, trial)
+
+
+def for_recompiles(trial: Trial) -> Iterator[Patch]:
+    """Patches for the recompiles of a run."""
+    yield from recompiles.propose(trial)

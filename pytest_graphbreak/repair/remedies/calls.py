@@ -1,0 +1,67 @@
+"""Calls that Dynamo was told not to follow, or can not follow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.trial import Trial
+
+PURE: Final = (
+    "zlib.crc32",
+    "zlib.adler32",
+    "binascii.crc32",
+    "unicodedata.normalize",
+    "textwrap.dedent",
+)
+"""C functions whose result is that of their arguments alone: a constant for constants."""
+_CALLED: Final = re.compile(r"([A-Za-z_][\w.]*)\(")
+
+
+def propose(item: Break, trial: Trial) -> Iterator[Patch]:
+    family = advice.family(item)
+    name = family.name if family else ""
+    called = _CALLED.findall(item.where.code)
+    if name == "graph-break" or "graph_break" in item.where.code:
+        yield Patch(
+            "the explicit graph break is gone", (Rewrite("drop_graph_break", item.where),)
+        )
+    if name == "disabled" or "disable" in item.reason:
+        for function in called:
+            last = function.rsplit(".", 1)[-1]
+            for scope in _scopes(item.where.function, last):
+                place = Frame(item.where.file, scope, 0, f"def {last}")
+                yield Patch(f"{last} is compiled: no torch.compiler.disable",
+                            (Rewrite("enable", place),))
+    if name == "disallowed":
+        for function in called:
+            yield Patch(
+                f"{function} is allowed in the graph again",
+                (Line(f"torch._dynamo.allow_in_graph({function})"),),
+            )
+    for function in called:
+        if function in PURE:
+            module = function.rpartition(".")[0]
+            yield Patch(
+                f"{function} of constants is a constant",
+                (
+                    Line(f"import {module}"),
+                    Line(f"{function} = torch._dynamo.assume_constant_result({function})"),
+                ),
+            )
+
+
+def _scopes(around: str, name: str) -> list[str]:
+    """Qualified names that a function could have which is called in ``around``."""
+    scopes = [name]
+    parts = around.split(".")
+    for count in range(len(parts), 0, -1):
+        outer = ".".join(parts[:count])
+        if outer in ("<module>", ""):
+            continue
+        scopes += [f"{outer}.<locals>.{name}", f"{outer}.{name}"]
+    return list(dict.fromkeys(scopes))

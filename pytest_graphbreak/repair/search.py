@@ -1,0 +1,312 @@
+"""Tries patches one by one and together, and keeps what is proved.
+
+A patch is kept only if the program's graphs went down with it (or code that had
+left the compiler came back), and the results are those of the original. What
+mends its break without fewer graphs may be half of a mend: it stays on trial,
+and goes at the end if the graphs are as few without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_graphbreak.record import Break, Frame, Record
+from pytest_graphbreak.repair import remedies
+from pytest_graphbreak.repair.build import BuildError, Site, build, has_libcst, home
+from pytest_graphbreak.repair.patch import Patch
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, Trial
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One patch that was tried for one problem, and why it was not kept ("" if it was)."""
+
+    patch: Patch
+    why: str
+
+
+@dataclass(slots=True)
+class Problem:
+    """A break, or the recompiles of the run (``item`` is None), and what was tried for it."""
+
+    item: Break | None
+    before: int
+    tried: list[Tried] = field(default_factory=list)
+    kept: list[Patch] = field(default_factory=list)
+    after: int | None = None
+    mended: bool = False
+    note: str = ""
+
+    @property
+    def title(self) -> str:
+        if self.item is None:
+            return "recompiles"
+        name = f"{self.item.id}  " if self.item.id else ""
+        return f"{name}{self.item.reason}"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a search found. ``last`` is the run of all kept patches together."""
+
+    first: Trial
+    last: Trial
+    kept: list[Patch] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    source: str | None = None
+    stopped: str = ""
+
+    @property
+    def before(self) -> int:
+        return graphs(self.first.record)
+
+    @property
+    def after(self) -> int:
+        return graphs(self.last.record)
+
+
+def graphs(record: Record) -> int:
+    """Graphs of the deepest layer that made any."""
+    return record.graphs.get(record.headline, 0)
+
+
+def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
+    """Whether a record is a gain: fewer graphs and no code lost, or code won back."""
+    was, now = _eager(before), _eager(after)
+    if not graphs(after) and graphs(before):
+        return False
+    if may_leave and 2 * _ops(after) < _ops(before):
+        return False
+    if now > was or any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before)):
+        return now < was and len(after.breaks) <= len(before.breaks)
+    fewer = graphs(after) < graphs(before)
+    return fewer or (now < was and graphs(after) <= max(graphs(before), 1))
+
+
+def _lower(record: Record) -> tuple[str, ...]:
+    """All layers but the deepest, which may not pay for what it gains."""
+    return tuple(layer for layer in record.layers if layer != record.headline)
+
+
+def _eager(record: Record) -> int:
+    return len(record.eager)
+
+
+def _ops(record: Record) -> int:
+    return sum(graph.ops or 0 for graph in record.graph_list if graph.layer == "dynamo")
+
+
+class Search:
+    """The search for one target. ``outcome`` is true at any time, also after an interrupt."""
+
+    def __init__(
+        self,
+        target: Target,
+        bench: Bench,
+        *,
+        most: int,
+        keep_side_effects: bool,
+        header: str,
+        say: Say,
+        progress: Callable[[int, int, str], None],
+    ) -> None:
+        self._target = target
+        self._bench = bench
+        self._most = most
+        self._keep_side_effects = keep_side_effects
+        self._header = header
+        self._say = say
+        self._progress = progress
+        self._source = target.path.read_text(encoding="utf-8")
+        self._doubt: list[Patch] = []
+        self._sites: dict[str, Site] = {}
+        first = bench.measure(target, compare=False)
+        self._sites = dict(first.sites)
+        self.outcome = Outcome(first, first)
+
+    def run(self) -> Outcome:
+        """Work until no remedy helps, or the number of runs is used up."""
+        out = self.outcome
+        if out.first.error is not None or not out.first.record.active:
+            return out
+        seen: set[tuple[str, ...]] = set()
+        while (problem := self._next(seen)) is not None:
+            out.problems.append(problem)
+            self._mend(problem)
+            if out.stopped:
+                break
+        if not out.stopped:
+            self._weed()
+        self._close()
+        return out
+
+    def _next(self, seen: set[tuple[str, ...]]) -> Problem | None:
+        """The next break that nobody has worked on; at the end, the recompiles."""
+        now = graphs(self.outcome.last.record)
+        for item in self.outcome.last.record.breaks:
+            key = self._key(item)
+            if key not in seen:
+                seen.add(key)
+                stack = tuple(self._named(frame) for frame in item.stack)
+                return Problem(replace(item, where=self._named(item.where), stack=stack), now)
+        if self.outcome.last.record.recompile_list and ("recompiles",) not in seen:
+            seen.add(("recompiles",))
+            return Problem(None, now)
+        return None
+
+    def _key(self, item: Break) -> tuple[str, ...]:
+        where = self._named(item.where)
+        return (where.file, where.function, " ".join(where.code.split()))
+
+    def _named(self, where: Frame) -> Frame:
+        """A place under its own file, whichever copy of the file ran."""
+        patched = home(where)
+        if patched is not None:
+            file = next(
+                (name for name, site in self._sites.items() if site.module == patched[0]),
+                where.file,
+            )
+            return replace(where, file=file, function=patched[1])
+        if Path(where.file).name.startswith(f"{self._target.path.stem}_trial"):
+            return replace(where, file=self._own)
+        return where
+
+    @property
+    def _own(self) -> str:
+        """The stable name of the user's file in records."""
+        wanted = self._target.path.resolve()
+        for name, site in self._sites.items():
+            if site.path.resolve() == wanted:
+                return name
+        return str(self._target.path)
+
+    def _patches(self, problem: Problem) -> Iterator[Patch]:
+        last = self.outcome.last
+        if problem.item is None:
+            return remedies.for_recompiles(last)
+        return remedies.for_break(problem.item, last)
+
+    def _mend(self, problem: Problem) -> None:
+        """Try the remedies for one problem in turn, until one holds."""
+        out = self.outcome
+        doubtful: tuple[Patch, Trial] | None = None
+        for patch in self._patches(problem):
+            why = self._refused(patch)
+            if why is None:
+                if self._bench.runs >= self._most:
+                    out.stopped = f"the number of runs (--runs {self._most}) is used up"
+                    problem.note = out.stopped
+                    break
+                trial, why = self._try([*out.kept, patch])
+                if trial is not None:
+                    gone = (
+                        not trial.record.recompile_list
+                        if problem.item is None
+                        else self._key(problem.item)
+                        not in {self._key(item) for item in trial.record.breaks}
+                    )
+                    if better(out.last.record, trial.record, may_leave=patch.leaves):
+                        self._keep(problem, patch, trial)
+                        if gone:
+                            return
+                        continue
+                    no_worse = (
+                        graphs(trial.record) <= graphs(out.last.record)
+                        and _eager(trial.record) <= _eager(out.last.record)
+                    )
+                    if gone and no_worse and not patch.leaves and doubtful is None:
+                        doubtful = (patch, trial)
+                    why = "the graphs did not get fewer" if gone else "the break is still there"
+            if why != _UNWRITABLE:
+                problem.tried.append(Tried(patch, why or ""))
+        if doubtful is not None and not problem.kept:
+            self._doubt.append(doubtful[0])
+            self._keep(problem, *doubtful)
+
+    def _refused(self, patch: Patch) -> str | None:
+        """Why a patch is not even tried."""
+        if any(set(patch.key) <= set(kept.key) for kept in self.outcome.kept):
+            return "it is there already"
+        if patch.drops and self._keep_side_effects:
+            return f"--keep-side-effects: {patch.drops}"
+        if patch.needs_libcst and not has_libcst():
+            return "needs libcst: pip install 'pytest-graphbreak[fix]'"
+        return None
+
+    def _try(self, patches: Sequence[Patch]) -> tuple[Trial | None, str | None]:
+        """Run the program with patches; None and why where it fails or gives something else."""
+        try:
+            source = build(self._source, self._own, patches, self._sites)
+        except BuildError:
+            return None, _UNWRITABLE
+        problem = patches[-1].title if patches else "without it"
+        self._progress(self._bench.runs, self._most, problem)
+        trial = self._run(source)
+        if trial.error is not None:
+            return None, f"it fails: {trial.error[:160]}"
+        if trial.mismatch is not None:
+            return None, f"other results: {trial.mismatch}"
+        return trial, None
+
+    def _run(self, source: str) -> Trial:
+        copy = self._target.beside(f"_trial{self._bench.runs + 1}")
+        if copy.path.exists():
+            copy = self._target.beside(f"_trial{self._bench.runs + 1}_of_graphbreak")
+        try:
+            copy.path.write_text(source, encoding="utf-8")
+            return self._bench.measure(copy)
+        finally:
+            copy.path.unlink(missing_ok=True)
+
+    def _keep(self, problem: Problem, patch: Patch, trial: Trial) -> None:
+        out = self.outcome
+        self._sites.update({k: v for k, v in trial.sites.items() if k not in self._sites})
+        problem.kept.append(patch)
+        problem.after = graphs(trial.record)
+        out.kept.append(patch)
+        out.last = trial
+        self._say(f"kept: {patch.title} ({problem.before} -> {problem.after})")
+
+    def _weed(self) -> None:
+        """Take out what is on trial and does not pay for itself."""
+        out = self.outcome
+        for patch in list(self._doubt):
+            if self._bench.runs >= self._most:
+                return
+            rest = [one for one in out.kept if one is not patch]
+            if not rest:
+                out.kept, out.last = [], out.first
+            else:
+                trial, _ = self._try(rest)
+                if trial is None or better(trial.record, out.last.record):
+                    continue
+                out.kept, out.last = rest, trial
+            for problem in out.problems:
+                if patch in problem.kept:
+                    problem.kept.remove(patch)
+                    problem.tried.append(Tried(patch, "the graphs are as few without it"))
+
+    def _close(self) -> None:
+        """Write the source that all kept patches make, and say what became of each problem."""
+        out = self.outcome
+        left = {self._key(item) for item in out.last.record.breaks}
+        for problem in out.problems:
+            if problem.item is None:
+                problem.mended = not out.last.record.recompile_list
+            else:
+                problem.mended = bool(out.kept) and self._key(problem.item) not in left
+        if out.kept:
+            out.source = build(self._source, self._own, out.kept, self._sites, self._header)
+
+    def finish(self) -> None:
+        """After an interrupt: what is finished is kept."""
+        self.outcome.stopped = self.outcome.stopped or "interrupted"
+        self._close()
+
+
+_UNWRITABLE = "unwritable"

@@ -1,0 +1,92 @@
+"""The report of a repair: a table of what was mended, and what was not and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.report.safe import printable
+from pytest_graphbreak.repair.search import Outcome, Problem
+from pytest_graphbreak.repair.trial import Trial
+
+
+def lines(outcome: Outcome) -> Iterator[str]:
+    """The whole report, as plain lines."""
+    for problem in outcome.problems:
+        yield from _problem(problem)
+        yield ""
+    yield from _table(outcome)
+    drops = [patch.drops for patch in outcome.kept if patch.drops]
+    moves = [patch.moves for patch in outcome.kept if patch.moves]
+    for words in dict.fromkeys(drops):
+        yield f"side effect lost: {printable(words)} (--keep-side-effects forbids this)"
+    for words in dict.fromkeys(moves):
+        yield f"side effect moved: {words}"
+    if outcome.stopped:
+        yield f"stopped: {outcome.stopped}; what was proved until then is kept"
+
+
+def _problem(problem: Problem) -> Iterator[str]:
+    item = problem.item
+    times = f"   x{item.count}" if item is not None and item.count > 1 else ""
+    yield f"{printable(problem.title)}{times}"
+    if item is not None:
+        yield printable(f"    {item.where.file}:{item.where.line} in {item.where.function}")
+        yield printable(f"        {item.where.code}")
+    for patch in problem.kept:
+        yield f"    kept  {printable(patch.title)}"
+    if problem.kept:
+        if not problem.mended:
+            yield "    still there, with fewer graphs"
+    elif problem.mended:
+        yield "    gone  with the patches for other places"
+    else:
+        yield f"    open  {printable(_why(problem))}"
+    for one in problem.tried:
+        if one.why and one.why != "it is there already":
+            yield printable(f"      not {one.patch.title}: {one.why}")
+
+
+def _why(problem: Problem) -> str:
+    if problem.note:
+        return problem.note
+    words = advice.short(problem.item) if problem.item is not None else None
+    tail = f" By hand: {words}" if words else ""
+    if not problem.tried:
+        return f"no remedy here applies to it.{tail}"
+    return f"no remedy held.{tail}"
+
+
+def _table(outcome: Outcome) -> Iterator[str]:
+    header = ("break", "remedy", "graphs", "outputs equal", "time")
+    rows = [header]
+    for problem in outcome.problems:
+        where = problem.item.where if problem.item is not None else None
+        name = problem.title if where is None else f"{where.function}:{where.line}"
+        if problem.kept:
+            moved = f"{problem.before} -> {problem.after}"
+            for number, patch in enumerate(problem.kept):
+                rows.append((name if not number else "", patch.title, moved, "yes", ""))
+        else:
+            rows.append((name, "mended by another" if problem.mended else "none", "", "", ""))
+    last = outcome.last
+    equal = f"yes, {last.compared} inputs" if outcome.kept else ""
+    if outcome.kept and last.trained:
+        equal += ", gradients too"
+    rows.append(("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(outcome)))
+    widths = [min(60, max(len(row[column]) for row in rows)) for column in range(4)]
+    for row in rows:
+        cells = [printable(text)[:60].ljust(width) for text, width in zip(row, widths, strict=False)]
+        yield "  ".join((*cells, row[4])).rstrip()
+
+
+def _time(outcome: Outcome) -> str:
+    """A call that is compiled already, before and after; the whole run where there is none."""
+    before, after = outcome.first, outcome.last
+    if before.warm is not None and after.warm is not None:
+        return f"{_call(before)} -> {_call(after)} a call"
+    return f"{before.seconds:.1f} s -> {after.seconds:.1f} s"
+
+
+def _call(trial: Trial) -> str:
+    return f"{(trial.warm or 0) * 1000:.2f} ms"
