@@ -27,6 +27,7 @@ from pytest_graphbreak.device import (
     this_machine,
     version,
 )
+from pytest_graphbreak.logs.words import plural
 from pytest_graphbreak.record import Plain
 
 OK: Final = "ok"
@@ -234,7 +235,8 @@ def baselines(directory: str | None) -> Iterator[Finding]:
     yield Finding(
         "baselines",
         OK,
-        f"{checkout.directory}: {len(known.files())} files, {entries} tests, all of them readable",
+        f"{checkout.directory}: {plural(len(known.files()), 'file')}, {plural(entries, 'test')}, "
+        "all of them readable",
     )
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_graphbreak import doctor
 from pytest_graphbreak.doctor import NOTE, OK, PROBLEM, Finding
-from tests.commands.conftest import Desk
 from tests.options.test_device import cards, machine, on_tt
 
 
@@ -94,15 +93,17 @@ def test_variables_that_do_not(environ: dict[str, str]) -> None:
     assert states(list(doctor.variables(environ))) == [OK]
 
 
-def test_baselines(desk: Desk) -> None:
+def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (none,) = doctor.baselines(None)
     assert (none.state, "none yet" in none.what) == (OK, True)
-    path = desk.path / "baselines" / "tests" / "test_a.yaml"
+    path = tmp_path / "baselines" / "tests" / "test_a.yaml"
     path.parent.mkdir(parents=True)
-    path.write_text("version: 1\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n")
+    path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n")
     (good,) = doctor.baselines(None)
-    assert "1 files, 1 tests" in good.what
-    path.write_text("version: 1\ntests:\n  test_b:\n    graphs: {dynamo: -1}\n")
+    assert "1 file, 1 test," in good.what
+    path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: -1}\n")
     (bad,) = doctor.baselines(None)
     assert bad.state == PROBLEM
     assert "test_a.yaml" in bad.what
