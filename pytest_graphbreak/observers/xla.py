@@ -54,15 +54,18 @@ class XlaObserver:
             return
         if self._isolation is not None:  # never opened: the test was skipped
             self._isolation.end()
-        self._isolation = _Isolation(key)
+        self._isolation = _Isolation(key, self._reasons)
 
 
 class _Isolation:
     """One test kept apart from the others, from ``isolate`` to the end of its window."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, reasons: bool) -> None:
         self.errors: list[str] = []
         self._salt: str | None = None
+        # What is flushed may be the first compilation of the process: after it
+        # torch_xla would never ask again where to report.
+        _sensors.acquire(reasons)
         try:
             if native.client_open():
                 with _recorder.uncounted():
@@ -72,6 +75,8 @@ class _Isolation:
             text = str(error).strip().split("\n")[0]
             kind = "" if isinstance(error, native.Missing) else f"{type(error).__name__}: "
             self.errors.append(f"the device could not be settled before this test: {kind}{text}")
+        finally:
+            _sensors.release(reasons)
         if xla_salt.enabled():
             self._salt = _salt.push(key)
 
@@ -138,5 +143,7 @@ def _left_pending() -> list[str]:
     waiting = native.pending()
     if not waiting:
         return []
-    what = "1 tensor is" if waiting == 1 else f"{waiting} tensors are"
-    return [f"{what} left pending on the xla device: the graph that computes them is not counted"]
+    one = waiting == 1
+    what = "1 tensor is" if one else f"{waiting} tensors are"
+    them = "it" if one else "them"
+    return [f"{what} left pending on the xla device: the graph that computes {them} is not counted"]

@@ -221,6 +221,15 @@ def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests)
             assert runs(nodeid) == {nodeid: reference[nodeid]}
 
 
+@pytest.mark.skipif(not HAS_XLA, reason="torch_xla is not installed")
+def test_after_a_test_that_left_work_pending_first_of_all(
+    runs: Runs, reference: dict[str, Any]
+) -> None:
+    """What is flushed then is the first compilation of the process, and nobody's."""
+    tests = ["test_suite.py::test_leaves_work_pending", "test_suite.py::test_xla_backward"]
+    assert runs(*tests) == {name: reference[name] for name in tests}
+
+
 def test_a_rerun_counts_as_the_first_attempt_did(pytester: pytest.Pytester, runs: Runs) -> None:
     path = pytester.path / "test_suite.py"
     path.write_text(
