@@ -47,6 +47,7 @@ class Recorder:
     def __init__(self, *, allow_breaks: bool) -> None:
         self.entries: list[Entry] = []
         self.fullgraph = False
+        self.options: dict[str, Any] = {}
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
         self._depth = 0
@@ -67,6 +68,8 @@ class Recorder:
             self.fullgraph = True
             if self._allow_breaks:
                 options["fullgraph"] = False
+        if not self.options:
+            self.options = {name: _named(value) for name, value in options.items()}
         compiled = self._real(model, **options)
         if isinstance(compiled, torch.nn.Module):
             entry = Entry(model, compiled)
@@ -172,6 +175,11 @@ class Recorder:
         finally:
             self._depth -= 1
         return best
+
+
+def _named(option: Any) -> Any:
+    """An option of ``torch.compile`` as it can be written down; an object becomes None."""
+    return option if isinstance(option, str | bool | int | float) else None
 
 
 def seed() -> None:

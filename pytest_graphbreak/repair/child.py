@@ -72,6 +72,8 @@ def _measured(order: Answer) -> Answer:
         finally:
             answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
         answer.update(error=error, fullgraph=recorder.fullgraph)
+        answer["options"] = recorder.options
+        answer["device"] = _device()
         answer["entries"] = sum(entry.called for entry in recorder.entries)
         if error is None and order["outputs"]:
             answer.update(_outputs(order, recorder))
@@ -80,6 +82,15 @@ def _measured(order: Answer) -> Answer:
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
     return answer
+
+
+def _device() -> str:
+    """The device that torch_xla computes on (``TT``, ``CPU``), or empty without it."""
+    runtime = sys.modules.get("torch_xla.runtime")
+    try:
+        return str(runtime.device_type() or "") if runtime is not None else ""
+    except Exception:
+        return ""
 
 
 def _same_random() -> None:
