@@ -75,6 +75,7 @@ def said(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
             (),
         ),
         (("--deselect", "test_it.py::test_other"), ("-k", "other")),
+        (("--splits=2", "--group=1"), ("--splits=2", "--group=2")),
     ],
 )
 def test_shards_know_together_what_is_stale(
