@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.logs.blocks import cut
-from pytest_graphbreak.logs.programs import Program
+from pytest_graphbreak.logs.programs import Program, Programs
 from pytest_graphbreak.logs.scan import scan
 from pytest_graphbreak.logs.tt import TTLines
 from pytest_graphbreak.observers import xla_native as native
@@ -48,6 +48,7 @@ SETTINGS: Final = {
 _LIBRARY: Final = "pjrt_plugin_tt"
 _BEGIN: Final = b"File verbosity level:"
 _MAPS: Final = Path("/proc/self/maps")
+_SHAPES: Final = 3
 _OURS: Final = "graphbreak-tt-"
 """How the directories of our own log files begin."""
 
@@ -246,6 +247,8 @@ class TTWindow:
                 f"tt: every header stands twice in the log: {FILE} must not name the file that "
                 "standard error goes to"
             )
+        if programs.attempted:
+            notes.append(_stages(programs))
         if stopped := programs.failed + programs.unfinished:
             stages = ", ".join(f"{count} after {stage}" for stage, count in stopped.items())
             notes.append(f"tt: {stopped.total()} graphs failed to compile ({stages})")
@@ -318,6 +321,14 @@ def _graph(program: Program) -> Graph:
         why = f"stopped after {program.last}" + (f": {program.error}" if program.error else "")
     name = program.name or f"graph {program.number}"
     return Graph(LAYER, name, "reshard" if program.reshard else "other", reason=why)
+
+
+def _stages(programs: Programs) -> str:
+    """How far graphs came, and through which stages, the most frequent lists of them."""
+    listed = "; ".join(
+        f"{count} x {' '.join(stages)}" for stages, count in programs.shapes.most_common(_SHAPES)
+    )
+    return f"tt: {programs.completed} of {programs.attempted} graphs completed; stages: {listed}"
 
 
 def _followed(environ: Mapping[str, str]) -> Path | None:
