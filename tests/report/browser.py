@@ -51,6 +51,7 @@ class Browser:
                 *(sys.executable, "-c", _LAUNCH, str(theirs_in), str(theirs_out)),
                 *(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
                 *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
+                *("--disable-background-networking", "--disable-component-update"),
                 *(f"--user-data-dir={self._profile}", "about:blank"),
             ],
             pass_fds=(theirs_in, theirs_out),
