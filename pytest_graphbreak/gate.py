@@ -23,11 +23,13 @@ from pytest_graphbreak.settings import Settings, in_ci
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Baselines, Entry, Expected
     from pytest_graphbreak.device import Device
+    from pytest_graphbreak.trace import Trace
     from pytest_graphbreak.verdict import Verdict
 
 GATE = pytest.StashKey["Gate"]()
 ENTRY = pytest.StashKey[Plain]()
 RUNNING = pytest.StashKey[bool]()
+TRACE = pytest.StashKey["Trace"]()
 _EMPTY_TRACE: Final = re.compile(r"DEBUG +torch\.__trace:\S+:\d+ *$")
 FAILED_SUBTEST = pytest.StashKey[bool]()
 
@@ -151,6 +153,7 @@ class Gate:
         item.stash[FAILED_SUBTEST] = False
         if way.isolate and self.settings.isolate:
             isolate(nodeid)
+        trace = self._trace(item, nodeid)
         seen = Measurement(self.settings.root)
         item.stash[RUNNING] = True
         try:
@@ -161,6 +164,8 @@ class Gate:
             raise
         finally:
             item.stash[RUNNING] = False
+            if trace is not None:
+                trace.stop()
             _junit(item, seen.close())
         if item.stash[FAILED_SUBTEST]:
             _not_judged(entry, seen.close())
@@ -171,6 +176,16 @@ class Gate:
         if judged.fails:
             raise GraphBudgetFailure(judged.entry["message"], pytrace=False)
         return result
+
+    def _trace(self, item: pytest.Item, nodeid: str) -> Trace | None:
+        """The trace of this test, started; ``attach`` decides whether it stays."""
+        if self.settings.trace is None:
+            return None
+        from pytest_graphbreak.trace import Trace
+
+        trace = item.stash[TRACE] = Trace(self.settings.trace, nodeid)
+        trace.start()
+        return trace
 
     def _judge(
         self, item: pytest.Item, nodeid: str, record: Record, cap: caps.Cap | None, way: Way
@@ -253,6 +268,8 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     if call.when == "call" and item.stash.get(RUNNING, False):
         item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
         return
+    if call.when == "call" and (trace := item.stash.get(TRACE, None)) is not None:
+        trace.settle(failed=report.failed)
     entry = item.stash.get(ENTRY, None)
     if entry is None:
         return
@@ -264,7 +281,7 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
         elif "verdict" in entry:
             # A unittest class keeps its failure to itself until here.
             entry.update(verdict="none", message=None)
-            _add_section(report, entry)
+            _add_section(report, entry, call)
     # A copy, since the dict grows on: teardown adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]
 
@@ -304,12 +321,19 @@ def _without_trace(section: tuple[str, str]) -> tuple[str, str]:
     return name, "".join(line for line in lines if not _EMPTY_TRACE.match(line))
 
 
-def _add_section(report: pytest.TestReport, entry: Mapping[str, Any]) -> None:
+def _add_section(
+    report: pytest.TestReport, entry: Mapping[str, Any], call: pytest.CallInfo[Any]
+) -> None:
+    """What a test that failed by itself compiled, and which kind of compile failure it is."""
+    from pytest_graphbreak import triage
     from pytest_graphbreak.report import text
 
     record = Record.from_dict(entry)
     if record.active or record.errors:
-        report.sections.append(("graph budget", text.describe(record)))
+        words = text.describe(record)
+        if record.active and call.excinfo is not None:
+            words = "\n".join((words, *triage.of_error(call.excinfo.value, entry["nodeid"])))
+        report.sections.append(("graph budget", words))
 
 
 def _counts(item: pytest.Item) -> bool:

@@ -29,7 +29,7 @@ MARKERS: Final = (
 class Settings:
     """What this session was asked to do.
 
-    ``report`` and ``directory`` are absolute. ``profile`` is the user's
+    ``report``, ``trace`` and ``directory`` are absolute. ``profile`` is the user's
     template (``tt-{arch}``) or None where the profile is to be detected; ``arch``
     is what the suite's own option ``--arch`` says, as tt-xla's does.
     """
@@ -41,6 +41,7 @@ class Settings:
     record: bool = False
     prune: bool = False
     report: Path | None = None
+    trace: Path | None = None
     profile: str | None = None
     device: str = "auto"
     arch: str | None = None
@@ -50,7 +51,7 @@ class Settings:
     @property
     def active(self) -> bool:
         """Whether every test is measured; with a marker, a test is measured in any case."""
-        return self.gate or self.report is not None
+        return self.gate or self.report is not None or self.trace is not None
 
     @property
     def writes(self) -> bool:
@@ -73,6 +74,7 @@ def add_options(parser: pytest.Parser) -> None:
     flag("-record", "Record missing entries only; judge the others.")
     flag("-prune", "Drop the entries of tests that are gone (complete runs only).")
     value("report", "PATH", "Write the JSON report. Alone, it observes and judges nothing.")
+    value("trace", "DIR", "Keep torch's structured trace of each test that failed, for tlparse.")
     value("dir", "DIR", "Where baselines live (default: baselines, under the rootdir).")
     value("profile", "NAME", "Name the profile; {device}, {arch} and {torch} are filled in.")
     value("device", "|".join(DEVICES), "Where fixtures compile (default: auto).")
@@ -125,6 +127,7 @@ def from_config(config: pytest.Config) -> Settings:
     # A relative path on the command line is relative to where it was typed, in
     # the ini file to the rootdir.
     base = config.invocation_params.dir if option("report") is not None else config.rootpath
+    trace = option("trace")
     settings = Settings(
         root=config.rootpath,
         directory=config.rootpath / text("dir"),
@@ -133,6 +136,7 @@ def from_config(config: pytest.Config) -> Settings:
         record=record,
         prune=prune,
         report=base / report if report else None,
+        trace=config.invocation_params.dir / trace if trace else None,
         profile=text("profile") or None,
         device=device,
         arch=config.getoption("arch", default=None) or None,

@@ -12,6 +12,8 @@ matter of accuracy here, whatever they were compared with.
 from __future__ import annotations
 
 import re
+import shlex
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -363,6 +365,26 @@ def triage(
         family = advice.family(broke)
         return Triage(rule.kind, broke.id or (family.name if family else None), broke)
     return Triage(rule.kind, rule.topic or _topic(rule.kind))
+
+
+def of_error(error: BaseException, nodeid: str) -> tuple[str, ...]:
+    """The lines for the report of a test that died of ``error``; empty if it is no compile failure.
+
+    A failure that was raised while another was handled is looked at first, then
+    the one below it: backends wrap what the compiler said.
+    """
+    from pytest_graphbreak.report.safe import console
+
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        trace = "".join(traceback.format_exception(type(one), one, one.__traceback__, chain=False))
+        found = triage(type(one).__name__, str(one), trace)
+        if found is not None:
+            return tuple(map(console, ("", *found.lines(f"pytest {shlex.quote(nodeid)}"))))
+        one = one.__cause__
+    return ()
 
 
 def _topic(kind: Kind) -> str | None:

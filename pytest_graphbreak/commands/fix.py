@@ -18,7 +18,9 @@ FIXED, NOTHING, UNUSABLE = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test")
+    parser.add_argument(
+        "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
+    )
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments"
     )

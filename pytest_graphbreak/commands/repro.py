@@ -17,7 +17,9 @@ DONE, UNVERIFIED, UNUSABLE = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test")
+    parser.add_argument(
+        "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
+    )
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments"
     )
@@ -71,5 +73,8 @@ def _tell(script: Script) -> None:
     say(f"           {name}{script.item.reason}")
     say(f"           {script.item.where.file}:{script.item.where.line}")
     if script.why:
-        say(f"           smaller was not possible: {script.why}" if script.verified
-            else f"           {script.why}")
+        say(
+            f"           smaller was not possible: {script.why}"
+            if script.verified
+            else f"           {script.why}"
+        )

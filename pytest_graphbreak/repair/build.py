@@ -162,13 +162,13 @@ def _with_head(source: str, head: str, header: str) -> str:
         has = any(line.strip() == "import torch" for line in lines[:after])
         first = "import torch._dynamo\n\n" if has else "import torch\nimport torch._dynamo\n\n"
         lines[after:after] = [first, head, "\n"]
-    first = 1 if lines and lines[0].startswith("#!") else 0
-    lines[first:first] = [f"# {line}".rstrip() + "\n" for line in header.splitlines()]
+    top = 1 if lines and lines[0].startswith("#!") else 0
+    lines[top:top] = [f"# {line}".rstrip() + "\n" for line in header.splitlines()]
     return "".join(lines)
 
 
 def _line_for_head(source: str) -> int:
-    """After which line statements may go in: the first import of torch, else the docstring's end."""
+    """After which line statements may go in: the first import of torch, else the docstring."""
     body = ast.parse(source).body
     after = 0
     for number, one in enumerate(body):

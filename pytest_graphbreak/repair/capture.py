@@ -148,7 +148,9 @@ class Recorder:
                 result = entry.compiled(*args, **kwargs)
                 return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
         except Exception as error:
-            return f"raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            return (
+                f"raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            )
         finally:
             self._depth -= 1
 
@@ -204,11 +206,11 @@ def wait() -> None:
 
 def _skip(function: Callable[..., Any]) -> None:
     """Keep Dynamo from compiling our own frame, where this torch can be told so."""
-    try:
-        from torch._C._dynamo.eval_frame import skip_code
-    except ImportError:
-        return
-    skip_code(function.__code__)
+    import torch._C._dynamo.eval_frame as inside
+
+    skip = getattr(inside, "skip_code", None)
+    if skip is not None:
+        skip(function.__code__)
 
 
 def _module(original: Any) -> torch.nn.Module | None:

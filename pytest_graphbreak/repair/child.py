@@ -38,7 +38,7 @@ def work(paper: str) -> int:
 
 
 def _measured(order: Answer) -> Answer:
-    """The run with everything on: counted, outputs kept, and compared where there is a reference."""
+    """The run with everything on: counted, outputs kept, compared where there is a reference."""
     import torch
 
     from pytest_graphbreak import observe
@@ -135,8 +135,10 @@ def _mismatch(wanted: Any, own: Any) -> tuple[str | None, int]:
         compared += 1
         if isinstance(old, str) or isinstance(new, str):
             if isinstance(old, str) != isinstance(new, str):
-                how = f"{new} where the original does not" if isinstance(new, str) else (
-                    f"does not raise where the original does ({old[:60]})"
+                how = (
+                    f"{new} where the original does not"
+                    if isinstance(new, str)
+                    else (f"does not raise where the original does ({old[:60]})")
                 )
                 return f"other inputs: {how}", compared
         elif words := difference(old, new):
@@ -150,7 +152,10 @@ def _words(error: BaseException) -> str:
 
 
 def _go(order: Answer, around: Callable[[], Any]) -> Answer | None:
-    return _test(order, around) if order["test"] else _script(order, around)
+    if order["test"]:
+        return _test(order, around)
+    _script(order, around)
+    return None
 
 
 def _script(order: Answer, around: Callable[[], Any]) -> None:
@@ -204,10 +209,8 @@ def _sites(record: Answer) -> dict[str, list[str]]:
     named = places(Path.cwd())
     wanted = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}
     for key in ("breaks", "eager", "recompile_list"):
-        wanted |= {
-            item["where"]["file"] for item in record.get(key, ()) if item["where"]
-        }
-    found = {}
+        wanted |= {item["where"]["file"] for item in record.get(key, ()) if item["where"]}
+    found: dict[str, list[str]] = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and os.path.isfile(path):

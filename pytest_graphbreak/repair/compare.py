@@ -34,7 +34,9 @@ def flatten(value: Any, path: str = "", depth: int = 0) -> Flat:
             for field in dataclasses.fields(value)
         ]
     elif type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-        return [(path, torch.as_tensor(value).clone())] if _is_number(value) else [(path, str(value))]
+        return (
+            [(path, torch.as_tensor(value).clone())] if _is_number(value) else [(path, str(value))]
+        )
     if parts is None:
         return [(path, f"<{type(value).__name__}>")]
     found: Flat = [(f"{path}()", f"<{type(value).__name__}>")]
@@ -104,7 +106,9 @@ def _tensors(old: torch.Tensor, new: torch.Tensor) -> str | None:
         torch.testing.assert_close(new, old, rtol=relative, atol=absolute * scale, equal_nan=True)
     except AssertionError:
         apart = (new.to(wide.dtype) - wide).abs()
-        return f"values differ by up to {apart[torch.isfinite(apart)].max().item():.3g}" if (
-            torch.isfinite(apart).any()
-        ) else "values differ"
+        return (
+            f"values differ by up to {apart[torch.isfinite(apart)].max().item():.3g}"
+            if (torch.isfinite(apart).any())
+            else "values differ"
+        )
     return None

@@ -68,8 +68,8 @@ class _Knife:
         code = frame.f_code
         if code not in self._known:
             place = self._places.frame(code.co_filename, code.co_firstlineno, code.co_name)
-            key = (place.file, place.function)
-            self._known[code] = key if key in self._wanted else None
+            name = (place.file, place.function)
+            self._known[code] = name if name in self._wanted else None
         key = self._known[code]
         if key is None or "\n".join(key) in self.cuts:
             return
@@ -103,9 +103,7 @@ class _Knife:
         return {
             "file": str(file),
             "module": frame.f_globals.get("__name__", ""),
-            "method": bool(
-                "." in function and args and isinstance(args[0], torch.nn.Module)
-            ),
+            "method": bool("." in function and args and isinstance(args[0], torch.nn.Module)),
             "grad": torch.is_grad_enabled(),
             "inline": _inline(args, kwargs),
             "needs": _needs(file),

@@ -105,14 +105,16 @@ class Repro:
     def _text(self, item: Break, frame: Frame, cut: dict[str, Any], data: str) -> str:
         """The script that calls one function."""
         own = cut["module"] in ("__main__", self._target.path.stem)
-        first, *rest = frame.function.split(".")
+        first, *_rest = frame.function.split(".")
         imports = [] if cut["inline"] is not None else ["from pathlib import Path", ""]
         if cut["module"] == "__main__":
             body = alone(self._source, {first, *cut["needs"]})
         elif own:
             folder = str(self._target.path.resolve().parent)
             imports = ["import sys", *imports]
-            body = f"sys.path.insert(0, {folder!r})\nfrom {cut['module']} import {first}  # noqa: E402"
+            body = (
+                f"sys.path.insert(0, {folder!r})\nfrom {cut['module']} import {first}  # noqa: E402"
+            )
         else:
             body = f"from {cut['module']} import {first}"
         future = "from __future__ import annotations"

@@ -76,7 +76,7 @@ class _Rewriting(cst.CSTTransformer):
     ) -> Replacement | cst.FunctionDef:
         hit = self._inside and self._whole
         del self._stack[-2:]
-        return self._change(updated_node) if hit else updated_node  # type: ignore[return-value]
+        return self._change(updated_node) if hit else updated_node
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -249,9 +249,7 @@ class _Ternary(cst.CSTTransformer):
         super().__init__()
         self.done = False
 
-    def leave_IfExp(
-        self, original_node: cst.IfExp, updated_node: cst.IfExp
-    ) -> cst.BaseExpression:
+    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
         test = _tensor(updated_node.test)
         if test is None:
             return updated_node
@@ -310,7 +308,7 @@ def _bound(*suites: cst.BaseSuite | None) -> list[str] | None:
 
 def _indented(suite: cst.BaseSuite, by: str = "    ") -> str:
     if isinstance(suite, cst.IndentedBlock):
-        text = cst.Module(body=list(suite.body)).code
+        text = "".join(_text(line) for line in suite.body)
     else:
         text = _text(suite).strip() + "\n"
     return "".join(f"{by}{line}" if line.strip() else line for line in text.splitlines(True))
@@ -390,7 +388,7 @@ def _several(source: str, node: cst.If | cst.While) -> Replacement | None:
     except cst.ParserSyntaxError:
         return None
     first = body[0].with_changes(leading_lines=node.leading_lines)
-    return cst.FlattenSentinel([first, *body[1:]])  # type: ignore[list-item]
+    return cst.FlattenSentinel([first, *body[1:]])
 
 
 def raise_to_check(node: Statement) -> Replacement | None:
@@ -402,7 +400,11 @@ def raise_to_check(node: Statement) -> Replacement | None:
         return None
     words = '"a check failed"'
     call = only.exc
-    if isinstance(call, cst.Call) and call.args and isinstance(call.args[0].value, cst.SimpleString):
+    if (
+        isinstance(call, cst.Call)
+        and call.args
+        and isinstance(call.args[0].value, cst.SimpleString)
+    ):
         words = _text(call.args[0].value)
     line = _statement(f"torch._assert_async(torch.logical_not({test}), {words})\n")
     return line.with_changes(leading_lines=node.leading_lines)
@@ -426,19 +428,20 @@ def only_eager(node: Statement) -> Replacement | None:
         return None
     if not isinstance(node.body[0], cst.Expr) or not isinstance(node.body[0].value, cst.Call):
         return None
-    guarded = cst.If(
+    return cst.If(
         test=cst.parse_expression("not torch.compiler.is_compiling()"),
         body=cst.IndentedBlock(body=[node.with_changes(leading_lines=[])]),
         leading_lines=node.leading_lines,
     )
-    return guarded
 
 
 def drop_graph_break(node: Statement) -> Replacement | None:
     """``torch._dynamo.graph_break()`` -> ``pass``."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
-    call = m.Expr(m.Call(func=m.OneOf(m.Attribute(attr=m.Name("graph_break")), m.Name("graph_break"))))
+    call = m.Expr(
+        m.Call(func=m.OneOf(m.Attribute(attr=m.Name("graph_break")), m.Name("graph_break")))
+    )
     if not m.matches(node.body[0], call):
         return None
     return node.with_changes(body=[cst.Pass()])

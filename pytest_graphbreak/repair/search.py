@@ -82,7 +82,9 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
         return False
     if may_leave and 2 * _ops(after) < _ops(before):
         return False
-    if now > was or any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before)):
+    if now > was or any(
+        after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before)
+    ):
         return now < was and len(after.breaks) <= len(before.breaks)
     fewer = graphs(after) < graphs(before)
     return fewer or (now < was and graphs(after) <= max(graphs(before), 1))
@@ -215,10 +217,9 @@ class Search:
                         if gone:
                             return
                         continue
-                    no_worse = (
-                        graphs(trial.record) <= graphs(out.last.record)
-                        and _eager(trial.record) <= _eager(out.last.record)
-                    )
+                    no_worse = graphs(trial.record) <= graphs(out.last.record) and _eager(
+                        trial.record
+                    ) <= _eager(out.last.record)
                     if gone and no_worse and not patch.leaves and doubtful is None:
                         doubtful = (patch, trial)
                     why = "the graphs did not get fewer" if gone else "the break is still there"

@@ -25,7 +25,7 @@ class Target:
         return f"{self.path}::{self.test}" if self.test else str(self.path)
 
     def beside(self, suffix: str) -> Target:
-        """The same run of another file in the same directory: ``model.py`` -> ``model_fixed.py``."""
+        """The same run of another file beside it: ``model.py`` -> ``model_fixed.py``."""
         return replace(self, path=self.path.with_name(f"{self.path.stem}{suffix}.py"))
 
     def at(self, path: Path) -> Target:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.report.safe import printable
 from pytest_graphbreak.repair.search import Outcome, Problem
 from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.report.safe import printable
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
@@ -76,7 +76,9 @@ def _table(outcome: Outcome) -> Iterator[str]:
     rows.append(("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(outcome)))
     widths = [min(60, max(len(row[column]) for row in rows)) for column in range(4)]
     for row in rows:
-        cells = [printable(text)[:60].ljust(width) for text, width in zip(row, widths, strict=False)]
+        cells = [
+            printable(text)[:60].ljust(width) for text, width in zip(row, widths, strict=False)
+        ]
         yield "  ".join((*cells, row[4])).rstrip()
 
 

@@ -27,16 +27,15 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
     name = family.name if family else ""
     called = _CALLED.findall(item.where.code)
     if name == "graph-break" or "graph_break" in item.where.code:
-        yield Patch(
-            "the explicit graph break is gone", (Rewrite("drop_graph_break", item.where),)
-        )
+        yield Patch("the explicit graph break is gone", (Rewrite("drop_graph_break", item.where),))
     if name == "disabled" or "disable" in item.reason:
         for function in called:
             last = function.rsplit(".", 1)[-1]
             for scope in _scopes(item.where.function, last):
                 place = Frame(item.where.file, scope, 0, f"def {last}")
-                yield Patch(f"{last} is compiled: no torch.compiler.disable",
-                            (Rewrite("enable", place),))
+                yield Patch(
+                    f"{last} is compiled: no torch.compiler.disable", (Rewrite("enable", place),)
+                )
     if name == "disallowed":
         for function in called:
             yield Patch(

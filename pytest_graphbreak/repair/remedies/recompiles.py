@@ -10,10 +10,9 @@ from pytest_graphbreak.repair.patch import Line, Patch, switch
 from pytest_graphbreak.repair.trial import Trial
 
 DYNAMIC: Final = switch("assume_static_by_default", "False")
-_OBLIVIOUS: Final = switch(
-    "backed_size_oblivious", home="torch.fx.experimental._config"
-)
-_TENSORS: Final = Line('''
+_OBLIVIOUS: Final = switch("backed_size_oblivious", home="torch.fx.experimental._config")
+_TENSORS: Final = Line(
+    '''
 def _graphbreak_numbers_as_tensors(compile):
     """torch.compile, but Python floats that are arguments of the compiled code are tensors."""
     import functools
@@ -40,7 +39,8 @@ def _graphbreak_numbers_as_tensors(compile):
 
 
 torch.compile = _graphbreak_numbers_as_tensors(torch.compile)
-'''.strip())
+'''.strip()
+)
 
 
 def propose(trial: Trial) -> Iterator[Patch]:

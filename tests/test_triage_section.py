@@ -1,0 +1,68 @@
+"""A test that dies inside the compiler is told which kind of failure it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Suite
+
+FULLGRAPH = """
+    import torch
+
+    def f(x):
+        y = torch.sin(x)
+        print("hello")
+        return y + 1
+
+    def test_model():
+        torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+"""
+
+BACKEND = """
+    import torch
+
+    def backend(graph, inputs):
+        raise ValueError("no such kernel")
+
+    def test_model():
+        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
+"""
+
+OWN = """
+    import torch
+
+    def test_model():
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+        raise KeyError("mine")
+"""
+
+
+def test_fullgraph_is_told_as_the_break_that_it_is(suite: Suite) -> None:
+    suite.write(FULLGRAPH)
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*graph budget*",
+            "*graph break under fullgraph:*",
+            "*try:*",
+            "*TORCH_LOGS=graph_breaks pytest test_it.py::test_model",
+        ]
+    )
+
+
+def test_a_backend_failure_names_what_to_gather(suite: Suite) -> None:
+    suite.write(BACKEND)
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*backend failure:*", "*TORCH_COMPILE_DEBUG=1 pytest test_it.py::test_model"]
+    )
+
+
+@pytest.mark.parametrize("flag", ["--graph-budget", "--graph-budget-report=r.json"])
+def test_a_failure_of_the_tests_own_is_not_explained(suite: Suite, flag: str) -> None:
+    suite.write(OWN)
+    result = suite.run(flag)
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*TORCH_LOGS=*")
