@@ -20,6 +20,7 @@ from pytest_graphbreak.observers.dynamo_notes import (
     Missed,
     Refused,
     Started,
+    Stopped,
 )
 from pytest_graphbreak.places import Places, function_name, is_resume
 from pytest_graphbreak.record import (
@@ -69,8 +70,7 @@ class _Reading:
             breaks=merge_places(self._breaks.values()),
             eager=merge_eager(self._eager()),
             recompile_list=tuple(
-                Recompile(LAYER, self._names[id(a)], text.guard(a.guards or ()), self._where(a))
-                for a in recompiles
+                Recompile(LAYER, self._names[id(a)], _failed(a), self._where(a)) for a in recompiles
             ),
             graph_list=tuple(self._graph(event) for event in made),
             errors=tuple(dict.fromkeys([*errors, *self._errors(missed)])),
@@ -171,6 +171,10 @@ class _Reading:
             if isinstance(event, Refused) and self._places.is_user(event.code[0]):
                 why = text.reason(event.message).text
                 found.append(Eager(LAYER, why, self._function(event.code)))
+            elif isinstance(event, Stopped):
+                stack = self._stack(event.above, event.traced)
+                why = text.stopped(event.kind, event.message)
+                found.append(Eager(LAYER, why, stack[-1] if stack else NOWHERE))
             elif isinstance(event, Started) and (why := self._why_eager(event.attempt)):
                 found.append(Eager(LAYER, why, self._where(event.attempt)))
         return found
@@ -191,9 +195,10 @@ class _Reading:
     def _notes(self) -> list[str]:
         """Errors that the test itself saw: neither a break nor a loss, and yet no graph."""
         found = []
+        stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault
-            if fault is None or attempt.suppressed:
+            if fault is None or attempt.suppressed or (attempt.export and stopped):
                 continue
             where = self._where(attempt)
             what = "fullgraph=True" if attempt.fullgraph else "dynamo"
@@ -220,6 +225,12 @@ class _Reading:
                 f"dynamo: graph {name} ends at a graph break that the observer did not see"
             )
         return found
+
+
+def _failed(attempt: Attempt) -> str:
+    """The guard that failed, and what came instead of what it expected."""
+    guard = text.guard(attempt.guards or ())
+    return f"{guard} ({attempt.now})" if attempt.now else guard
 
 
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"

@@ -25,7 +25,8 @@ class Attempt:
     ``above`` is the Python stack from the test to the frame, outermost first;
     ``parent`` the latest attempt at the nearest function on that stack, up to
     the ``torch.compile`` that it was called through. ``guards`` are the guards
-    that failed, or None if it was not compiled before. ``outcome`` is one of
+    that failed, or None if it was not compiled before, ``now`` says what the first
+    of them met instead. ``outcome`` is one of
     ``running``, ``compiled``, ``skipped`` and ``failed``; ``skip`` is what Dynamo
     said when it skipped the frame, ``suppressed`` whether it kept an error to
     itself and went on in eager. The rest is the sensors' own bookkeeping.
@@ -39,6 +40,7 @@ class Attempt:
     above: tuple[Line, ...] = ()
     parent: Attempt | None = None
     guards: tuple[str, ...] | None = None
+    now: str = ""
     outcome: str = "running"
     fault: Fault | None = None
     skip: str = ""
@@ -103,6 +105,16 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Stopped:
+    """An export raised. ``above`` is the stack that called it, ``traced`` goes on inside."""
+
+    kind: str
+    message: str
+    above: tuple[Line, ...]
+    traced: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Missed:
     """Graphs that Dynamo counted and no sensor saw."""
 
@@ -116,7 +128,7 @@ class Fell:
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Missed | Fell
+Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | Fell
 
 
 class Local(threading.local):

@@ -24,6 +24,7 @@ from typing import Any
 from pytest_graphbreak.observers import dynamo_names as names
 from pytest_graphbreak.observers.bell import BELL
 from pytest_graphbreak.observers.dynamo_breaks import BreakSensors
+from pytest_graphbreak.observers.dynamo_export import ExportSensor
 from pytest_graphbreak.observers.dynamo_hooks import Hook, Patch
 from pytest_graphbreak.observers.dynamo_ledger import Ledger
 from pytest_graphbreak.observers.dynamo_names import Name
@@ -42,6 +43,7 @@ from pytest_graphbreak.observers.dynamo_notes import (
     argument,
     say,
 )
+from pytest_graphbreak.observers.dynamo_now import now
 
 
 class Sensors:
@@ -58,6 +60,7 @@ class Sensors:
         self._ledger = Ledger()
         self._found: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.events, self._local, self._found, self._fell)
+        self._exports = ExportSensor(self.events, self._caller, self._fell)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
@@ -89,6 +92,7 @@ class Sensors:
                 self._blind.append(names.missing(name, say(fault)))
         self.events.extend(Fell(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
+        self._exports.attach()
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
@@ -107,6 +111,7 @@ class Sensors:
 
     def detach(self) -> None:
         """Take the sensors out."""
+        self._exports.detach()
         for patch in reversed(self._patches):
             patch.remove()
         self._patches.clear()
@@ -164,6 +169,10 @@ class Sensors:
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
         attempt.above, attempt.parent = self._look_up(sys._getframe(3))
         self._known[attempt.code] = attempt
+
+    def _caller(self) -> tuple[Line, ...]:
+        """The stack that called a function of torch, from the test on."""
+        return self._look_up(sys._getframe(4))[0]
 
     def _look_up(self, frame: FrameType | None) -> tuple[tuple[Line, ...], Attempt | None]:
         """The stack above Dynamo up to the test, and the attempt at the nearest function on it."""
@@ -269,6 +278,9 @@ class Sensors:
             attempt = self._local.current()
             if attempt is not None and not kwargs.get("skip_logging"):
                 attempt.guards = tuple(str(reason) for reason in reasons or ())
+                frame = kwargs["frame"] if "frame" in kwargs else args[1]
+                if attempt.guards:
+                    attempt.now = now(attempt.guards[0], frame.f_locals)
         except Exception as fault:
             self._fell("recompiles", fault)
         return reasons

@@ -75,6 +75,21 @@ def error(kind: str, message: str) -> str:
     return f"{kind}: {first}"
 
 
+def stopped(kind: str, message: str) -> str:
+    """What stopped an export: the reason of the graph break that it would have been.
+
+    A condition on data names symbols that only the tracer knows (``u0``): they go.
+    """
+    if kind == "Unsupported" or _LAYOUT.search(message):
+        why = reason(message).text
+    else:
+        why = error(kind, message)
+    found = re.search(r"Could not (?:guard|extract).*", why)  # what comes before is advice
+    why = found[0] if found else why
+    why = re.sub(r"\s*\((?:unhinted|Size-like symbols): .*", "", why)
+    return f"{why} (it stops torch.export)"
+
+
 def limit(kind: str, message: str) -> str | None:
     """What an error says of a recompile limit, or None if it says no such thing.
 

@@ -14,6 +14,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Known, minor, same_minor
 from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record, decomposition
 from pytest_graphbreak.report.safe import console, printable
+from pytest_graphbreak.report.steady import Series, series
 from pytest_graphbreak.verdict import Step, Verdict
 
 MOST_PLACES = 12
@@ -155,7 +156,7 @@ def _places(verdict: Verdict, record: Record) -> Iterator[str]:
     shown: list[list[str]] = [
         *(_break("+", item) for item in verdict.added),
         *(_graph("+", item) for item in _telling_graphs(verdict, record)),
-        *(_recompile("+", item) for item in _telling_recompiles(verdict, record)),
+        *(_recompile("+", item) for item in series(_telling_recompiles(verdict, record))),
         *(_eager("+", item) for item in verdict.left),
         *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
         *(_reworded(old, new) for old, new in verdict.reworded),
@@ -207,11 +208,11 @@ def _graph(sign: str, item: Graph) -> list[str]:
     ]
 
 
-def _recompile(sign: str, item: Recompile) -> list[str]:
+def _recompile(sign: str, item: Series) -> list[str]:
     return [
-        f"  {sign} recompile {item.graph}   {printable(item.reason)}",
-        *_at(item.where),
-        *_try(advice.short(item)),
+        f"  {sign} recompile {item.graphs}   {printable(item.reason)}",
+        *_at(item.first.where),
+        *_try(advice.short(item.first)),
     ]
 
 

@@ -1223,7 +1223,7 @@ def fullgraph_clean(compile: Compile) -> None:
     compile(f, fullgraph=True)(X())
 
 
-@case(0)
+@case(0, eager=1)  # it is stopped: what Dynamo's log calls no skip, and the observer a loss
 def strict_export_breaks(compile: Compile) -> None:
     class Model(nn.Module):
         def forward(self, x):
@@ -1353,6 +1353,20 @@ def compiled_autograd(compile: Compile) -> None:
     enable = enable or torch._dynamo.compiled_autograd.enable
     with enable(compile(lambda gm: gm) if False else (lambda gm: compile(gm))):
         compile(f)(x).backward()
+
+
+@case(3, 3, 1)
+def compiled_autograd_with_hook(compile: Compile) -> None:
+    def f(x):
+        y = torch.sin(x)
+        y.register_hook(lambda grad: (grad * 2, print("", end=""))[0])
+        return y.sum()
+
+    x = X().requires_grad_()
+    enable = getattr(torch._dynamo.compiled_autograd, "_enable", None)
+    enable = enable or torch._dynamo.compiled_autograd.enable
+    with enable(lambda gm: compile(gm)):
+        f(x).backward()
 
 
 @case(2, forks=False)  # torch 2.11 crashes when a forked process compiles in threads

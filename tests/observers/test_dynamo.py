@@ -32,6 +32,7 @@ from pytest_graphbreak.observers.dynamo import DynamoObserver  # noqa: E402
 from pytest_graphbreak.observers.dynamo_breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.observers.dynamo_hooks import Patch  # noqa: E402
 from pytest_graphbreak.observers.dynamo_notes import Local  # noqa: E402
+from pytest_graphbreak.observers.dynamo_now import now  # noqa: E402
 from pytest_graphbreak.observers.dynamo_sensors import Sensors  # noqa: E402
 from pytest_graphbreak.places import Places  # noqa: E402
 from pytest_graphbreak.record import Observation  # noqa: E402
@@ -165,9 +166,112 @@ def test_a_recompile_names_its_guard() -> None:
         compiled(X.double())
     (again,) = seen[0].recompile_list
     assert again.graph == "0/1"
-    assert again.reason == "tensor 'x' dtype mismatch. expected Float, actual Double"
+    assert (
+        again.reason
+        == "tensor 'x' dtype mismatch. expected Float, actual Double (x is of float64 now)"
+    )
     assert again.where.function == "clean"
     assert seen[0].graph_list[1].cause == "recompile"
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 2
+
+    def forward(self, x: Any, n: Any = 1, options: Any = None) -> Any:
+        return x * self.scale * n + (options or {"k": [1]})["k"][0]
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (lambda m: ((torch.ones(7, 3),), {}), "x has shape [7, 3] now"),
+        (lambda m: ((X, 2.5), {}), "n is 2.5 now"),
+        (lambda m: ((X, 3), {}), "n is 3 now"),
+        (lambda m: (setattr(m, "scale", 5), ((X,), {}))[1], "self.scale is 5 now"),
+        (lambda m: ((X,), {"options": {"k": [9]}}), "options['k'][0] is 9 now"),
+    ],
+)
+def test_a_recompile_says_what_came(second: Any, words: str) -> None:
+    model = Scaled()
+    compiled = compile(model, dynamic=False)
+    given = {"options": {"k": [1]}}
+    with window() as seen:
+        compiled(X, 1, **given)
+        args, kwargs = second(model)
+        compiled(args[0], *(args[1:] or (1,)), **{**given, **kwargs})
+    (again,) = seen[0].recompile_list
+    assert again.reason.endswith(f" ({words})"), again.reason
+
+
+def test_what_came_is_told_without_running_the_users_code() -> None:
+    class Sly:
+        def __getattribute__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    class Number(int):
+        __repr__ = Sly.__getattribute__  # type: ignore[assignment]
+
+    for value in (Sly(), Number(3), torch.nn.Buffer(X) if hasattr(torch.nn, "Buffer") else Sly()):
+        assert now("0/0: L['n'] == 2", {"n": value}) == ""
+        assert now("0/0: L['n'].a[0]['k'] == 2", {"n": value}) == ""
+    assert now("0/0: L['n'] == 2", {"n": "x" * 100}) == ""
+    assert now("0/0: L['m'] == 2", {"n": 3}) == ""
+    assert now("len(L['n']) == 2", {"n": [1]}) == ""
+    assert now("GLOBAL_STATE changed: grad_mode ", {}) == ""
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = x.sin()
+        if y.sum() > 0:
+            return y + 1
+        return y - 1
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_stops_an_export_has_its_reason_and_its_place(strict: bool) -> None:
+    with window() as seen, pytest.raises(Exception, match="ata-dependent"):
+        torch.export.export(Branching(), (X,), strict=strict)
+    (stopped,) = seen[0].eager
+    assert stopped.where.code == "if y.sum() > 0:"
+    assert stopped.where.function == "Branching.forward"
+    assert stopped.reason.endswith("(it stops torch.export)")
+    assert "ata-dependent" in stopped.reason
+    assert (seen[0].graphs, seen[0].breaks, seen[0].errors, seen[0].notes) == (0, (), (), ())
+
+
+def test_an_error_of_the_users_stops_an_export_too() -> None:
+    class Wrong(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise KeyError("weights")
+
+    with window() as seen, pytest.raises(KeyError):
+        torch.export.export(Wrong(), (X,), strict=False)
+    (stopped,) = seen[0].eager
+    assert stopped.where.code == 'raise KeyError("weights")'
+    assert stopped.reason == "KeyError: 'weights' (it stops torch.export)"
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_was_exported_counts_when_it_is_compiled(strict: bool) -> None:
+    program = torch.export.export(torch.nn.Linear(3, 2), (X,), strict=strict)
+    torch._dynamo.reset()
+    with window() as seen:
+        compile(program.module())(X)
+    assert seen[0].graphs == 1
+    assert [graph.cause for graph in seen[0].graph_list] == ["entry"]
+    assert seen[0].eager == ()
+
+
+def test_the_export_sensor_goes_with_the_window() -> None:
+    import torch.export._trace as trace
+
+    before = trace._export
+    with window():
+        assert trace._export is not before
+    assert trace._export is before
 
 
 def test_what_a_library_compiles_is_placed_at_the_call() -> None:

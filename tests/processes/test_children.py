@@ -222,7 +222,7 @@ def test_the_environment_is_the_users_again(
 
 def test_a_forked_test_is_counted_once(suite: Suite) -> None:
     pytest.importorskip("pytest_forked")
-    suite.write(HEAD + "def test_it(): work(); start('fork')")
+    suite.write(HEAD + "def test_it(): work(); start('fork', 4)")
     with Measurement(suite.path) as seen:
         (test,) = suite.report("--forked")["tests"]
     assert processes(test) == {None: 2, "ForkProcess": 2}

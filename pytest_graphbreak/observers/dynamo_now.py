@@ -1,0 +1,87 @@
+"""What a guard that failed met instead: Dynamo says what was expected, and not always what came.
+
+Read from the frame that is compiled again, while its guards are looked at. No
+code of the user runs for it: only local variables, instance dictionaries and
+builtin containers are looked into, and only exact builtin values and plain
+tensors are shown.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+_PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
+_TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype) mismatch")
+_VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
+_LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
+_START: Final = re.compile(r"^[A-Za-z_]\w*")
+_STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
+_PLAIN: Final = (int, float, bool, str, type(None))
+_LONGEST: Final = 40
+_NOTHING: Final = object()
+
+
+def now(guard: str, values: Mapping[str, Any]) -> str:
+    """``x has shape [5, 3] now``, ``n is 3 now``; empty where it can not be told.
+
+    ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
+    frame's local variables.
+    """
+    text = _PREFIX.sub("", guard.strip())
+    found = _TENSOR.match(text) or _VALUE.match(text)
+    if found is None:
+        return ""
+    source = _LOCAL.sub(r"\1", found[1].strip())
+    value = _look_up(source, values)
+    if type(value) in _PLAIN and found.re is _VALUE:
+        shown = repr(value)
+        return f"{source} is {shown} now" if len(shown) <= _LONGEST else ""
+    if found.re is _TENSOR:
+        return _of_tensor(source, value, text)
+    return ""
+
+
+def _of_tensor(source: str, value: Any, text: str) -> str:
+    torch = sys.modules["torch"]
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return ""
+    with torch._C.DisableTorchFunction():  # also no mode of the user's
+        if "dtype mismatch" in text:
+            return f"{source} is of {str(value.dtype).removeprefix('torch.')} now"
+        if "stride mismatch" in text:
+            return f"{source} has strides {list(value.stride())} now"
+        return f"{source} has shape {list(value.shape)} now"
+
+
+def _look_up(source: str, values: Mapping[str, Any]) -> Any:
+    """The object that an expression like ``self.layers[0].scale`` names."""
+    start = _START.match(source)
+    if start is None or start[0] not in values:
+        return _NOTHING
+    value = values[start[0]]
+    at = start.end()
+    while at < len(source):
+        step = _STEP.match(source, at)
+        if step is None:
+            return _NOTHING
+        value = _inside(value, step)
+        at = step.end()
+    return value
+
+
+def _inside(value: Any, step: re.Match[str]) -> Any:
+    attribute, index, key = step.groups()
+    if attribute is not None:
+        try:
+            holder = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            return _NOTHING
+        return dict.get(holder, attribute, _NOTHING) if type(holder) is dict else _NOTHING
+    if key is not None:
+        return dict.get(value, key, _NOTHING) if type(value) is dict else _NOTHING
+    if type(value) in (list, tuple) and int(index) < len(value):
+        return value[int(index)]
+    return _NOTHING
