@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.device import Device, DeviceError, Machine, choose, profile_name
+from pytest_graphbreak.device import (
+    Device,
+    DeviceError,
+    Machine,
+    choose,
+    profile_name,
+    runs_tt,
+)
 from tests.conftest import CLEAN, Suite
 
 
@@ -134,6 +141,22 @@ def test_sysfs_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
     file.unlink()
     file.mkdir()
     assert choose("tt", None, on_tt(tmp_path)).arch == "wormhole"
+
+
+@pytest.mark.parametrize(
+    ("asked", "here", "may"),
+    [
+        ("auto", machine(*TT, nodes="tenstorrent"), True),
+        ("auto", machine(*TT, env={"TT_COMPILE_ONLY_SYSTEM_DESC": "d.ttsys"}), True),
+        ("auto", machine(*TT), False),
+        ("auto", machine("torch_xla", nodes="tenstorrent"), False),
+        ("cpu", machine(*TT, nodes="tenstorrent"), False),
+        ("cpu", machine(env={"PJRT_DEVICE": "TT"}), True),
+        ("tt", machine(), True),  # that it is not here is said elsewhere
+    ],
+)
+def test_whether_code_may_use_tt(asked: str, here: Machine, may: bool) -> None:
+    assert runs_tt(asked, here) is may
 
 
 @pytest.mark.parametrize("template", ["{nothing}", "{0}", "{", "{device.x}"])
