@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_graphbreak import budget
 from pytest_graphbreak import cap as caps
 from pytest_graphbreak.record import Plain, Record
 from pytest_graphbreak.settings import Settings, in_ci
@@ -217,8 +218,8 @@ class Gate:
         context = self._context(nodeid, baseline, expected, torch)
         entry = record.to_dict() | {
             "verdict": verdict.name,
-            "baseline": _values(expected),
-            "budget": _budget(expected, cap, record),
+            "baseline": budget.baseline(expected),
+            "budget": budget.budget(record, expected, cap),
             "cap": None if cap is None else cap.to_dict(),
             "message": text.failure(verdict, record, context) if fails else None,
             "ungated": ungated,
@@ -414,46 +415,6 @@ def _shown(entry: Entry | None, settings: Settings) -> str | None:
         return str(entry.path.relative_to(settings.root))
     except ValueError:
         return str(entry.path)
-
-
-def _values(expected: Expected | None) -> Plain | None:
-    """What the baseline says for this profile, in the shape of the report."""
-    if expected is None:
-        return None
-    values = expected.values
-    return {
-        "profile": expected.profile,
-        "torch": expected.torch,
-        "graphs": dict(values.graphs),
-        "recompiles": dict(values.recompiles),
-        "breaks": [_known(item) for item in values.breaks],
-        "eager": [_known(item) for item in values.eager],
-    }
-
-
-def _known(item: Any) -> Plain:
-    return {
-        "reason": item.reason,
-        "id": item.id,
-        "where": item.where,
-        "code": item.code,
-        "count": item.count,
-    }
-
-
-def _budget(expected: Expected | None, cap: caps.Cap | None, record: Record) -> Plain | None:
-    """The smaller of baseline and marker, layer by layer."""
-    if expected is None and cap is None:
-        return None
-    graphs: dict[str, int] = {}
-    for layer in record.layers:
-        limits = [cap.graphs(layer) if cap else None]
-        if expected is not None and layer in expected.judged(record.layers):
-            limits.append(expected.values.graphs.get(layer, 0))
-        known = [limit for limit in limits if limit is not None]
-        if known:
-            graphs[layer] = min(known)
-    return {"graphs": graphs}
 
 
 def _junit(item: pytest.Item, record: Record) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_graphbreak.baseline import Baselines, Entry, Expected, Known
+from pytest_graphbreak import budget
+from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.cap import Cap
 from pytest_graphbreak.checkout import Checkout
@@ -78,8 +79,8 @@ class Judge:
             "verdict": verdict.name,
             "failed_by": "gate" if fails else None,
             "outcome": "failed" if fails else seen.test["outcome"],
-            "baseline": plain(expected),
-            "budget": _budget(record, expected, cap),
+            "baseline": budget.baseline(expected),
+            "budget": budget.budget(record, expected, cap),
             "ungated": ungated,
             "foreign": verdict.foreign,
             "message": failure(verdict, record, context) if fails else None,
@@ -110,30 +111,6 @@ def shown(path: Path, root: Path) -> str:
         return str(path.relative_to(root))
     except ValueError:
         return str(path)
-
-
-def plain(expected: Expected | None) -> Plain | None:
-    """What a test is judged by, in the shape of the report's ``baseline``."""
-    if expected is None:
-        return None
-    return {
-        "profile": expected.profile,
-        "torch": expected.torch,
-        "graphs": dict(expected.values.graphs),
-        "recompiles": dict(expected.values.recompiles),
-        "breaks": [_known(item) for item in expected.values.breaks],
-        "eager": [_known(item) for item in expected.values.eager],
-    }
-
-
-def _known(item: Known) -> Plain:
-    return {
-        "reason": item.reason,
-        "id": item.id,
-        "where": item.where,
-        "code": item.code,
-        "count": item.count,
-    }
 
 
 def _budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:
@@ -178,19 +155,6 @@ def _cap(test: Plain) -> Cap | None:
         if allowed is None or count < allowed.get(layer, 0)
     }
     return Cap(layers=layers) if layers else None
-
-
-def _budget(record: Record, expected: Expected | None, cap: Cap | None) -> Plain | None:
-    """The smaller of baseline and marker, layer by layer."""
-    graphs: dict[str, int] = {}
-    for layer in record.layers:
-        limits = [cap.graphs(layer) if cap is not None else None]
-        if expected is not None and layer in expected.judged(record.layers):
-            limits.append(expected.values.graphs.get(layer, 0))
-        known = [limit for limit in limits if limit is not None]
-        if known:
-            graphs[layer] = min(known)
-    return None if expected is None and cap is None else {"graphs": graphs}
 
 
 def _ungated(test: Plain, entry: Entry | None) -> str | None:
