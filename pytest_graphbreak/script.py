@@ -172,9 +172,12 @@ def kept_log(path: str) -> Iterator[None]:
 
 
 def _redirect(terminal: TextIO, log: TextIO) -> None:
-    """torch's own handlers, made when it is imported, write to the log."""
+    """torch's own handlers, made when it is imported, write to the log.
+
+    ``sys.stderr`` may be the script's own by then: pytest captures it, and closes it.
+    """
     for name in list(logging.Logger.manager.loggerDict):
         if name == "torch" or name.startswith(("torch.", "torch_xla")):
             for handler in logging.getLogger(name).handlers:
-                if isinstance(handler, logging.StreamHandler) and handler.stream is terminal:
-                    handler.setStream(log)
+                if getattr(handler, "stream", None) in (terminal, sys.stderr):
+                    handler.setStream(log)  # type: ignore[attr-defined]

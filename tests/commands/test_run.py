@@ -255,6 +255,32 @@ def test_the_log_can_be_analysed(desk: Desk) -> None:
     assert "net.py > run.log 2>&1" in analysed.out  # what to run is the script, not this command
 
 
+def test_the_log_of_a_run_of_pytest(desk: Desk) -> None:
+    """pytest captures standard error before torch is imported, and closes what it put there."""
+    test = NET.replace("torch.compile(", "def test_it():\n        torch.compile(")
+    write(desk, test, "test_it.py")
+    said = python(
+        *(
+            "-m",
+            "pytest_graphbreak",
+            "run",
+            "--device",
+            "cpu",
+            "--log",
+            "run.log",
+            "--json",
+            "r.json",
+        ),
+        *("-m", "pytest", "-q", "test_it.py"),
+        cwd=desk.path,
+    )
+    assert said.returncode == 0, said.stderr
+    assert "Logging error" not in said.stderr
+    assert entry(desk)["graphs"] == {"dynamo": 2}
+    assert desk.run("analyze", "run.log", "--json", "a.json").code == 0
+    assert entry(desk, "a.json")["graphs"] == {"dynamo": 2}
+
+
 def test_on_tt_the_log_is_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TT")
     write(desk, "import os; print(os.environ['TTXLA_LOGGER_FILE'])")

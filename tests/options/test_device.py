@@ -126,8 +126,12 @@ def test_hidden_cards_do_not_count(tmp_path: Path, visible: str, arch: str) -> N
 
 @pytest.mark.parametrize(
     ("file", "arch"),
-    [("/s/n150.ttsys", "n150"), ("P150b_system_desc.ttsys", "p150"), ("desc.ttsys", "unknown")]
-    + [("p150b-desc.ttsys", "p150"), ("/n300/system.ttsys", "unknown")],
+    [
+        ("/s/n150.ttsys", "n150"),
+        ("P150b_system_desc.ttsys", "p150"),
+        ("desc.ttsys", "unknown"),
+        ("/n300/system.ttsys", "unknown"),
+    ],
 )
 def test_a_described_system_is_known_by_its_file(tmp_path: Path, file: str, arch: str) -> None:
     cards(tmp_path, "n300")  # not what is compiled for
