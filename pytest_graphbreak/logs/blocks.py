@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 
 SIZE: Final = 4 * 1024 * 1024
-"""Bytes read at a time. Larger blocks are not faster; see benchmarks/bench_logs.py."""
+"""Bytes read at a time. Larger blocks are not faster; see tests/benchmarks/logs.py."""
 
 CONTEXT: Final = 4096
 """Bytes around a hit that are in its block, even inside a line that is longer than a block."""

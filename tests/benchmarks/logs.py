@@ -1,6 +1,6 @@
 """How fast logs are counted and analysed, beside ``grep -c``, and with how much memory.
 
-    python benchmarks/bench_logs.py [--size 1.0] [--rounds 5] [--directory DIR]
+    python -m tests.benchmarks.logs [--size 1.0] [--rounds 5] [--directory DIR]
 
 Writes logs of ``--size`` GB (10^9 bytes) with module bodies like those of real
 transformers: hundreds of ops with stacks of locations, signatures with an
