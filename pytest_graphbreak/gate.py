@@ -130,8 +130,9 @@ class Gate:
 
     def phase(self, item: pytest.Item, name: str) -> Generator[None, object, object]:
         """Setup or teardown: what compiles there is told, never judged."""
-        from pytest_graphbreak.measure import Measurement
+        from pytest_graphbreak.measure import Measurement, explain
 
+        explain(self.settings.reasons)
         if name == "setup":
             item.stash[ENTRY] = {"nodeid": canonical(item)}
         with Measurement(self.settings.root) as seen:
@@ -146,8 +147,9 @@ class Gate:
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """The call phase: the measured window. Raises ``GraphBudgetFailure`` to fail the test."""
-        from pytest_graphbreak.measure import Measurement, isolate
+        from pytest_graphbreak.measure import Measurement, explain, isolate
 
+        explain(self.settings.reasons)
         nodeid = canonical(item)
         cap, way = marked_cap(item), marked_way(item)
         entry = item.stash[ENTRY] = _fresh_entry(item, nodeid)

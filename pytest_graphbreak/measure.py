@@ -18,6 +18,7 @@ from pytest_graphbreak.observers.children import FAMILY, Following
 from pytest_graphbreak.observers.children_record import together
 from pytest_graphbreak.observers.children_spool import About
 from pytest_graphbreak.observers.tt import reconcile
+from pytest_graphbreak.observers.xla import XlaObserver
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Observation, Record, combine
 
@@ -47,6 +48,13 @@ def isolate(key: str) -> None:
     """Forget what earlier code compiled. ``key`` names what comes next, such as a node id."""
     for observer in observers():
         observer.isolate(key)
+
+
+def explain(reasons: bool) -> None:
+    """Whether the xla graphs of windows that open from now on are explained, or only counted."""
+    for observer in observers():
+        if isinstance(observer, XlaObserver):
+            observer.reasons = reasons
 
 
 def begin_child(about: str) -> None:

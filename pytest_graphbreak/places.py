@@ -38,6 +38,7 @@ LIBRARIES = frozenset(
         "torchgen",
         "triton",
         "tt_torch",
+        "typing_extensions",
         "xdist",
     }
 )

@@ -47,6 +47,7 @@ class Settings:
     arch: str | None = None
     isolate: bool = True
     strict: bool = False
+    reasons: bool = True
 
     @property
     def active(self) -> bool:
@@ -95,6 +96,12 @@ def add_options(parser: pytest.Parser) -> None:
         type="bool",
         default=False,
     )
+    parser.addini(
+        "graph_budget_reasons",
+        "false: xla graphs are counted and not explained, which costs less.",
+        type="bool",
+        default=True,
+    )
 
 
 def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
@@ -142,6 +149,7 @@ def from_config(config: pytest.Config) -> Settings:
         arch=config.getoption("arch", default=None) or None,
         isolate=isolation == "test",
         strict=bool(config.getini("graph_budget_strict")),
+        reasons=bool(config.getini("graph_budget_reasons")),
     )
     _refuse_writing_in_ci(settings)
     return settings

@@ -37,12 +37,12 @@ class XlaObserver:
     layer = LAYER
 
     def __init__(self, reasons: bool = True) -> None:
-        self._reasons = reasons
+        self.reasons = reasons
         self._isolation: _Isolation | None = None
 
     def open(self, places: Places) -> XlaWindow:
         isolation, self._isolation = self._isolation, None
-        return XlaWindow(places, self._reasons, isolation)
+        return XlaWindow(places, self.reasons, isolation)
 
     def isolate(self, key: str) -> None:
         """Settle what earlier code left on the device, and give ``key`` a cache of its own.
@@ -54,7 +54,7 @@ class XlaObserver:
             return
         if self._isolation is not None:  # never opened: the test was skipped
             self._isolation.end()
-        self._isolation = _Isolation(key, self._reasons)
+        self._isolation = _Isolation(key, self.reasons)
 
 
 class _Isolation:

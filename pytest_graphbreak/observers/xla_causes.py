@@ -242,8 +242,8 @@ def _place(frames: Iterable[Line], places: Places) -> Frame:
     """
     at_def = NOWHERE
     for file, line, name in frames:
-        if not places.is_user(file) or file.endswith("/typing_extensions.py"):
-            continue  # its `deprecated` wraps xm.mark_step
+        if not places.is_user(file):
+            continue
         frame = places.frame(file, line, name)
         if not frame.code.startswith(("def ", "async def ", "@", "class ")):
             return frame
