@@ -123,8 +123,17 @@ def _code(stop: SystemExit) -> int:
         return 0
     if isinstance(stop.code, int):
         return stop.code & 0xFF
+    settle_streams()
     print(stop.code, file=sys.stderr)
     return 1
+
+
+def settle_streams() -> None:
+    """Standard output is flushed, and standard error there, also if the script closed them."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+    if sys.stderr is None or sys.stderr.closed:
+        sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _show(error: BaseException) -> None:
@@ -132,7 +141,10 @@ def _show(error: BaseException) -> None:
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
         trace = trace.tb_next
-    sys.stdout.flush()
+    settle_streams()
+    if trace is None and isinstance(error, ImportError):  # runpy's: no module of that name
+        print(f"graphbreak run: {error}", file=sys.stderr)
+        return
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
@@ -164,7 +176,8 @@ def kept_log(path: str) -> Iterator[None]:
         torch.remove()
         if unset and os.environ.get("TORCH_LOGS") == TORCH_LOGS:
             del os.environ["TORCH_LOGS"]
-        terminal.flush()
+        if not terminal.closed:
+            terminal.flush()
         if sys.stderr is terminal:
             sys.stderr = before
         os.dup2(saved, 2)

@@ -18,7 +18,7 @@ from pytest_graphbreak.logs import live
 from pytest_graphbreak.measure import Measurement
 from pytest_graphbreak.record import Plain, Record
 from pytest_graphbreak.report import json, text
-from pytest_graphbreak.script import Program, kept_log
+from pytest_graphbreak.script import Program, kept_log, settle_streams
 from pytest_graphbreak.settings import DEVICES
 from pytest_graphbreak.verdict import Verdict, judge
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     program = Program(args.script, tuple(args.args), args.module)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
-    root = Path.cwd()
+    root, process = Path.cwd(), os.getpid()
     try:
         device = choose(args.device)
         program.check()
@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
             record = seen.close()
     except OSError as error:  # the script's own are shown by ``program``
         return _refuse(_words(error))
+    if os.getpid() != process:  # the script forked, and its child came to the end as well
+        return code
     cap = None if args.max_graphs is None else caps.parse((args.max_graphs,), {}, "--max-graphs")
     verdict = judge(record, None, cap, torch=version("torch"))
     name = _name(program, root)
@@ -140,7 +142,7 @@ def _name(program: Program, root: Path) -> str:
 
 def _tell(name: str, code: int, record: Record, verdict: Verdict | None) -> None:
     """The report, after all that the script printed."""
-    sys.stdout.flush()
+    settle_streams()
     say("", sys.stderr)
     say(live.terminal(name, f"exit {code}", record), sys.stderr)
     if verdict is not None:

@@ -194,6 +194,33 @@ def test_threads_are_waited_for(desk: Desk) -> None:
     assert entry(desk)["graphs"] == {"dynamo": 2}
 
 
+@pytest.mark.parametrize(
+    ("source", "code", "words"),
+    [
+        ("import sys; sys.stderr.close(); sys.stdout.close()", 0, "net.py   exit 0"),
+        ("import sys; sys.stderr.close(); 1 / 0", 1, "ZeroDivisionError: division by zero"),
+        ("import os; os.fork() or exit(3); print(os.wait()[1] >> 8)", 0, "net.py   exit 0"),
+    ],
+)
+def test_whatever_the_script_does_the_report_is_made_once(
+    desk: Desk, source: str, code: int, words: str
+) -> None:
+    write(desk, source)
+    said = python("-m", "pytest_graphbreak", "run", "--json", "r.json", "net.py", cwd=desk.path)
+    assert said.returncode == code
+    assert said.stderr.count(words) == 1
+    assert "pytest_graphbreak" not in said.stderr
+    assert entry(desk)["nodeid"] == "net.py"
+    assert said.stdout == ("3\n" if "fork" in source else "")
+
+
+def test_a_module_that_is_not_there(desk: Desk) -> None:
+    said = desk.run("run", "-m", "no_such.module")
+    assert said.code == 1
+    assert said.err.startswith("graphbreak run: Error while finding module specification for")
+    assert "Traceback" not in said.err
+
+
 def test_the_script_may_change_the_directory(desk: Desk) -> None:
     (desk.path / "else").mkdir()
     said = desk.run("run", "--json", "r.json", write(desk, "import os; os.chdir('else')"))
