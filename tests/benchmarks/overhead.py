@@ -182,8 +182,11 @@ def table(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
     for variant, measured in found.items():
         if variant == "off":
             continue
-        cells = [_ratio([m[name] / o[name] for m, o in zip(measured, off)]) for name in off[0]]
-        whole = [sum(m.values()) / sum(o.values()) for m, o in zip(measured, off)]
+        cells = [
+            _ratio([m[name] / o[name] for m, o in zip(measured, off, strict=True)])
+            for name in off[0]
+        ]
+        whole = [sum(m.values()) / sum(o.values()) for m, o in zip(measured, off, strict=True)]
         yield f"| {variant} | " + " | ".join([*cells, _ratio(whole)]) + " |"
 
 
