@@ -52,6 +52,7 @@ def _measured(order: Answer) -> Answer:
     @contextmanager
     def around() -> Iterator[None]:
         capture.seed()
+        start = _written()
         began = time.perf_counter()
         error: str | None = None
         try:
@@ -71,6 +72,7 @@ def _measured(order: Answer) -> Answer:
                 capture.wait()
         finally:
             answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
+        answer["said"] = [start, _written()]
         answer.update(error=error, fullgraph=recorder.fullgraph)
         answer["options"] = recorder.options
         answer["device"] = _device()
@@ -82,6 +84,12 @@ def _measured(order: Answer) -> Answer:
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
     return answer
+
+
+def _written() -> int:
+    """How much is on standard output by now, which is a file."""
+    sys.stdout.flush()
+    return os.fstat(1).st_size
 
 
 def _device() -> str:

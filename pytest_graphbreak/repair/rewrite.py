@@ -225,9 +225,10 @@ def branch_to_where(node: Statement) -> Replacement | None:
     if isinstance(first, cst.Return) and isinstance(second, cst.Return):
         if first.value is None or second.value is None:
             return None
-        return _statement(
+        result = _statement(
             f"return torch.where({test}, {_text(first.value)}, {_text(second.value)})\n"
         )
+        return result.with_changes(leading_lines=node.leading_lines)
     then = _assigned(first)
     if then is None:
         return None

@@ -8,6 +8,8 @@ and goes at the end if the graphs are as few without it.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -252,6 +254,9 @@ class Search:
             return None, f"it fails: {trial.error[:160]}"
         if trial.mismatch is not None:
             return None, f"other results: {trial.mismatch}"
+        printed = _printed(self.outcome.first, trial, any(patch.drops for patch in patches))
+        if printed is not None:
+            return None, printed
         return trial, None
 
     def _run(self, source: str) -> Trial:
@@ -311,3 +316,17 @@ class Search:
 
 
 _UNWRITABLE = "unwritable"
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
+
+
+def _printed(first: Trial, trial: Trial, drops: bool) -> str | None:
+    """How the printed lines differ, in any order and whatever their numbers; None if they agree.
+
+    A patch that says which line it drops may drop lines, and nobody may add any.
+    """
+    was, now = (Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial))
+    if now - was:
+        return f"it prints what the original does not: {next(iter(now - was))[:60]!r}"
+    if was - now and not drops:
+        return f"it no longer prints {next(iter(was - now))[:60]!r}"
+    return None

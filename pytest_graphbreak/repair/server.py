@@ -35,7 +35,8 @@ def _work(paper: str, out: str) -> None:
         os.setsid()
         sink = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         empty = os.open(os.devnull, os.O_RDONLY)
-        for number, file in ((0, empty), (1, sink), (2, sink)):
+        errors = os.open(f"{out}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        for number, file in ((0, empty), (1, sink), (2, errors)):
             os.dup2(file, number)
         from pytest_graphbreak.repair import child
 

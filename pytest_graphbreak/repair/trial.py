@@ -38,6 +38,11 @@ class Trial:
     answer: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def lines(self) -> list[str]:
+        """What the program printed while it was watched; a test's own is pytest's to keep."""
+        return list(self.answer.get("lines") or ())
+
+    @property
     def same(self) -> bool:
         """Whether it ran, and gave what the original gives."""
         return self.error is None and self.mismatch is None
@@ -112,21 +117,27 @@ class Bench:
         paper.write_text(json.dumps(order), encoding="utf-8")
         out = self._directory / f"out{self.runs}.txt"
         code = self._spawned(paper, out) if alone else self._forked(paper, out)
-        said = out.read_text(encoding="utf-8", errors="replace")
+        written = out.read_bytes() if out.is_file() else b""
+        errors = Path(f"{out}.err")
+        said = written.decode(errors="replace")
+        said += errors.read_text(encoding="utf-8", errors="replace") if errors.is_file() else ""
         if code is None:
             return {"error": f"it did not end within {self._timeout:.0f} s"}, said
         if not answer.is_file():
             last = said.strip().splitlines()[-1:] or [""]
             return {"error": f"the process ended with {code}: {last[0][:200]}"}, said
-        return json.loads(answer.read_text(encoding="utf-8")), said
+        found = json.loads(answer.read_text(encoding="utf-8"))
+        start, end = found.get("said") or (0, 0)
+        found["lines"] = written[start:end].decode(errors="replace").splitlines()
+        return found, said
 
     def _spawned(self, paper: Path, out: Path) -> int | None:
         """A Python of its own. The exit code, or None after the time is over."""
-        with open(out, "wb") as sink:
+        with open(out, "wb") as sink, open(f"{out}.err", "wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pytest_graphbreak.repair.child", str(paper)],
                 stdout=sink,
-                stderr=subprocess.STDOUT,
+                stderr=errors,
                 stdin=subprocess.DEVNULL,
                 env=_environment(),
                 start_new_session=True,

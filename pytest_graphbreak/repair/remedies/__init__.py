@@ -13,7 +13,7 @@ from pytest_graphbreak.repair.patch import Patch
 from pytest_graphbreak.repair.remedies import branches, calls, configs, leaving, logs, recompiles
 from pytest_graphbreak.repair.trial import Trial
 
-_HOMES = (configs, logs, branches, calls, leaving)
+_HOMES = (configs, branches, calls, logs, leaving)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[Patch]:

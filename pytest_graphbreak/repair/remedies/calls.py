@@ -19,6 +19,13 @@ PURE: Final = (
     "textwrap.dedent",
 )
 """C functions whose result is that of their arguments alone: a constant for constants."""
+_CONSTANT: Final = """
+def _graphbreak_{short}(*args, _call={name}):
+    return _call(*args)
+
+
+{name} = torch._dynamo.assume_constant_result(_graphbreak_{short})
+""".strip()
 _CALLED: Final = re.compile(r"([A-Za-z_][\w.]*)\(")
 
 
@@ -49,7 +56,7 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
                 f"{function} of constants is a constant",
                 (
                     Line(f"import {module}"),
-                    Line(f"{function} = torch._dynamo.assume_constant_result({function})"),
+                    Line(_CONSTANT.format(name=function, short=function.replace(".", "_"))),
                 ),
             )
 

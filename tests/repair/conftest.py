@@ -1,0 +1,57 @@
+"""A directory with a program in it, and the commands typed there."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.cli import main
+from pytest_graphbreak.repair.target import Target, parse
+from pytest_graphbreak.repair.trial import Bench, bench
+
+
+@dataclass
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+class Shop:
+    """Writes programs, types commands, and reads what was written."""
+
+    def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self._capture = capture
+
+    def write(self, name: str, source: str) -> Target:
+        (self.path / name).write_text(textwrap.dedent(source))
+        return parse(name)
+
+    def run(self, *args: str) -> Said:
+        self._capture.readouterr()
+        code = main(args)
+        said = self._capture.readouterr()
+        return Said(code, said.out, said.err)
+
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def shop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shop:
+    monkeypatch.chdir(tmp_path)
+    return Shop(tmp_path, capsys)
+
+
+@pytest.fixture
+def desk() -> Iterator[Bench]:
+    """A bench of a test's own: its first run is its reference."""
+    with bench(300) as found:
+        yield found

@@ -1,0 +1,68 @@
+"""The patched source: where the patches go, and that everything else stays."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.record import Frame
+from pytest_graphbreak.repair.build import BuildError, Site, build
+from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+
+PATCH = Patch("a switch", (Line("torch._dynamo.config.capture_scalar_outputs = True"),))
+
+
+def test_patches_go_behind_the_first_import_of_torch() -> None:
+    source = '#!/usr/bin/python\n"""Doc."""\nfrom __future__ import annotations\nimport os\n'
+    source += "os.environ['A'] = '1'\nimport torch\nx = 1  # kept\n"
+    text = build(source, "a.py", [PATCH], {}, "Written.\nBy us.")
+    lines = text.splitlines()
+    assert lines[:4] == ["#!/usr/bin/python", "# Written.", "# By us.", '"""Doc."""']
+    assert lines.index("import torch") < lines.index(PATCH.edits[0].source)  # type: ignore[union-attr]
+    assert lines.index(PATCH.edits[0].source) < lines.index("x = 1  # kept")  # type: ignore[union-attr]
+    compile(text, "a.py", "exec")
+
+
+def test_a_switch_that_two_patches_need_is_there_once() -> None:
+    text = build("x = 1\n", "a.py", [PATCH, PATCH], {})
+    assert text.count("capture_scalar_outputs") == 1
+    assert text.startswith("import torch\n")
+
+
+def test_without_patches_the_source_is_as_it_was() -> None:
+    source = "import torch\n\nx = 1\n"
+    assert build(source, "a.py", [], {}) == source
+
+
+def test_a_rewrite_that_fits_nothing_is_an_error() -> None:
+    pytest.importorskip("libcst")
+    patch = Patch("no", (Rewrite("where", Frame("a.py", "f", 1, "if x:")),))
+    with pytest.raises(BuildError):
+        build("def f(x):\n    return x\n", "a.py", [patch], {})
+
+
+def test_a_function_of_another_module_gets_a_new_body(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("libcst")
+    library = tmp_path / "their_library.py"
+    source = (
+        "import functools\nimport torch\n\n"
+        "class Base:\n    def forward(self, x):\n        return x\n\n"
+        "class Model(Base):\n    @functools.lru_cache\n    def forward(self, x, plus=1):\n"
+        '        print("said")\n        return super().forward(x) + plus\n'
+    )
+    library.write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    where = Frame("their_library.py", "Model.forward", 11, 'print("said")')
+    patch = Patch("quiet", (Rewrite("only_eager", where),))
+    text = build("", "a.py", [patch], {"their_library.py": Site(library, "their_library")})
+    exec(compile(text, "a.py", "exec"), types.ModuleType("a").__dict__)
+    import their_library  # type: ignore[import-not-found]
+
+    assert their_library.Model().forward(2) == 3
+    code = their_library.Model.forward.__wrapped__.__code__
+    assert "is_compiling" in code.co_names
+    assert library.read_text() == source

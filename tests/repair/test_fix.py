@@ -1,0 +1,168 @@
+"""``graphbreak fix``: what is kept is proved, and nothing else is written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst")
+
+import torch
+
+from pytest_graphbreak.repair.search import Outcome, Search
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, bench
+from tests.cases.broken import BROKEN, FAST
+from tests.repair.conftest import Shop
+
+NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Bench]:
+    """One bench for many programs: each search makes its own reference."""
+    with bench(300) as found:
+        yield found
+
+
+def search(target: Target, desk: Bench, *, keep_side_effects: bool = False) -> Outcome:
+    return Search(
+        target,
+        desk,
+        most=desk.runs + 30,
+        keep_side_effects=keep_side_effects,
+        header="",
+        say=lambda _: None,
+        progress=lambda *_: None,
+    ).run()
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_broken_program_is_mended(name: str, tmp_path: Path, shared: Bench) -> None:
+    target = Target(tmp_path / f"{name}.py")
+    target.path.write_text(BROKEN[name])
+    out = search(target, shared)
+    assert out.first.error is None
+    assert (out.before > 1, out.after) == (True, 1)
+    assert not out.last.record.breaks
+    assert out.last.same
+    assert out.last.compared >= 2
+    assert list(tmp_path.iterdir()) == [target.path]  # no trial is left behind
+
+
+WRONG = """
+    import torch
+
+    CALLS = []
+
+    def f(x):
+        y = x.sin()
+        if len(CALLS) > 0 and y.sum() > 0:
+            y = y + CALLS[0]
+        return y
+
+    def g(x):
+        y = x * 2
+        if y.sum() > 0:
+            y = torch.log(y)
+        return y
+
+    f = torch.compile(f, backend="eager")
+    g = torch.compile(g, backend="eager")
+    f(torch.ones(4))
+    g(torch.ones(4, requires_grad=True)).sum().backward()
+"""
+
+
+def test_a_patch_that_changes_a_gradient_is_not_kept(shop: Shop, shared: Bench) -> None:
+    """``torch.where`` has a gradient on both sides; log of a negative number makes it NaN."""
+    target = shop.write("a.py", WRONG)
+    out = search(target, shared)
+    tried = [one for problem in out.problems for one in problem.tried]
+    where = next(one for one in tried if one.patch.title.endswith("torch.where"))
+    assert "other results" in where.why
+    assert all(not patch.title.endswith("torch.where") for patch in out.kept)
+
+
+SAYS = """
+    import torch
+
+    def f(x):
+        y = x.sin()
+        print(x.shape)
+        return y + 1
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+"""
+
+
+def test_a_side_effect_that_is_lost_is_said_or_forbidden(shop: Shop) -> None:
+    shop.write("a.py", SAYS)
+    kept = shop.run("fix", "--keep-side-effects", "a.py")
+    assert kept.code == 1
+    assert "No remedy held" in kept.out
+    assert shop.files() == {"a.py"}
+    said = shop.run("fix", "a.py")
+    assert said.code == 0
+    assert "side effect lost: `print(x.shape)`" in said.out
+    assert "2 -> 1" in said.out
+    assert shop.files() == {"a.py", "a_fixed.py"}
+    assert (shop.path / "a.py").read_text().count("is_compiling") == 0
+    done = subprocess.run([sys.executable, "a_fixed.py"], capture_output=True, cwd=shop.path)
+    assert done.returncode == 0
+
+
+TEST = """
+    import pytest
+    import torch
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return x * x.sum().item()
+
+    @pytest.mark.max_graphs(1)
+    @pytest.mark.parametrize("size", [2, 3])
+    def test_net(size):
+        y = torch.compile(Net(), backend="eager")(torch.ones(size))
+        assert y.shape == (size,)
+"""
+
+
+def test_a_test_is_mended_by_its_node_id(shop: Shop) -> None:
+    shop.write("test_a.py", TEST)
+    (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
+    said = shop.run("fix", "test_a.py::test_net[3]")
+    assert said.code == 0, said.err
+    assert "Wrote test_a_fixed.py" in said.out
+    assert "capture_scalar_outputs = True" in (shop.path / "test_a_fixed.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "words"),
+    [
+        (
+            "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))",
+            0,
+            "Nothing to mend",
+        ),
+        ("print('hello')", 0, "Nothing was compiled"),
+        ("raise ValueError('mine')", 2, "ValueError: mine"),
+        ("def f(:", 2, "not valid Python"),
+    ],
+)
+def test_what_has_no_break_or_does_not_run(source: str, code: int, words: str, shop: Shop) -> None:
+    (shop.path / "a.py").write_text(source)
+    said = shop.run("fix", "a.py")
+    assert said.code == code
+    assert words in said.out + said.err
+    assert shop.files() == {"a.py"}
+
+
+def test_a_file_that_is_not_there_is_named(shop: Shop) -> None:
+    said = shop.run("fix", "b.py")
+    assert (said.code, said.out) == (2, "")
+    assert "b.py: no such file" in said.err

@@ -1,0 +1,121 @@
+"""``graphbreak repro``: the script that is written shows the break, and no other file stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.repair.conftest import Shop
+
+SCRIPT = """
+    import torch
+
+    SCALE = 2.0
+
+    class Inner(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = self.a(x) * SCALE
+            print("inner")
+            return x
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return helper(self.inner(x), limit=3)
+
+    def helper(x, limit):
+        if x.sum() > limit:
+            return x + 1
+        return x - 1
+
+    def main():
+        model = torch.compile(Outer(), backend="eager")
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+
+    main()
+"""
+
+
+def test_each_break_has_a_script_of_its_smallest_function(shop: Shop) -> None:
+    shop.write("a.py", SCRIPT)
+    said = shop.run("repro", "a.py", "--out", "here")
+    assert said.code == 0, said.out + said.err
+    assert "2 of 2 breaks reproduced in here" in said.out
+    assert shop.files() == {"a.py", "here/a_repro_1.py", "here/a_repro_1.pt", "here/a_repro_2.py"}
+    first = (shop.path / "here/a_repro_1.py").read_text()
+    assert "class Inner" in first
+    assert "SCALE = 2.0" in first
+    assert "class Outer" not in first
+    assert "main()" in first
+    second = (shop.path / "here/a_repro_2.py").read_text()
+    assert "torch.compile(helper, backend='eager')" in second
+    assert "torch.tensor([[" in second  # small values are written down
+    done = subprocess.run(
+        [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "inner\n"), done.stderr
+
+
+LOCAL = """
+    import torch
+
+    def test_local():
+        def f(x):
+            y = x.sin()
+            print("local")
+            return y + 1
+
+        torch.compile(f, backend="eager")(torch.ones(3))
+"""
+
+
+def test_what_cannot_be_taken_out_is_run_whole_and_says_why(shop: Shop) -> None:
+    shop.write("test_a.py", LOCAL)
+    said = shop.run("repro", "test_a.py::test_local")
+    assert said.code == 0, said.out + said.err
+    assert "the whole program" in said.out
+    assert "defined inside a function" in said.out
+
+
+def test_as_test_writes_a_test_that_is_red_until_it_is_mended(shop: Shop) -> None:
+    shop.write("a.py", SCRIPT)
+    assert shop.run("repro", "a.py", "--as-test", "--out", "tests").code == 0
+    name = "tests/test_a_repro_2.py"
+    assert "@pytest.mark.max_graphs(1, breaks=0)" in (shop.path / name).read_text()
+    (shop.path / "pytest.ini").write_text("[pytest]\n")
+
+    def code() -> int:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]
+        return subprocess.run(command, cwd=shop.path, capture_output=True).returncode
+
+    assert code() == 1
+    source = (shop.path / name).read_text()
+    mended = source.replace(
+        "if x.sum() > limit:\n        return x + 1\n    return x - 1",
+        "return torch.where(x.sum() > limit, x + 1, x - 1)",
+    )
+    assert mended != source
+    (shop.path / name).write_text(mended)
+    assert code() == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "words"),
+    [("print('hello')", 0, "No graph break came"), ("raise ValueError('mine')", 2, "mine")],
+)
+def test_without_a_break_nothing_is_written(source: str, code: int, words: str, shop: Shop) -> None:
+    (shop.path / "a.py").write_text(source)
+    said = shop.run("repro", "a.py")
+    assert said.code == code
+    assert words in said.out + said.err
+    assert shop.files() == {"a.py"}

@@ -1,0 +1,105 @@
+"""Source rewrites: what they write, where, and what they leave alone."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+pytest.importorskip("libcst")
+
+from pytest_graphbreak.record import Frame
+from pytest_graphbreak.repair.rewrite import apply
+
+IF = "torch.as_tensor({}).reshape(()).bool()"
+
+
+def rewrite(source: str, kind: str, code: str, function: str = "f") -> str | None:
+    return apply(textwrap.dedent(source), kind, Frame("a.py", function, 0, code))
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("if x.sum() > 0:\n    y = a", "y = torch.where({0}, (a), y)"),
+        ("if x.sum() > 0:\n    y += a", "y = torch.where({0}, (y + (a)), y)"),
+        ("if x.sum() > 0:\n    y = a\nelse:\n    y = b", "y = torch.where({0}, (a), (b))"),
+        ("if x.sum() > 0:\n    return a\nelse:\n    return b", "return torch.where({0}, a, b)"),
+        ("if not x.sum() > 0:\n    y = a", "y = torch.where(torch.logical_not({0}), (a), y)"),
+        ("if x.sum().item() > 0:\n    y = a", "y = torch.where({0}, (a), y)"),
+    ],
+)
+def test_a_branch_becomes_where(body: str, wanted: str) -> None:
+    source = "def f(x, y, a, b):\n    # stays\n" + textwrap.indent(body, "    ") + "\n"
+    changed = rewrite(source, "where", body.splitlines()[0])
+    assert (
+        changed
+        == "def f(x, y, a, b):\n    # stays\n    " + wanted.format(IF.format("x.sum() > 0")) + "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if x.sum() > 0:\n    y = a\n    z = b",
+        "if x.sum() > 0:\n    y = a\nelse:\n    z = a",
+        "if x.sum() > 0:\n    y.append(a)",
+        "if x.sum() > 0:\n    self.y = a",
+        "if x.sum() > 0:\n    y = a\nelif x:\n    y = b",
+        "if 0 < x.sum() < 3:\n    y = a",
+    ],
+)
+def test_a_branch_of_another_form_is_left_alone(body: str) -> None:
+    source = "def f(x):\n" + textwrap.indent(body, "    ") + "\n"
+    assert rewrite(source, "where", body.splitlines()[0]) is None
+
+
+@pytest.mark.parametrize("statement", ["return x", "self.y = x", "x.data[0] = 1", "raise E"])
+def test_a_block_that_does_more_than_bind_names_is_no_cond(statement: str) -> None:
+    source = f"def f(x):\n    if x.sum() > 0:\n        y = x\n        {statement}\n    return y\n"
+    assert rewrite(source, "cond", "if x.sum() > 0:") is None
+
+
+def test_only_the_function_that_was_named_is_changed() -> None:
+    source = """
+        def g(x):
+            print("a")
+
+        class C:
+            def f(self, x):
+                print("a")
+    """
+    changed = rewrite(source, "only_eager", 'print("a")', "C.f")
+    assert changed is not None
+    before, _, after = changed.partition("class C")
+    assert "is_compiling" not in before
+    assert '        if not torch.compiler.is_compiling():\n            print("a")\n' in after
+
+
+def test_a_function_inside_a_function_is_found_by_its_qualified_name() -> None:
+    source = """
+        def test_it():
+            def f(x):
+                torch._dynamo.graph_break()
+                return x
+    """
+    code = "torch._dynamo.graph_break()"
+    changed = rewrite(source, "drop_graph_break", code, "test_it.<locals>.f")
+    assert changed is not None
+    assert "        pass\n" in changed
+    assert rewrite(source, "drop_graph_break", code, "f") is None
+
+
+def test_disable_comes_off_and_other_decorators_stay() -> None:
+    source = """
+        @first
+        @torch.compiler.disable(recursive=False)
+        def helper(x):
+            return x
+    """
+    changed = rewrite(source, "enable", "", "helper")
+    assert changed == "\n@first\ndef helper(x):\n    return x\n"
+
+
+def test_what_does_not_parse_is_left_alone() -> None:
+    assert rewrite("def f(:", "where", "if x:") is None
