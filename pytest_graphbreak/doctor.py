@@ -37,7 +37,7 @@ PROBLEM: Final = "problem"
 """The gate could not run here, or not see all that it should."""
 
 OLDEST_TORCH: Final = (2, 6)
-PATIENCE: Final = 300.0
+PATIENCE: Final = 600.0
 """Seconds that a probe may take: the first import of torch on a busy machine is slow."""
 
 
@@ -257,6 +257,7 @@ def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[
         )
     elif not seen["errors"]:
         yield Finding(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
+    yield Finding(layer, NOTE, f"looked at {', '.join(seen['probes'])}")
     for note in seen["notes"]:
         yield Finding(layer, NOTE, note)
 

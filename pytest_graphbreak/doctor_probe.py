@@ -3,7 +3,7 @@
     python -m pytest_graphbreak.doctor_probe dynamo
 
 The last line of its output is JSON: what was ``expected``, what it ``saw``,
-``with`` what, and ``errors`` and ``notes`` of the observers.
+``with`` what, by which ``probes``, and ``errors`` and ``notes`` of the observers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pytest_graphbreak.logs.words import plural
 from pytest_graphbreak.measure import Measurement
+from pytest_graphbreak.observers.dynamo_names import required
 from pytest_graphbreak.record import Plain, Record, decomposition
 
 
@@ -44,6 +45,7 @@ def dynamo() -> Plain:
         "4 graphs = 1 entry + 1 break + 2 recompile, 2 recompiles, 1 break",
         f"torch {torch.__version__}",
         f", {record.recompiles.get('dynamo', 0)} recompiles, {len(record.breaks)} break",
+        probes=[name.path for name in required(torch.__version__)],
     )
 
 
@@ -51,22 +53,26 @@ def xla() -> Plain:
     """A function of one graph, and a value that is read in the middle of a lazy one."""
     # Where nothing says otherwise the CPU will do: no device is taken from anybody.
     os.environ.setdefault("PJRT_DEVICE", "CPU")
-    return _device("xla", "openxla")
+    from pytest_graphbreak.observers.xla_sensors import SENSORS
+
+    probes = [f"{sensor.module}.{sensor.chain}" for sensor in SENSORS]
+    return _device("xla", "openxla", ["the metric CompileTime", *probes])
 
 
 def tt() -> Plain:
     """The same on the TT device, with its plugin's log on."""
-    from pytest_graphbreak.observers.tt import turn_on
+    from pytest_graphbreak.observers.tt import FILE, LEVEL, turn_on
 
     os.environ["PJRT_DEVICE"] = "TT"
     turn_off = turn_on()
     try:
-        return _device("tt", "tt")
+        log = f"headers in {os.environ[FILE]} at {LEVEL}={os.environ[LEVEL]}"
+        return _device("tt", "tt", [log])
     finally:
         turn_off()
 
 
-def _device(layer: str, backend: str) -> Plain:
+def _device(layer: str, backend: str, probes: list[str]) -> Plain:
     import torch
     import torch_xla
 
@@ -76,16 +82,19 @@ def _device(layer: str, backend: str) -> Plain:
         torch.compile(torch.sin, backend=backend)(x)
         torch_xla.sync(wait=True)
     what = f"torch_xla {torch_xla.__version__} on {os.environ['PJRT_DEVICE']}"
-    return _told(layer, seen.close(), "1 graph = 1 fx", what)
+    return _told(layer, seen.close(), "1 graph = 1 fx", what, probes=probes)
 
 
-def _told(layer: str, record: Record, expected: str, what: str, more: str = "") -> Plain:
+def _told(
+    layer: str, record: Record, expected: str, what: str, more: str = "", *, probes: list[str]
+) -> Plain:
     causes = decomposition(record, layer)
     parts = " + ".join(f"{count} {cause}" for cause, count in causes.items())
     return {
         "expected": expected,
         "saw": f"{plural(record.graphs.get(layer, 0), 'graph')} = {parts or 'none'}{more}",
         "with": what,
+        "probes": probes,
         "errors": list(record.errors),
         "notes": [record.note] if record.note else [],
     }
