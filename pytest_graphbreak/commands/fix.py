@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from pytest_graphbreak.commands.talk import complain, say, write
@@ -22,7 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
     )
     parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments"
+        "--args",
+        type=shlex.split,
+        default=[],
+        metavar="TEXT",
+        help="the script's own arguments, as one text: --args='--steps 3'",
     )
     parser.add_argument(
         "--keep-side-effects",
@@ -40,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
     try:
-        target = parse(args.target, args.arguments)
+        target = parse(args.target, args.args)
     except TargetError as error:
         complain(f"graphbreak fix: {error}")
         return UNUSABLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from pytest_graphbreak.commands.talk import complain, plural, say
@@ -21,7 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
     )
     parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments"
+        "--args",
+        type=shlex.split,
+        default=[],
+        metavar="TEXT",
+        help="the script's own arguments, as one text: --args='--steps 3'",
     )
     parser.add_argument("--out", metavar="DIR", default="repros", help="where to write (repros)")
     parser.add_argument(
@@ -35,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the scripts. 0 if each shows its break, 1 if one does not, 2 where nothing runs."""
     try:
-        target = parse(args.target, args.arguments)
+        target = parse(args.target, args.args)
     except TargetError as error:
         complain(f"graphbreak repro: {error}")
         return UNUSABLE

@@ -166,3 +166,42 @@ def test_a_file_that_is_not_there_is_named(shop: Shop) -> None:
     said = shop.run("fix", "b.py")
     assert (said.code, said.out) == (2, "")
     assert "b.py: no such file" in said.err
+
+
+TWO = """
+    import torch
+
+    def f(x):
+        y = x * x.sum().item()
+        print(y.shape)
+        return y + 1
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+"""
+
+
+def test_an_interrupt_keeps_what_is_finished_and_leaves_nothing_else(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_graphbreak.repair.progress import Progress
+
+    def step(self: Progress, done: int, most: int, words: str) -> None:
+        if words.startswith("print "):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "step", step)
+    shop.write("a.py", TWO)
+    said = shop.run("fix", "a.py")
+    assert said.code == 130
+    assert "stopped: interrupted" in said.out
+    assert shop.files() == {"a.py", "a_fixed.py"}
+    assert "capture_scalar_outputs = True" in (shop.path / "a_fixed.py").read_text()
+
+
+def test_without_libcst_it_says_how_to_get_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_graphbreak.repair.search.has_libcst", lambda: False)
+    shop.write("a.py", SAYS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 1
+    assert "pip install 'pytest-graphbreak[fix]'" in said.out
+    assert shop.files() == {"a.py"}

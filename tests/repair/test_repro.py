@@ -119,3 +119,21 @@ def test_without_a_break_nothing_is_written(source: str, code: int, words: str, 
     assert said.code == code
     assert words in said.out + said.err
     assert shop.files() == {"a.py"}
+
+
+ARGUMENTS = """
+    import sys
+    import torch
+
+    def f(x):
+        print(sys.argv[1:])
+        return x + 1
+
+    assert sys.argv[1:] == ["--steps", "3"], sys.argv
+    torch.compile(f, backend="eager")(torch.ones(2) * 2)
+"""
+
+
+def test_a_script_gets_its_arguments(shop: Shop) -> None:
+    shop.write("a.py", ARGUMENTS)
+    assert shop.run("repro", "a.py", "--args=--steps 3").code == 0
