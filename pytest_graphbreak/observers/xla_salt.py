@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 
 VARIABLE = "XLA_AUTO_SPMD_MESH"
 
@@ -30,14 +31,19 @@ class Salt:
 
     def __init__(self) -> None:
         self._salts: list[str] = []
+        self._uses: Counter[str] = Counter()
 
     def push(self, key: str) -> str:
         """Use a salt made of ``key`` from now on; returns what ``pop`` wants.
 
-        To be called while the device is idle: the C environment changes.
+        A key that is used again (a test that is run again) gets another salt, or
+        it would find what its first run compiled. To be called while the device
+        is idle: the C environment changes.
         """
         users = os.environ.get(VARIABLE, "")
-        digest = hashlib.sha256(f"{users}\0{key}".encode()).hexdigest()[:24]
+        again = f"\0{self._uses[key]}" if self._uses[key] else ""
+        self._uses[key] += 1
+        digest = hashlib.sha256(f"{users}\0{key}{again}".encode()).hexdigest()[:24]
         salt = f"graphbreak-{digest}"
         self._salts.append(salt)
         self._apply()

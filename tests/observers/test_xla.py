@@ -203,7 +203,7 @@ def test_a_block_in_the_middle_of_pending_work_executes_nothing() -> None:
 
 def test_isolation_makes_a_known_graph_unknown_and_only_for_its_window() -> None:
     seen = []
-    for key in ("a", "b", "a again"):
+    for key in ("a", "b", "a"):  # a test that is run again starts from cold too
         window = open_window(key)
         lazy_graph()
         seen.append(close(window).graphs)
