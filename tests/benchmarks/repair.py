@@ -42,7 +42,8 @@ def main() -> None:
             out = search.run()
         good = sum(script.verified for script in scripts)
         shown, wanted = shown + good, wanted + len(scripts)
-        removed, extra = removed + out.before - out.after, extra + out.before - 1
+        if out.before > 1:  # where all had left the compiler, no graph is there to remove
+            removed, extra = removed + out.before - out.after, extra + out.before - 1
         eager = f"   eager {len(out.first.record.eager)} -> {len(out.last.record.eager)}"
         kept = "; ".join(patch.title for patch in out.kept) or "nothing kept"
         print(
