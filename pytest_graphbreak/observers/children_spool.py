@@ -85,7 +85,7 @@ class Node:
         """Note that a compilation began, or that none is under way."""
         marker = os.path.join(self.path, _COMPILING)
         if now:
-            os.makedirs(self.path, 0o700, exist_ok=True)
+            _make(self.path)
             with open(marker, "w"):
                 pass
         else:
@@ -94,12 +94,22 @@ class Node:
 
     def write(self, record: Record, name: str, *, final: bool, device: bool) -> None:
         """Replace what is told. Raises ``OSError``."""
-        os.makedirs(self.path, 0o700, exist_ok=True)
+        _make(self.path)
         data = {"name": name, "final": final, "device": device, "record": record.to_dict()}
         handle, path = tempfile.mkstemp(dir=self.path)
         with open(handle, "w", encoding="utf-8") as stream:
             json.dump(data, stream)
         os.replace(path, os.path.join(self.path, _RECORD))
+
+
+def _make(path: str) -> None:
+    """A directory and those above it, for nobody but the user."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        if not os.path.isdir(above):
+            _make(above)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
 
 
 def read(spool: str) -> list[Told]:

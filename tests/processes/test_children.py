@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,21 @@ def test_a_child_that_cannot_be_watched_is_told_of(tmp_path: Path) -> None:
     assert record.note is not None
     assert "is not counted: not here" in record.note
     assert (record.errors, left()) == ((), [])
+
+
+def test_a_process_that_becomes_another_program_leaves_nothing(tmp_path: Path) -> None:
+    source = """
+        import os, sys
+        from pathlib import Path
+        from pytest_graphbreak.measure import Measurement
+        code = "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(3))"
+        with Measurement(Path.cwd()):
+            os.execv(sys.executable, [sys.executable, "-c", code])
+    """
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    code = textwrap.dedent(source)
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    assert not list(tmp_path.glob("graphbreak-*"))
 
 
 def test_the_environment_is_the_users_again(
