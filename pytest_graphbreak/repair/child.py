@@ -24,6 +24,7 @@ Answer = dict[str, Any]
 def work(paper: str) -> int:
     """Do what the order says; returns the exit code of the process."""
     order = json.loads(Path(paper).read_text(encoding="utf-8"))
+    os.chdir(order["cwd"])
     target = Path(order["path"])
     sys.argv = [str(target), *order["arguments"]]
     sys.path[0] = str(target.resolve().parent)

@@ -89,7 +89,7 @@ class Repro:
             path.write_text(self._text(item, frame, cut, data.name), encoding="utf-8")
             trial = self._measure(path)
             if (why := missing(item, trial)) is None:
-                return Script(path, item, frame.function, True)
+                return Script(path, item, frame.function, True, "; ".join(reasons))
             reasons.append(f"{frame.function} alone: {why}")
         data.unlink(missing_ok=True)
         path.write_text(self._whole(item), encoding="utf-8")

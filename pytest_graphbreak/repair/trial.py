@@ -110,6 +110,7 @@ class Bench:
         answer = self._directory / f"answer{self.runs}.json"
         order |= {
             "path": str(target.path),
+            "cwd": os.getcwd(),
             "test": target.test,
             "arguments": list(target.arguments),
             "answer": str(answer),
