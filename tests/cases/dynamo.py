@@ -15,6 +15,7 @@ import functools
 import logging
 import math
 import random
+import sys
 import warnings
 import zlib
 from collections import OrderedDict, namedtuple
@@ -44,11 +45,18 @@ class Case:
     run: Callable[[Compile], Any]
     expect: Expect
     until: dict[tuple[int, int], Expect]
+    pythons: dict[tuple[int, int], Expect]
     since: tuple[int, int]
     forks: bool
 
     def expected(self, version: str) -> Expect:
-        """The row for a torch: that of the first ``until`` that is not older, else the newest."""
+        """The row for this Python, if it has one of its own, else for this torch.
+
+        For a torch that is the row of the first ``until`` that is not older,
+        else the newest.
+        """
+        if sys.version_info[:2] in self.pythons:
+            return self.pythons[sys.version_info[:2]]
         major, minor = (int(part) for part in version.split(".")[:2])
         for last in sorted(self.until):
             if (major, minor) <= last:
@@ -67,21 +75,24 @@ def case(
     eager: int = 0,
     *,
     until: dict[tuple[int, int], tuple[int, ...]] | None = None,
+    pythons: dict[tuple[int, int], tuple[int, ...]] | None = None,
     since: tuple[int, int] = (2, 6),
     forks: bool = True,
 ) -> Callable[[Callable[[Compile], Any]], Callable[[Compile], Any]]:
     """Register a case; ``until`` has the rows of older torch, up to a version.
 
-    ``since`` is the first torch that has what the case uses; with ``forks=False``
-    the case can not run in a forked process.
+    ``pythons`` has those of a Python whose bytecode makes a difference; ``since``
+    is the first torch that has what the case uses; with ``forks=False`` the case
+    can not run in a forked process.
     """
 
     def register(run: Callable[[Compile], Any]) -> Callable[[Compile], Any]:
         name = run.__name__
         assert name not in CASES, name
         rows = {version: Expect(*row) for version, row in (until or {}).items()}
+        own = {version: Expect(*row) for version, row in (pythons or {}).items()}
         expect = Expect(graphs, events, places, recompiles, eager)
-        CASES[name] = Case(name, run, expect, rows, since, forks)
+        CASES[name] = Case(name, run, expect, rows, own, since, forks)
         return run
 
     return register
@@ -864,7 +875,7 @@ def print_in_loop(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(2, 2, 1)
+@case(2, 2, 1, pythons={(3, 12): (1, 2, 1, 0, 1), (3, 13): (1, 2, 1, 0, 1)})
 def data_dependent_loop(compile: Compile) -> None:
     def f(x):
         while x.sum() < 100:
@@ -890,7 +901,7 @@ def break_in_generator(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(0, 0, 0, eager=1)
+@case(0, 0, 0, eager=1, pythons={(3, 10): (0, 0, 0, 0, 0)})
 def compiled_generator(compile: Compile) -> None:
     def rows(x):
         for i in range(3):
@@ -957,7 +968,7 @@ def class_in_function(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(0, 1, 1, eager=1)
+@case(0, 1, 1, eager=1, pythons={(3, 10): (4, 3, 1, 2, 0)})
 def loop_over_layers_with_item(compile: Compile) -> None:
     class Model(nn.Module):
         def __init__(self):

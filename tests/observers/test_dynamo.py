@@ -36,6 +36,7 @@ from pytest_graphbreak.observers.dynamo_now import now  # noqa: E402
 from pytest_graphbreak.observers.dynamo_sensors import Sensors  # noqa: E402
 from pytest_graphbreak.places import Places  # noqa: E402
 from pytest_graphbreak.record import Observation  # noqa: E402
+from tests.known import THREADS_CRASH, THREADS_CRASH_WHY  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 FILE = "tests/observers/test_dynamo.py"
@@ -232,13 +233,13 @@ class Branching(torch.nn.Module):
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_what_stops_an_export_has_its_reason_and_its_place(strict: bool) -> None:
-    with window() as seen, pytest.raises(Exception, match="ata-dependent"):
+    with window() as seen, pytest.raises(Exception, match=r"ata-dependent|Dynamic control flow"):
         torch.export.export(Branching(), (X,), strict=strict)
     (stopped,) = seen[0].eager
     assert stopped.where.code == "if y.sum() > 0:"
     assert stopped.where.function == "Branching.forward"
     assert stopped.reason.endswith("(it stops torch.export)")
-    assert "ata-dependent" in stopped.reason
+    assert re.search("ata-dependent|Dynamic control flow", stopped.reason)
     assert (seen[0].graphs, seen[0].breaks, seen[0].errors, seen[0].notes) == (0, (), (), ())
 
 
@@ -468,6 +469,7 @@ def test_peek_sees_what_was_so_far_and_reads_it_once() -> None:
     opened.close()
 
 
+@pytest.mark.skipif(THREADS_CRASH, reason=THREADS_CRASH_WHY)
 def test_every_thread_is_seen() -> None:
     def work(power: str) -> None:
         compile(eval(f"lambda x: x ** {power}", {}))(X)

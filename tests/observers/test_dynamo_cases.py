@@ -19,10 +19,15 @@ from pytest_graphbreak.observers.dynamo import DynamoObserver  # noqa: E402
 from pytest_graphbreak.places import Places  # noqa: E402
 from pytest_graphbreak.record import CAUSES, Observation  # noqa: E402
 from tests.cases.dynamo import CASES, Case, Expect  # noqa: E402
+from tests.known import THREADS_CRASH  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 MINOR = tuple(int(part) for part in torch.__version__.split(".")[:2])
-HERE = [case for case in CASES.values() if case.since <= MINOR]
+HERE = [
+    case
+    for case in CASES.values()
+    if case.since <= MINOR and not (THREADS_CRASH and case.name == "two_threads")
+]
 FORKING = [case for case in HERE if case.forks][MINOR[1] // 2 % 2 :: 2]
 """Every other case, the others on the next version of torch: a process each takes its time."""
 observer = DynamoObserver()
@@ -80,7 +85,7 @@ def _is_whole(seen: Observation) -> None:
     assert seen.compiled <= seen.attempted
     for graph in seen.graph_list:
         assert graph.cause in CAUSES["dynamo"]
-        assert graph.ops
+        assert graph.ops or sys.version_info < (3, 11)  # there, Dynamo hands over an empty one
         assert graph.where.line, graph
         assert graph.where.code, graph
         assert bool(graph.reason) == (graph.cause != "entry"), graph

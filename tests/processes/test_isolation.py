@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.known import THREADS_CRASH
+
 SUITE = """
 import threading
 import pytest, torch
@@ -63,6 +65,9 @@ def test_nothing(): pass
 class TestClass:
     def test_method(self): compiled(torch.ones(3))
 """
+
+if THREADS_CRASH:
+    SUITE = SUITE.replace("def test_thread():", "def no_test_thread():")
 
 XLA = """
 import torch_xla
@@ -180,6 +185,8 @@ def reference(runs: Runs) -> dict[str, Any]:
         "test_nothing": (0, 0),
         "TestClass::test_method": (2, 1),
     }
+    if THREADS_CRASH:
+        del expected["test_thread"]
     assert {name: dynamo[name] for name in expected} == expected
     if HAS_XLA:
         xla = {n.split("::", 1)[1]: seen["graphs"].get("xla", 0) for n, seen in found.items()}
