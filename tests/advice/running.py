@@ -45,6 +45,8 @@ class Case:
     def applies(self) -> bool:
         """Whether the torch of this environment is one that the example speaks of."""
         since, until = self.example.since, self.example.until
+        if sys.version_info < (3, 11) and self.name == "object":
+            return False  # Python 3.10 takes two equal lambdas of one line for the same
         return (not since or _version(since) <= VERSION) and (
             not until or _version(until) >= VERSION
         )
