@@ -16,7 +16,8 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pytest_graphbreak.observers.base import Window
 from pytest_graphbreak.observers.dynamo_events import observation
@@ -27,6 +28,8 @@ from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Observation
 
 DYNAMO = "torch._dynamo"
+PATIENCE = 60.0
+"""Seconds that isolating a test waits for a thread of an earlier one to end its compilation."""
 
 
 class DynamoObserver:
@@ -74,7 +77,8 @@ class DynamoObserver:
         if DYNAMO not in sys.modules:
             return
         try:
-            importlib.import_module(DYNAMO).reset()
+            with _no_other_compiles():
+                importlib.import_module(DYNAMO).reset()
         except Exception as fault:
             self._faults.append(
                 f"dynamo: torch._dynamo.reset() failed before {key}, "
@@ -172,6 +176,28 @@ class DynamoWindow:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
             return Observation("dynamo", graphs=made, errors=(*self._errors, error))
+
+
+@contextmanager
+def _no_other_compiles() -> Iterator[None]:
+    """Hold Dynamo's lock. ``reset`` takes it too, and would wait for another thread for ever.
+
+    Raises ``TimeoutError`` where a thread has been compiling for ``PATIENCE`` seconds.
+    Source: ``compile_lock`` of torch/_dynamo/convert_frame.py, ``reset`` of torch/_dynamo.
+    """
+    lock = getattr(importlib.import_module(f"{DYNAMO}.convert_frame"), "compile_lock", None)
+    if lock is None:
+        yield
+        return
+    if not lock.acquire(timeout=PATIENCE):
+        raise TimeoutError(
+            f"a thread of an earlier test has been compiling for {PATIENCE:g} s and goes on; "
+            f"join the threads that a test starts"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 _UNSEEN = (

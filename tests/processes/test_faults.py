@@ -1,0 +1,537 @@
+"""What goes wrong around the gate: nothing is lost, the exit code is right, one line says it.
+
+The faults of writing itself are in ``tests/test_baseline_write.py``: killed at every step, a
+disk that is full, a directory that is read-only, a lock that is held or whose holder is dead.
+What a baseline may not be, a text at a time, is in ``tests/test_baseline_read.py``; processes
+that die under xdist and ``--forked`` are in ``test_crash.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.baseline import write as writing
+from tests.conftest import BROKEN, CLEAN, Suite
+
+torch = pytest.importorskip("torch")
+
+HELP = """
+    import io, os, sys, threading, time
+    import pytest, torch
+
+    def broken(x):
+        y = torch.sin(x)
+        print("hello")
+        return y + 1
+
+    def run(function=broken):
+        torch.compile(function, backend="eager")(torch.ones(3))
+"""
+
+TWO_GRAPHS = {"dynamo": 2}
+
+
+def reported(suite: Suite) -> dict[str, Any]:
+    """The tests of the last report, by their bare name."""
+    data = json.loads((suite.path / "graphs.json").read_text())
+    return {test["nodeid"].partition("::")[2]: test for test in data["tests"]}
+
+
+@pytest.fixture
+def sensors() -> Callable[[], bool]:
+    """Whether Dynamo has its own functions again, as it had before."""
+    from pytest_graphbreak.observers import dynamo_names as names
+
+    def now() -> list[Any]:
+        found = [names.find(name) for name in names.required(torch.__version__)]
+        return [getattr(owner, attribute) for owner, attribute in found]
+
+    import torch._dynamo
+
+    before = now()
+    return lambda: now() == before
+
+
+# Baselines that are none.
+
+BOMB = "version: 1\nprofile: cpu\ntests:\n  a: &a {}\n" + "".join(
+    f"  {name}: &{name} [{', '.join([f'*{chr(ord(name) - 1)}'] * 9)}]\n" for name in "bcdefghij"
+)
+CONFLICT = """\
+version: 1
+profile: cpu
+tests:
+<<<<<<< HEAD
+  test_model: {graphs: {dynamo: 1}}
+=======
+  test_model: {graphs: {dynamo: 9}}
+>>>>>>> theirs
+"""
+TAGGED = "version: 1\nprofile: cpu\ntests:\n  a: !!python/object/apply:os.system [touch pwned]\n"
+
+
+@pytest.mark.parametrize("option", ["--graph-budget", "--graph-budget-update"])
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        pytest.param(CONFLICT.encode(), 4, "merge-conflict marker", id="conflict"),
+        pytest.param(b"\x7fELF\x02\x01\x00\xff" * 99, 1, "UTF-8", id="binary"),
+        pytest.param(BOMB.encode(), 4, "anchor", id="bomb"),
+        pytest.param(TAGGED.encode(), 4, "YAML tag", id="tag"),
+        pytest.param(100_000_000, None, "larger than 32 MiB", id="100 MB"),
+    ],
+)
+def test_a_baseline_that_is_none_stops_the_run_before_any_test(
+    suite: Suite,
+    option: str,
+    content: bytes | int,
+    line: int | None,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suite.write("def test_it():\n    raise SystemExit('ran')\n")
+    path = suite.path / "baselines" / "test_it.yaml"
+    path.parent.mkdir()
+    path.write_bytes(content if isinstance(content, bytes) else b"")
+    if isinstance(content, int):
+        os.truncate(path, content)  # sparse: takes no room
+    before = path.stat()
+    started = time.process_time()
+    result = suite.run(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert time.process_time() - started < 5
+    (said,) = [text for text in result.errlines if text]
+    assert said.startswith(f"ERROR: baselines/test_it.yaml:{'' if line is None else line}")
+    assert message in said
+    result.stdout.no_fnmatch_line("*ran*")
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (
+        before.st_ino,
+        before.st_mtime_ns,
+        before.st_size,
+    )
+    assert not (suite.path / "pwned").exists()
+
+
+# Names.
+
+
+def test_names_in_any_script(suite: Suite) -> None:
+    """A directory, a file, a function and a parameter: each is found again."""
+    folder = suite.path / "modèle ünder 试验" / "дом"
+    folder.mkdir(parents=True)
+    file = folder / "test_größe.py"
+    file.write_text(
+        textwrap.dedent(HELP)
+        + '@pytest.mark.parametrize("case", ["größe", "试验"])\n'
+        + "def test_prüfung(case): run()\n",
+        encoding="utf-8",
+    )
+    ini = "disable_test_id_escaping_and_forfeit_all_rights_to_community_support"
+    for escaped in ("false", "true"):
+        recorded = suite.run("-o", f"{ini}={escaped}", "--graph-budget-update")
+        assert recorded.ret == 0
+        assert not recorded.errlines
+        (path,) = (suite.path / "baselines").rglob("*.yaml")
+        assert path.relative_to(suite.path / "baselines") == Path(
+            "modèle ünder 试验/дом/test_größe.yaml"
+        )
+        again = suite.run(
+            "-o", f"{ini}={escaped}", "--graph-budget", "--graph-budget-report=graphs.json"
+        )
+        assert again.ret == 0
+        assert {test["verdict"] for test in reported(suite).values()} == {"ok"}
+    text = path.read_text(encoding="utf-8")
+    assert "modèle ünder 试验/дом/test_größe.py::broken" in text
+    assert "试验" in text
+
+
+# The machine.
+
+
+def test_the_lock_of_a_process_that_was_killed_is_free(suite: Suite) -> None:
+    suite.write(CLEAN)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(suite.path / "baselines")], stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    holder.stdout.close()
+    assert writing.lock_path(suite.path / "baselines").exists()
+    result = suite.run("--graph-budget-update")
+    assert result.ret == 0
+    assert "test_model" in suite.baseline()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from pytest_graphbreak.baseline.write import locked
+with locked(Path(sys.argv[1]), 5):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("jump", [-1e9, 1e9])
+def test_a_clock_that_jumps(suite: Suite, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    """Between any two looks at it, by years: nothing here goes by the time of day."""
+    suite.write(BROKEN)
+    real, looks = time.time, [0]
+
+    def jumping() -> float:
+        looks[0] += 1
+        return max(0.0, real() + jump * (looks[0] % 2))
+
+    monkeypatch.setattr(time, "time", jumping)
+    assert suite.run("--graph-budget-update").ret == 0
+    before = suite.baseline()
+    path = suite.path / "baselines" / "test_it.yaml"
+    os.utime(path, (0, 2**32))  # a file from the future
+    assert suite.run("--graph-budget").ret == 0
+    suite.write(CLEAN)
+    assert suite.run("--graph-budget-update").ret == 0
+    assert suite.baseline() != before
+    assert looks[0]
+
+
+# Tests that do what tests should not.
+
+UNRULY = (
+    HELP
+    + """
+    def test_first(): run()
+
+    def test_leaves_for_a_directory_that_goes(tmp_path):
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        os.chdir(gone)
+        run()
+        gone.rmdir()
+
+    def test_in_no_directory(): run()
+
+    def test_stderr_is_replaced():
+        sys.stderr = io.StringIO()
+        run()
+
+    def test_stderr_is_none():
+        sys.stderr = None
+        run()
+
+    def test_stderr_is_closed():
+        sys.stderr = io.StringIO()
+        sys.stderr.close()
+        run()
+
+    def test_descriptors_are_closed():
+        os.close(1)
+        os.close(2)
+        run()
+
+    def test_all_other_descriptors_are_closed():
+        run()
+        os.closerange(30, 4096)
+
+    def test_environment_is_emptied():
+        os.environ.clear()
+        run()
+
+    def test_modules_are_forgotten():
+        for name in [n for n in sys.modules if n.startswith("pytest_graphbreak.")]:
+            del sys.modules[name]
+        run()
+
+    def test_collector_is_off():
+        import gc
+        gc.disable()
+        gc.collect()
+        run()
+
+    def test_traced():
+        sys.settrace(lambda *args: None)
+        try:
+            run()
+        finally:
+            sys.settrace(None)
+
+    def test_reset_in_the_middle():
+        run()
+        torch._dynamo.reset()
+        run()
+
+    def test_last(): run()
+"""
+)
+
+
+def test_unruly_tests_lose_nothing(suite: Suite) -> None:
+    """One process: each test is recorded as if the others were not there."""
+    suite.write(UNRULY)
+    result = suite.pytester.runpytest_subprocess(
+        "--graph-budget-update", "--graph-budget-report=graphs.json", "-p", "no:cacheprovider"
+    )
+    assert result.ret == 0
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    found = reported(suite)
+    assert len(found) == UNRULY.count("def test_")
+    reset = found.pop("test_reset_in_the_middle")
+    assert (reset["graphs"], len(reset["breaks"])) == ({"dynamo": 4}, 1)
+    for name, test in found.items():
+        assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, []), name
+        assert len(test["breaks"]) == 1, name
+    assert suite.baseline().count("\n  test_") == UNRULY.count("def test_")
+
+
+def test_a_process_that_leaves_at_once_loses_no_baseline(suite: Suite) -> None:
+    """``os._exit`` ends pytest, and with it what it would have written; not what there was."""
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update", "--graph-budget-report=graphs.json")
+    files = [suite.path / "baselines" / "test_it.yaml", suite.path / "graphs.json"]
+    before = [file.read_bytes() for file in files]
+    suite.write(BROKEN + "\n    def test_leaves():\n        import os; os._exit(7)\n")
+    result = suite.pytester.runpytest_subprocess(
+        "--graph-budget-update", "--graph-budget-report=graphs.json"
+    )
+    assert result.ret == 7
+    assert [file.read_bytes() for file in files] == before
+    assert sorted(path.name for path in (suite.path / "baselines").iterdir()) == ["test_it.yaml"]
+
+
+def test_ctrl_c_while_compiling(suite: Suite, sensors: Callable[[], bool]) -> None:
+    suite.write(BROKEN)
+    suite.run("--graph-budget-update")
+    before = suite.baseline()
+    suite.write(
+        HELP
+        + """
+    def test_before(): run()
+
+    def test_stopped():
+        def backend(graph, inputs):
+            raise KeyboardInterrupt
+        torch.compile(broken, backend=backend)(torch.ones(3))
+
+    def test_never(): run()
+"""
+    )
+    result = suite.pytester.runpytest_inprocess(
+        "--graph-budget-update", "--graph-budget-report=graphs.json", no_reraise_ctrlc=True
+    )
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*!!! KeyboardInterrupt !!!*"])
+    assert suite.baseline() == before
+    found = reported(suite)
+    assert found["test_before"]["graphs"] == TWO_GRAPHS
+    assert "test_never" not in found
+    assert sensors()
+    suite.write(BROKEN)
+    assert suite.run("--graph-budget").ret == 0
+
+
+def test_a_thread_that_outlives_its_test(suite: Suite, sensors: Callable[[], bool]) -> None:
+    """What it compiles is counted once, in the test that ran when it did."""
+    suite.write(
+        HELP
+        + """
+    go, done = threading.Event(), threading.Event()
+
+    def later():
+        go.wait()
+        run(lambda x: x * 3)
+        done.set()
+
+    def test_starts_it():
+        thread = threading.Thread(target=later, daemon=True)
+        thread.start()
+        run()
+
+    def test_runs_beside_it():
+        go.set()
+        done.wait()
+
+    def test_after():
+        run()
+"""
+    )
+    suite.run("--graph-budget-report=graphs.json")
+    found = reported(suite)
+    assert [found[name]["graphs"] for name in found] == [TWO_GRAPHS, {"dynamo": 1}, TWO_GRAPHS]
+    assert not any(test["errors"] for test in found.values())
+    assert sensors()
+
+
+def test_a_thread_in_the_middle_of_a_compilation(
+    suite: Suite, sensors: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test that started it ends first. Nothing waits for ever; each graph is counted once."""
+    monkeypatch.setattr("pytest_graphbreak.observers.dynamo.PATIENCE", 0.2)
+    suite.write(
+        HELP
+        + """
+    inside, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def backend(graph, inputs):
+        inside.set()
+        go.wait()
+        return graph
+
+    def slow():
+        torch.compile(lambda x: x * 3, backend=backend)(torch.ones(3))
+        done.set()
+
+    def test_starts_it():
+        threading.Thread(target=slow, daemon=True).start()
+        inside.wait()
+
+    def test_ends_it():
+        go.set()
+        done.wait()
+
+    def test_after():
+        run()
+"""
+    )
+    result = suite.run("--graph-budget-report=graphs.json")
+    result.stdout.no_fnmatch_line("*Traceback*")
+    found = reported(suite)
+    assert sum(test["graphs"].get("dynamo", 0) for test in found.values()) == 3
+    error = found["test_ends_it"]["errors"][0]
+    assert "a thread of an earlier test has been compiling" in error
+    assert (found["test_after"]["graphs"], found["test_after"]["errors"]) == (TWO_GRAPHS, [])
+    assert sensors()
+
+
+# Others at the same place.
+
+PATCHING = """
+    import pytest
+    from torch._dynamo.output_graph import OutputGraph
+
+    seen = []
+
+    class Other:
+        def put(self):
+            real = self.real = OutputGraph.call_user_compiler
+            def theirs(*args, **kwargs):
+                seen.append(1)
+                return real(*args, **kwargs)
+            self.theirs = OutputGraph.call_user_compiler = theirs
+
+        def take(self):
+            OutputGraph.call_user_compiler = self.real
+
+    class Around(Other):
+        @pytest.hookimpl(wrapper=True, ORDER)
+        def pytest_runtest_call(self, item):
+            self.put()
+            try:
+                return (yield)
+            finally:
+                self.take()
+
+    def pytest_configure(config):
+        config.pluginmanager.register(Around())
+"""
+
+
+@pytest.mark.parametrize("order", ["tryfirst=True", "trylast=True"])
+@pytest.mark.parametrize("early", [True, False])
+def test_two_plugins_that_patch_the_same(
+    suite: Suite, sensors: Callable[[], bool], order: str, early: bool
+) -> None:
+    """Theirs goes in before ours or after, and comes off before it or after."""
+    suite.write(PATCHING.replace("ORDER", order), "other")
+    suite.write(
+        HELP
+        + """
+    import other
+
+    def test_one(): run(); assert len(other.seen) == 2
+    def test_two(): run(); assert len(other.seen) == 4
+"""
+    )
+    plugins = ("-p", "other", "-p", "graphbreak") if early else ("-p", "graphbreak", "-p", "other")
+    suite.pytester.syspathinsert()
+    sys.modules.pop("other", None)
+    result = suite.run("--graph-budget-report=graphs.json", *plugins)
+    sys.modules.pop("other", None)
+    result.assert_outcomes(passed=2)
+    for test in reported(suite).values():
+        assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, [])
+        assert len(test["breaks"]) == 1
+    assert sensors()
+
+
+def test_a_test_that_patches_what_we_patch_and_leaves_it(suite: Suite) -> None:
+    """The first leaves its own on top of ours, the second takes what it finds for the real one."""
+    from torch._dynamo.output_graph import OutputGraph
+
+    real = OutputGraph.call_user_compiler
+    suite.write(
+        HELP
+        + """
+    from torch._dynamo.output_graph import OutputGraph
+    seen = []
+
+    def patch():
+        below = OutputGraph.call_user_compiler
+        def theirs(*args, **kwargs):
+            seen.append(1)
+            return below(*args, **kwargs)
+        OutputGraph.call_user_compiler = theirs
+
+    def test_one(): patch(); run(); assert len(seen) == 2
+    def test_two(): patch(); run(); assert len(seen) == 6
+    def test_three(): run(); assert len(seen) == 10
+"""
+    )
+    try:
+        result = suite.run("--graph-budget-report=graphs.json")
+        result.assert_outcomes(passed=3)
+        for test in reported(suite).values():
+            assert (test["graphs"], test["errors"]) == (TWO_GRAPHS, [])
+    finally:
+        OutputGraph.call_user_compiler = real
+
+
+def test_a_test_that_throws_our_sensor_away(suite: Suite) -> None:
+    """It puts Dynamo's own function back: the gate says that it could not see, and no count."""
+    from torch._dynamo.output_graph import OutputGraph
+
+    real = OutputGraph.call_user_compiler
+    suite.write(
+        HELP
+        + """
+    from torch._dynamo.output_graph import OutputGraph
+    real = OutputGraph.call_user_compiler
+
+    def test_blind():
+        OutputGraph.call_user_compiler = real
+        run()
+
+    def test_after(): run()
+"""
+    )
+    try:
+        result = suite.run("--graph-budget-update", "--graph-budget-report=graphs.json")
+    finally:
+        OutputGraph.call_user_compiler = real
+    assert result.ret == 1
+    found = reported(suite)
+    assert (found["test_blind"]["verdict"], found["test_blind"]["outcome"]) == ("error", "failed")
+    assert found["test_after"]["graphs"] == TWO_GRAPHS
+    assert "test_blind" not in suite.baseline()
