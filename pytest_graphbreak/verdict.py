@@ -155,10 +155,11 @@ def _against_cap(record: Record, cap: Cap) -> _Comparison:
     if cap.breaks is not None and len(record.breaks) > cap.breaks:
         over.append(Step("breaks", None, cap.breaks, len(record.breaks), "marker"))
     lost: tuple[Step, ...] = ()
-    limits = [limit for layer in record.layers if (limit := cap.graphs(layer)) is not None]
     # A cap of 0 asks for no graph at all, so none is no loss there.
-    if record.attempted and not any(record.graphs.values()) and any(limits):
-        lost = (Step("graphs", record.headline, max(limits), 0, "marker"),)
+    limits = {layer: limit for layer in record.layers if (limit := cap.graphs(layer))}
+    if record.attempted and not any(record.graphs.values()) and limits:
+        layer = next(iter(limits))
+        lost = (Step("graphs", layer, limits[layer], 0, "marker"),)
     unseen = tuple(layer for layer in cap.layers if layer not in record.layers)
     return _Comparison(over=tuple(over), lost=lost, unseen=unseen)
 

@@ -44,9 +44,9 @@ class Child:
         self._told = False
         self.about = About(self._node.path, about.root, about.owner)
         """For the children of this process."""
-        self._windows: list[Window] = [
-            observer.open(places) for observer in observers if _can_watch(observer, forked)
-        ]
+        watched = [observer for observer in observers if _can_watch(observer, forked)]
+        self._device = any(observer.layer == "xla" for observer in watched)
+        self._windows: list[Window] = [observer.open(places) for observer in watched]
         os.environ[VARIABLE] = self.about.dump()
         BELL.listener = self
         self._at_exit()
@@ -90,7 +90,8 @@ class Child:
             if not (record.active or self._told) or not is_alive(self._about.owner):
                 return
             self._told = True
-            self._node.write(record, self._name(), final=final, device=_device_open())
+            device = self._device and _device_open()
+            self._node.write(record, self._name(), final=final, device=device)
 
     def _mark(self, compiling: bool) -> None:
         with contextlib.suppress(OSError):
