@@ -82,7 +82,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         interrupted = True
     progress.clear()
     code = _result(target, desk, search.outcome, proved=interrupted)
-    if interrupted:
+    if interrupted or search.outcome.stopped == "interrupted":
         complain("graphbreak fix: interrupted")
         return 130
     return code
@@ -109,7 +109,10 @@ def _result(target: Target, desk: Bench, outcome: Outcome, *, proved: bool) -> i
         if not write(str(fixed.path), outcome.source):
             return UNUSABLE
         if not proved:
-            words = _prove(fixed, desk, outcome)
+            try:
+                words = _prove(fixed, desk, outcome)
+            except KeyboardInterrupt:  # its text was proved as a trial; this is the last look
+                outcome.stopped = "interrupted"
     for line in told.lines(outcome):
         say(line)
     if words:

@@ -118,7 +118,8 @@ class Recorder:
             module = _module(entry.original)
             if module is None:
                 tensors = [t for t in tree_flatten((entry.args, entry.kwargs))[0] if _has_grad(t)]
-                found += flatten([t.grad for t in tensors], f"gradient of input {number}")
+                if tensors:
+                    found += flatten([t.grad for t in tensors], f"gradient of input {number}")
                 continue
             for name, parameter in module.named_parameters():
                 if parameter.grad is not None:

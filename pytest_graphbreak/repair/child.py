@@ -56,6 +56,7 @@ def _measured(order: Answer) -> Answer:
         start = _written()
         began = time.perf_counter()
         error: str | None = None
+        seen = None
         try:
             with observe() as seen, recorder.installed():
                 try:
@@ -72,7 +73,8 @@ def _measured(order: Answer) -> Answer:
                     answer["exception"] = [type(raised).__name__, str(raised)]
                 capture.wait()
         finally:
-            answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
+            if seen is not None:
+                answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
         answer["said"] = [start, _written()]
         answer.update(error=error, fullgraph=recorder.fullgraph)
         answer["options"] = recorder.options

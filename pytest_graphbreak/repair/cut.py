@@ -127,12 +127,15 @@ def _literal(value: Any) -> str | None:
         return repr(value)
     if isinstance(value, float) and value == value and abs(value) != float("inf"):
         return repr(value)
-    if type(value) is torch.Tensor and value.numel() <= 16 and value.device.type == "cpu":
+    if type(value) is torch.Tensor and value.numel() <= 16 and value.device.type in ("cpu", "xla"):
         if value.layout != torch.strided or not value.is_contiguous() or not value.is_leaf:
             return None
         if value.is_floating_point() and not torch.isfinite(value).all():
             return None
         grad = ", requires_grad=True" if value.requires_grad else ""
+        if value.device.type == "xla":  # ``device`` is a name of the script
+            made = f"torch.tensor({value.tolist()!r}, dtype={value.dtype}).to(device)"
+            return f"{made}.requires_grad_()" if grad else made
         return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}{grad})"
     return None
 

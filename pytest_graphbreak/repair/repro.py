@@ -140,6 +140,8 @@ class Repro:
             yield '    xr.set_device_type("TT")'
         yield "    torch.manual_seed(0)"
         call = cut["inline"]
+        if call is not None and ".to(device)" in call:
+            yield "    device = torch_xla.device()"
         what = frame.function
         if call is None:
             yield f'    saved = torch.load(Path(__file__).with_name("{data}"), weights_only=False)'
@@ -170,7 +172,9 @@ class Repro:
     def _device_imports(self) -> list[str]:
         lines = ["import pytest"] if self._as_test else []
         if self.first.answer.get("device"):
-            lines += ["import torch_xla", "import torch_xla.runtime as xr"]
+            lines.append("import torch_xla")
+        if self.first.answer.get("device") == "TT":
+            lines.append("import torch_xla.runtime as xr")
         return [*lines, ""]
 
     def _header(self, item: Break, what: str) -> list[str]:

@@ -436,6 +436,33 @@ def only_eager(node: Statement) -> Replacement | None:
     )
 
 
+class _Numbers(cst.CSTTransformer):
+    """``torch.tensor(3.0)`` -> ``3.0``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = False
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        made = m.Call(
+            func=m.Attribute(value=m.Name("torch"), attr=m.Name("tensor")),
+            args=[m.Arg(keyword=None, value=m.OneOf(m.Integer(), m.Float()))],
+        )
+        if not m.matches(updated_node, made):
+            return updated_node
+        self.done = True
+        return updated_node.args[0].value
+
+
+def tensor_to_number(node: Statement) -> Replacement | None:
+    """``y * torch.tensor(3.0)`` -> ``y * 3.0``, in all of one statement."""
+    if not isinstance(node, cst.SimpleStatementLine):
+        return None
+    numbers = _Numbers()
+    changed = node.visit(numbers)
+    return changed if numbers.done and isinstance(changed, cst.BaseStatement) else None
+
+
 def drop_graph_break(node: Statement) -> Replacement | None:
     """``torch._dynamo.graph_break()`` -> ``pass``."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
@@ -480,6 +507,7 @@ REWRITERS: dict[str, Rewriter] = {
     "while_loop": loop_to_while_loop,
     "check": raise_to_check,
     "keep_tensor": keep_tensor,
+    "number": tensor_to_number,
     "only_eager": only_eager,
     "drop_graph_break": drop_graph_break,
     "enable": enable,

@@ -77,6 +77,22 @@ def graphs(record: Record) -> int:
     return record.graphs.get(record.headline, 0)
 
 
+def places(record: Record) -> list[Break]:
+    """What can be mended one by one: the breaks, and the cuts of xla graphs by their place."""
+    found = list(record.breaks)
+    cuts: dict[tuple[str, str, str], Break] = {}
+    for graph in record.graph_list:
+        if (graph.layer, graph.cause) != ("xla", "split"):
+            continue
+        key = (graph.where.file, graph.where.function, graph.where.code)
+        old = cuts.get(key)
+        if old is not None:
+            cuts[key] = replace(old, count=old.count + 1)
+        else:
+            cuts[key] = Break("xla", f"split: {graph.reason}", graph.where)
+    return [*found, *cuts.values()]
+
+
 def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
     """Whether a record is a gain: fewer graphs and no code lost, or code won back."""
     was, now = _eager(before), _eager(after)
@@ -152,12 +168,12 @@ class Search:
     def _next(self, seen: set[tuple[str, ...]]) -> Problem | None:
         """The next break that nobody has worked on; at the end, the recompiles."""
         now = graphs(self.outcome.last.record)
-        for item in self.outcome.last.record.breaks:
+        for item in places(self.outcome.last.record):
             key = self._key(item)
             if key not in seen:
                 seen.add(key)
-                stack = tuple(self._named(frame) for frame in item.stack)
-                return Problem(replace(item, where=self._named(item.where), stack=stack), now)
+                stack = tuple(self._placed(frame) for frame in item.stack)
+                return Problem(replace(item, where=self._placed(item.where), stack=stack), now)
         if self.outcome.last.record.recompile_list and ("recompiles",) not in seen:
             seen.add(("recompiles",))
             return Problem(None, now)
@@ -165,7 +181,8 @@ class Search:
 
     def _key(self, item: Break) -> tuple[str, ...]:
         where = self._named(item.where)
-        return (where.file, where.function, " ".join(where.code.split()))
+        code = " ".join(where.code.split())
+        return (item.layer, where.file, where.function, code)
 
     def _named(self, where: Frame) -> Frame:
         """A place under its own file, whichever copy of the file ran."""
@@ -179,6 +196,17 @@ class Search:
         if Path(where.file).name.startswith(f"{self._target.path.stem}_trial"):
             return replace(where, file=self._own)
         return where
+
+    def _placed(self, where: Frame) -> Frame:
+        """As ``_named``, with the line that it has in the user's file: patches move lines."""
+        named = self._named(where)
+        if named.file != self._own:
+            return named
+        code = " ".join(named.code.split())
+        lines = [" ".join(line.split()) for line in self._source.splitlines()]
+        if 0 < named.line <= len(lines) and lines[named.line - 1] == code:
+            return named
+        return replace(named, line=lines.index(code) + 1) if code in lines else named
 
     @property
     def _own(self) -> str:
@@ -212,7 +240,7 @@ class Search:
                         not trial.record.recompile_list
                         if problem.item is None
                         else self._key(problem.item)
-                        not in {self._key(item) for item in trial.record.breaks}
+                        not in {self._key(item) for item in places(trial.record)}
                     )
                     if better(out.last.record, trial.record, may_leave=patch.leaves):
                         self._keep(problem, patch, trial)
@@ -300,7 +328,7 @@ class Search:
     def _close(self) -> None:
         """Write the source that all kept patches make, and say what became of each problem."""
         out = self.outcome
-        left = {self._key(item) for item in out.last.record.breaks}
+        left = {self._key(item) for item in places(out.last.record)}
         for problem in out.problems:
             if problem.item is None:
                 problem.mended = not out.last.record.recompile_list

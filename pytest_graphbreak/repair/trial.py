@@ -51,11 +51,13 @@ class Trial:
 class Bench:
     """Runs targets in fresh processes. Its files live in a directory that goes with it."""
 
-    def __init__(self, directory: Path, timeout: float) -> None:
+    def __init__(
+        self, directory: Path, timeout: float, server: subprocess.Popen[str] | None = None
+    ) -> None:
         self.runs = 0
         self._directory = directory
         self._timeout = timeout
-        self._server: subprocess.Popen[str] | None = None
+        self._server = server
         self.reference = directory / "reference.pt"
 
     def measure(
@@ -155,15 +157,7 @@ class Bench:
     def _forked(self, paper: Path, out: Path) -> int | None:
         """A fork of the server, which is started for the first. As ``_spawned``."""
         if self._server is None:
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "pytest_graphbreak.repair.server"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=_environment(),
-                text=True,
-                start_new_session=True,
-            )
+            self._server = serve()
         server = self._server
         assert server.stdin is not None
         assert server.stdout is not None
@@ -185,11 +179,29 @@ class Bench:
         return code if done else None
 
     def close(self) -> None:
-        """End the server, and with it what it may still run."""
+        """End the server."""
         if self._server is not None:
-            _kill(self._server.pid)
-            self._server.wait()
+            end(self._server)
             self._server = None
+
+
+def serve() -> subprocess.Popen[str]:
+    """The process that forks one for each run, out of reach of a Ctrl-C on the terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest_graphbreak.repair.server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_environment(),
+        text=True,
+        start_new_session=True,
+    )
+
+
+def end(server: subprocess.Popen[str]) -> None:
+    """End a server. It waits for its run, which is ended by the one who waits for it."""
+    _kill(server.pid)
+    server.communicate()
 
 
 def _environment() -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pytest_graphbreak.cli import main
+from pytest_graphbreak.commands import fix, repro
 from pytest_graphbreak.repair.target import Target, parse
-from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.repair.trial import Bench, end, serve
 
 
 @dataclass
@@ -42,16 +46,27 @@ class Shop:
         return {str(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[subprocess.Popen[str]]:
+    """One process that has imported torch, for the runs of all tests: they are its forks."""
+    found = serve()
+    yield found
+    end(found)
+
+
 @pytest.fixture
 def shop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    server: subprocess.Popen[str],
 ) -> Shop:
+    @contextmanager
+    def bench(timeout: float) -> Iterator[Bench]:
+        with tempfile.TemporaryDirectory() as directory:
+            yield Bench(Path(directory), timeout, server)
+
+    for command in (fix, repro):
+        monkeypatch.setattr(command, "bench", bench)
     monkeypatch.chdir(tmp_path)
     return Shop(tmp_path, capsys)
-
-
-@pytest.fixture
-def desk() -> Iterator[Bench]:
-    """A bench of a test's own: its first run is its reference."""
-    with bench(300) as found:
-        yield found

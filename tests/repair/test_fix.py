@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import torch
 
 from pytest_graphbreak.repair.search import Outcome, Search
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.repair.trial import Bench
 from tests.cases.broken import BROKEN, FAST
 from tests.repair.conftest import Shop
 
@@ -23,10 +25,9 @@ NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Bench]:
+def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
     """One bench for many programs: each search makes its own reference."""
-    with bench(300) as found:
-        yield found
+    return Bench(tmp_path_factory.mktemp("bench"), 300, server)
 
 
 def search(target: Target, desk: Bench, *, keep_side_effects: bool = False) -> Outcome:
@@ -102,7 +103,7 @@ SAYS = """
 
 def test_a_side_effect_that_is_lost_is_said_or_forbidden(shop: Shop) -> None:
     shop.write("a.py", SAYS)
-    kept = shop.run("fix", "--keep-side-effects", "a.py")
+    kept = shop.run("fix", "a.py", "--keep-side-effects")
     assert kept.code == 1
     assert "No remedy held" in kept.out
     assert shop.files() == {"a.py"}
@@ -196,6 +197,37 @@ def test_an_interrupt_keeps_what_is_finished_and_leaves_nothing_else(
     assert "stopped: interrupted" in said.out
     assert shop.files() == {"a.py", "a_fixed.py"}
     assert "capture_scalar_outputs = True" in (shop.path / "a_fixed.py").read_text()
+
+
+def test_ctrl_c_ends_clean_with_what_is_proved(tmp_path: Path) -> None:
+    """A real signal, while a run is under way."""
+    (tmp_path / "a.py").write_text(textwrap.dedent(TWO))
+    (tmp_path / "tmp").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest_graphbreak", "fix", "a.py"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    steps = ""
+    while "print is called" not in steps:
+        line = process.stderr.readline()
+        assert line, steps
+        steps += line
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, out + err
+    assert "kept  capture_scalar_outputs" in out
+    assert "stopped: interrupted" in out
+    assert "Traceback" not in err
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    left = {name for name in left if "torchinductor" not in name}
+    assert left == {"a.py", "a_fixed.py"}
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
 
 
 def test_without_libcst_it_says_how_to_get_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

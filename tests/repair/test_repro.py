@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.record import Break, Frame, Record
+from pytest_graphbreak.repair.repro import Repro
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Trial
 from tests.repair.conftest import Shop
 
 SCRIPT = """
@@ -93,19 +98,18 @@ def test_as_test_writes_a_test_that_is_red_until_it_is_mended(shop: Shop) -> Non
     assert "@pytest.mark.max_graphs(1, breaks=0)" in (shop.path / name).read_text()
     (shop.path / "pytest.ini").write_text("[pytest]\n")
 
-    def code() -> int:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]
-        return subprocess.run(command, cwd=shop.path, capture_output=True).returncode
-
-    assert code() == 1
     source = (shop.path / name).read_text()
     mended = source.replace(
         "if x.sum() > limit:\n        return x + 1\n    return x - 1",
         "return torch.where(x.sum() > limit, x + 1, x - 1)",
     )
     assert mended != source
-    (shop.path / name).write_text(mended)
-    assert code() == 0
+    (shop.path / "tests/test_mended.py").write_text(mended)
+    files = [name, "tests/test_mended.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(command, cwd=shop.path, capture_output=True, text=True)
+    assert f"FAILED {name}::test_no_break" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -135,4 +139,22 @@ ARGUMENTS = """
 
 def test_a_script_gets_its_arguments(shop: Shop) -> None:
     shop.write("a.py", ARGUMENTS)
-    assert shop.run("repro", "a.py", "--args=--steps 3").code == 0
+    assert shop.run("repro", "--args=--steps 3", "a.py", "--out", "here").code == 0
+
+
+def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
+    """The text only: TT hardware is nowhere near."""
+    path = tmp_path / "a.py"
+    path.write_text("def f(x):\n    print(x)\n    return x\n")
+    where = Frame("a.py", "f", 2, "print(x)")
+    work = object.__new__(Repro)
+    record = Record(breaks=(Break("dynamo", "print", where),))
+    work.first = Trial(record, answer={"device": "TT", "options": {"backend": "tt"}})
+    work._target, work._source, work._as_test = Target(path), path.read_text(), False
+    cut = {"inline": "torch.ones(2)", "module": "__main__", "needs": [], "grad": True}
+    lines = work._text(record.breaks[0], where, cut, "a.pt").splitlines()
+    assert lines.index("import torch_xla.runtime as xr") < lines.index("def main():")
+    first = lines.index("def main():") + 1
+    assert lines[first] == '    xr.set_device_type("TT")'
+    assert "    compiled = torch.compile(f, backend='tt')" in lines
+    assert "    torch_xla.sync()" in lines

@@ -103,3 +103,10 @@ def test_disable_comes_off_and_other_decorators_stay() -> None:
 
 def test_what_does_not_parse_is_left_alone() -> None:
     assert rewrite("def f(:", "where", "if x:") is None
+
+
+def test_a_tensor_of_a_number_becomes_the_number() -> None:
+    source = "def f(x):\n    return x * torch.tensor(3.0) + torch.tensor([1]) + torch.tensor(x)\n"
+    changed = rewrite(source, "number", source.splitlines()[1].strip())
+    assert changed == source.replace("torch.tensor(3.0)", "3.0")
+    assert rewrite("def f(x):\n    return x\n", "number", "return x") is None

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 from pytest_graphbreak.record import Break
 from pytest_graphbreak.repair.patch import Patch
-from pytest_graphbreak.repair.remedies import branches, calls, configs, leaving, logs, recompiles
+from pytest_graphbreak.repair.remedies import (
+    branches,
+    calls,
+    configs,
+    devices,
+    leaving,
+    logs,
+    recompiles,
+)
 from pytest_graphbreak.repair.trial import Trial
 
 _HOMES = (configs, branches, calls, logs, leaving)
@@ -18,6 +26,9 @@ _HOMES = (configs, branches, calls, logs, leaving)
 
 def for_break(item: Break, trial: Trial) -> Iterator[Patch]:
     """Patches for a break, the gentlest first."""
+    if item.layer == "xla":
+        yield from devices.propose(item, trial)
+        return
     for home in _HOMES:
         yield from home.propose(item, trial)
 

@@ -1,0 +1,81 @@
+"""Repairs of programs that compute with torch_xla: on the device and backend of the original."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from tests.repair.conftest import Shop
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
+    ),
+    pytest.mark.skipif(
+        importlib.util.find_spec("libcst") is None, reason="libcst is not installed"
+    ),
+]
+
+HOLDS = """
+    import torch
+    import torch_xla
+
+    SCALE = torch.arange(4.0)
+
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps = torch.arange(4.0)
+
+        def forward(self, x):
+            y = x.sin() * SCALE.sum()
+            y = y + self.steps.max() + 1
+            return y.tanh() * torch.tensor(3.0)
+
+
+    device = torch_xla.device()
+    model = torch.compile(Model(), backend="openxla")
+    for _ in range(2):
+        y = model(torch.ones(4, 4).to(device))
+        torch_xla.sync()
+"""
+
+
+def test_cpu_tensors_go_to_the_device_and_numbers_stay_numbers(shop: Shop) -> None:
+    shop.write("a.py", HOLDS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  CPU tensors that the code holds are moved to the device" in said.out
+    assert "kept  a number is a number, no tensor" in said.out
+    total = next(line for line in said.out.splitlines() if line.startswith("all "))
+    assert "5 -> 1 " in total
+    assert "a.py:17 in Model.forward" in said.out  # the line of the user's file
+    assert shop.files() == {"a.py", "a_fixed.py"}
+
+
+BREAKS = """
+    import torch
+    import torch_xla
+
+    def f(x):
+        y = x.sin()
+        print("half way")
+        return y + 1
+
+    device = torch_xla.device()
+    torch.compile(f, backend="openxla")(torch.ones(4).to(device))
+    torch_xla.sync()
+"""
+
+
+def test_a_repro_is_on_the_device_and_backend_of_the_original(shop: Shop) -> None:
+    shop.write("a.py", BREAKS)
+    said = shop.run("repro", "a.py", "--out", "here")
+    assert said.code == 0, said.out + said.err
+    text = (shop.path / "here/a_repro_1.py").read_text()
+    assert "torch.compile(f, backend='openxla')" in text
+    assert "torch_xla.device()" in text
+    assert "torch_xla.sync()" in text
+    assert "set_device_type" not in text  # not TT
