@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from glob import glob
 from pathlib import Path
 from typing import Final
@@ -197,8 +198,9 @@ def _tt(here: Machine, arch: str | None) -> Device:
     return Device("tt", arch or here.tt_arch() or "unknown")
 
 
+@cache
 def version(package: str) -> str | None:
-    """The installed version of a package, read without importing it."""
+    """The installed version of a package, read without importing it; once in each process."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

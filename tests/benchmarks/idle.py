@@ -1,6 +1,6 @@
 """What the plugin costs where nothing compiles.
 
-    python -m tests.benchmarks.idle [--tests 5000] [--rounds 7]
+    python -m tests.benchmarks.idle [--tests 5000] [--rounds 7] [--only PART]
 
 The same suite of empty tests in turns: the plugin blocked (``-p no:graphbreak``,
 twice, to show the noise), installed and not asked for, and on; collection alone;
@@ -55,7 +55,7 @@ def _suite(directory: str, name: str, tests: int, head: str = "") -> str:
     return str(folder)
 
 
-def measure(tests: int, rounds: int) -> dict[str, Rounds]:
+def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
     """CPU seconds of each part and variant, a list of rounds each."""
     found: dict[str, Rounds] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -63,11 +63,11 @@ def measure(tests: int, rounds: int) -> dict[str, Rounds]:
         torch = _suite(directory, "torch", tests, WITH_TORCH)
         empty = _suite(directory, "empty", 0)
         parts: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
-            f"{tests} empty tests": (
+            f"{tests} empty tests, without torch": (
                 plain,
                 {"off": OFF, "off again": OFF, "installed": (), "on": ON},
             ),
-            f"{tests} empty tests, torch imported": (
+            f"{tests} empty tests, with torch": (
                 torch,
                 {"off": OFF, "installed": (), "on": ON},
             ),
@@ -83,6 +83,8 @@ def measure(tests: int, rounds: int) -> dict[str, Rounds]:
         }
         for round_ in range(rounds + 1):
             for part, (folder, variants) in parts.items():
+                if only not in part:
+                    continue
                 for variant, args in variants.items():
                     spent = _pytest(folder, *args)
                     if round_:  # the first one warms the disk
@@ -125,8 +127,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.idle")
     parser.add_argument("--tests", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="", help="a word in the name of the part to run")
     asked = parser.parse_args()
-    found = measure(asked.tests, asked.rounds)
+    found = measure(asked.tests, asked.rounds, asked.only)
     print(
         f"Python {platform.python_version()}, {os.cpu_count()} cores, "
         f"median of {asked.rounds} rounds (least to most)\n"

@@ -97,18 +97,29 @@ def plugin(case: Any) -> Told:
 
 
 class _Explained:
-    """Stands where a compiled function would: explains its first call, and runs it."""
+    """Stands where a compiled function would: explains its first call, and runs it.
+
+    What is compiled inside of something that is being explained is explained with it.
+    """
+
+    busy = False
 
     def __init__(self, function: Any, into: list[Any]) -> None:
         self._function, self._into, self._first = function, into, True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._first and not _Explained.busy:
+            self._explain(args, kwargs)
+        return self._function(*args, **kwargs)
+
+    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         import torch._dynamo
 
-        if self._first:
-            self._first = False
+        self._first, _Explained.busy = False, True
+        try:
             self._into.append(torch._dynamo.explain(self._function)(*args, **kwargs))
-        return self._function(*args, **kwargs)
+        finally:
+            _Explained.busy = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)

@@ -49,7 +49,14 @@ def run(suite: Path, arguments: list[str], more: tuple[str, ...], out: Path) -> 
             *(f"--junitxml={out}", *more, *arguments),
         ],
         cwd=suite,
-        env=os.environ | {"EINOPS_TEST_BACKENDS": "numpy,torch", "OMP_NUM_THREADS": "1"},
+        env=os.environ
+        | {
+            "EINOPS_TEST_BACKENDS": "numpy,torch",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(suite.absolute()),
+            # Otherwise the second run finds what the first one compiled.
+            "TORCHINDUCTOR_CACHE_DIR": str(out.with_suffix(".cache")),
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
