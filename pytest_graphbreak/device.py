@@ -22,7 +22,7 @@ from pytest_graphbreak.baseline.model import minor
 
 TT_NODES: Final = "/dev/tenstorrent/*"
 TT_DESCRIBED: Final = "TT_COMPILE_ONLY_SYSTEM_DESC"
-"""With this variable the TT plugin compiles for the system that a file describes, without a card."""
+"""With this variable the TT plugin compiles for a system that a file describes, without a card."""
 CUDA_NODES: Final = "/dev/nvidia[0-9]*"
 
 _CARDS: Final = "class/tenstorrent/tenstorrent!*"
