@@ -106,6 +106,12 @@ def _record(seen: list[Observation | None]) -> Record:
     if "tt" in layers and "xla" in layers:
         layers["tt"] = reconcile(layers["tt"], layers["xla"])
     record = combine(layers.values())
-    if not record.layers and importlib.util.find_spec("torch") is None:
+    if not record.layers and not _has_torch():
         return Record(errors=("torch is not installed in this Python, so nothing can be counted",))
     return record
+
+
+@cache
+def _has_torch() -> bool:
+    """Looked for once a process: a search through ``sys.path`` at each test is felt."""
+    return importlib.util.find_spec("torch") is not None
