@@ -199,9 +199,12 @@ def serve() -> subprocess.Popen[str]:
 
 
 def end(server: subprocess.Popen[str]) -> None:
-    """End a server. It waits for its run, which is ended by the one who waits for it."""
-    _kill(server.pid)
-    server.communicate()
+    """End a server: at the end of its input it goes by itself, and clears up what torch made."""
+    try:
+        server.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        _kill(server.pid)
+        server.communicate()
 
 
 def _environment() -> dict[str, str]:

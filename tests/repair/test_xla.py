@@ -51,7 +51,7 @@ def test_cpu_tensors_go_to_the_device_and_numbers_stay_numbers(shop: Shop) -> No
     assert "kept  a number is a number, no tensor" in said.out
     total = next(line for line in said.out.splitlines() if line.startswith("all "))
     assert "5 -> 1 " in total
-    assert "a.py:17 in Model.forward" in said.out  # the line of the user's file
+    assert "a.py:16 in Model.forward" in said.out  # the line of the user's file
     assert shop.files() == {"a.py", "a_fixed.py"}
 
 
