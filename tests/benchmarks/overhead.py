@@ -1,6 +1,7 @@
 """What observing costs, beside torch's own ways to learn of graph breaks.
 
     python -m tests.benchmarks.overhead [--layer dynamo|xla] [--rounds 7] [--json FILE]
+    python -m tests.benchmarks.overhead --paired [--layer dynamo|xla] [--rounds 7]
 
 Each measurement is a process of its own that compiles the same models cold,
 several times, and tells the median time of each: CPU time of the process with
@@ -8,6 +9,9 @@ all its threads, which other work on the machine changes least. The variants tak
 the round as a whole is the unit: a ratio is that of one variant to ``off`` in
 the same round, and what is printed is the median of the ratios with their
 spread. ``off again`` is the same as ``off``: what it shows is noise.
+
+``--paired`` measures the plugin alone, quicker and finer: one process compiles
+each model without it and with it in turns.
 """
 
 from __future__ import annotations
@@ -143,6 +147,44 @@ def measure(layer: str) -> dict[str, float]:
     return found
 
 
+def paired(layer: str, number: int) -> Iterator[str]:
+    """Markdown: the plugin against nothing, and nothing against nothing, ``number`` pairs each."""
+    import torch
+
+    from pytest_graphbreak import observe
+
+    device = torch.device("cpu")
+    if layer == "xla":
+        import torch_xla
+
+        device = torch_xla.device()
+    backend = "openxla" if layer == "xla" else "eager"
+    yield "| | compile, off | off again | plugin |"
+    yield "| --- | ---: | ---: | ---: |"
+    batch = 1
+    for name in MODELS:
+        model, inputs = _build(name)
+        model = model.to(device)
+        seconds: dict[str, list[float]] = {"off": [], "off again": [], "plugin": []}
+        for turn in range(number + 1):
+            order = list(seconds) if turn % 2 else list(reversed(seconds))
+            for variant in order:
+                batch = batch % 64 + 1
+                given = {key: value.to(device) for key, value in inputs(batch).items()}
+                torch._dynamo.reset()
+                start = time.process_time()
+                with observe() if variant == "plugin" else nullcontext(), torch.no_grad():
+                    torch.compile(model, backend=backend, dynamic=False)(**given)
+                    if layer == "xla":
+                        torch_xla.sync(wait=True)
+                if turn:
+                    seconds[variant].append(time.process_time() - start)
+        off = seconds["off"]
+        again = _ratio([a / b for a, b in zip(seconds["off again"], off, strict=True)])
+        plugin = _ratio([a / b for a, b in zip(seconds["plugin"], off, strict=True)])
+        yield f"| {name} | {1000 * statistics.median(off):.0f} ms | {again} | {plugin} |"
+
+
 def _run(layer: str, settings: dict[str, str], directory: str) -> dict[str, float]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_")}
     environ |= {key: value.format(directory=directory) for key, value in settings.items()}
@@ -199,10 +241,14 @@ def main() -> int:
     parser.add_argument("--layer", choices=("dynamo", "xla"), default="dynamo")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--paired", action="store_true")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.once:
         print(json.dumps(measure(asked.layer)))
+        return 0
+    if asked.paired:
+        print("\n".join(paired(asked.layer, asked.rounds)))
         return 0
     import torch
 
