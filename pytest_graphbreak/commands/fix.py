@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
+from pytest_graphbreak.commands.program import add_program, does_not_run, find
 from pytest_graphbreak.commands.talk import complain, say, write
+from pytest_graphbreak.rejudge import shown
 from pytest_graphbreak.repair import told
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Outcome, Search
-from pytest_graphbreak.repair.target import Target, TargetError, parse
-from pytest_graphbreak.repair.trial import Bench, Trial, bench
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, bench
 
 HELP = "write a patched copy of a script, verified"
 
@@ -19,16 +20,7 @@ FIXED, NOTHING, UNUSABLE = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
-    )
-    parser.add_argument(
-        "--args",
-        type=shlex.split,
-        default=[],
-        metavar="TEXT",
-        help="the script's own arguments, as one text: --args='--steps 3'",
-    )
+    add_program(parser)
     parser.add_argument(
         "--keep-side-effects",
         action="store_true",
@@ -37,17 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=int, default=60, metavar="N", help="run the program at most N times (60)"
     )
-    parser.add_argument(
-        "--timeout", type=float, default=900, metavar="S", help="seconds for one run (900)"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
-    try:
-        target = parse(args.target, args.args)
-    except TargetError as error:
-        complain(f"graphbreak fix: {error}")
+    target = find("fix", args)
+    if target is None:
         return UNUSABLE
     with bench(args.timeout) as desk:
         return _fix(args, target, desk)
@@ -73,7 +60,8 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
     first = search.outcome.first
     if first.error is not None:
         progress.clear()
-        return _failed(target, first)
+        does_not_run("fix", target, first)
+        return UNUSABLE
     interrupted = False
     try:
         search.run()
@@ -86,13 +74,6 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         complain("graphbreak fix: interrupted")
         return 130
     return code
-
-
-def _failed(target: Target, first: Trial) -> int:
-    complain(f"graphbreak fix: {target.name} does not run: {first.error}")
-    for line in first.out.strip().splitlines()[-12:]:
-        complain(f"    {line}")
-    return UNUSABLE
 
 
 def _result(target: Target, desk: Bench, outcome: Outcome, *, proved: bool) -> int:
@@ -122,7 +103,7 @@ def _result(target: Target, desk: Bench, outcome: Outcome, *, proved: bool) -> i
     if outcome.source is None:
         say("No remedy held: nothing is written.")
         return NOTHING
-    say(f"Wrote {_shown(fixed.path)}.")
+    say(f"Wrote {shown(fixed.path, Path.cwd())}.")
     return FIXED
 
 
@@ -134,10 +115,3 @@ def _prove(fixed: Target, desk: Bench, outcome: Outcome) -> str:
         return trial.error or trial.mismatch or ""
     outcome.last = trial
     return ""
-
-
-def _shown(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
-from pytest_graphbreak.commands.talk import complain, plural, say
+from pytest_graphbreak.commands.program import add_program, does_not_run, find
+from pytest_graphbreak.commands.talk import plural, say
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.repro import Repro, Script
-from pytest_graphbreak.repair.target import TargetError, parse
 from pytest_graphbreak.repair.trial import bench
 
 HELP = "write scripts that reproduce graph breaks"
@@ -18,31 +17,17 @@ DONE, UNVERIFIED, UNUSABLE = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
-    )
-    parser.add_argument(
-        "--args",
-        type=shlex.split,
-        default=[],
-        metavar="TEXT",
-        help="the script's own arguments, as one text: --args='--steps 3'",
-    )
+    add_program(parser)
     parser.add_argument("--out", metavar="DIR", default="repros", help="where to write (repros)")
     parser.add_argument(
         "--as-test", action="store_true", help="write regression tests with max_graphs"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=900, metavar="S", help="seconds for one run (900)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the scripts. 0 if each shows its break, 1 if one does not, 2 where nothing runs."""
-    try:
-        target = parse(args.target, args.args)
-    except TargetError as error:
-        complain(f"graphbreak repro: {error}")
+    target = find("repro", args)
+    if target is None:
         return UNUSABLE
     progress = Progress()
     with bench(args.timeout) as desk:
@@ -51,9 +36,7 @@ def run(args: argparse.Namespace) -> int:
         first = work.first
         if first.error is not None and not first.record.breaks:
             progress.clear()
-            complain(f"graphbreak repro: {target.name} does not run: {first.error}")
-            for line in first.out.strip().splitlines()[-12:]:
-                complain(f"    {line}")
+            does_not_run("repro", target, first)
             return UNUSABLE
         scripts: list[Script] = []
         try:

@@ -37,7 +37,7 @@ LOOP = (
     "graph break in loop\n"
     "  Explanation: torch.compile detected a graph break in a for/while loop.\n"
     "  Hint: This graph break may have been caused by an earlier graph break.\n\n"
-    "  Developer debug context: frame skipped: forward (/work/models.py line 961)\n\n"
+    "  Developer debug context: frame skipped: forward (/src/models.py line 961)\n\n"
     " For more details about this graph break, please visit: https://x/gb/gb7000.html"
 )
 
@@ -46,7 +46,7 @@ Data-dependent branching
   Explanation: Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`). Dynamo does not support tracing dynamic control flow.
 
       The branch condition involves a tensor computed as follows:
-        # File "/work/models.py", line 476, in f, code: if y.sum() > 0:
+        # File "/src/models.py", line 476, in f, code: if y.sum() > 0:
         gt = gt(sum_1, 0)
     
   Hint: This graph break is fundamental.
@@ -158,7 +158,7 @@ def test_free(message: str, text: str, explanation: str, hints: tuple[str, ...])
         ("0/0: L['mode'] == 'a'                                 ", "mode == 'a'"),
         ("0/0: G['SCALE'] == 2          # return x * SCALE  # models.py:3 in f", "SCALE == 2"),
         ("0/0: self.n == 2    # return x  # m.py:8 in forward (HINT: make it dynamic)\n"
-         "User stack trace:\n  File \"/work/m.py\", line 8, in forward", "self.n == 2"),
+         "User stack trace:\n  File \"/src/m.py\", line 8, in forward", "self.n == 2"),
         ("0/0: ___check_obj_id(L['fn']._modules['1'].training, 140071795977984)",
          "___check_obj_id(fn[1].training, ...)"),
         ("0/0: L['self']._modules['head']._parameters['w'].requires_grad == True",
