@@ -175,14 +175,7 @@ def _write(files: dict[str, str], page: str, entry: Plain, device: Device, code:
     """Write the files that were asked for."""
     written = True
     if "json" in files:
-        session = {
-            "exit": code or int(entry["failed_by"] == "gate"),
-            "collected": 1,
-            "deselected": 0,
-            "complete_files": [],
-            "unmeasured": [],
-            "stale": [],
-        }
+        session = json.session(code or int(entry["failed_by"] == "gate"), 1)
         document = json.document(environment(device, device.profile), session, [entry])
         try:
             json.write(Path(files["json"]), document)

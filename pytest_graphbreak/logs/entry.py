@@ -35,14 +35,7 @@ def environment(readings: list[Reading]) -> Plain:
 
 
 def session(readings: list[Reading]) -> Plain:
-    return {
-        "exit": 0,
-        "collected": len(readings),
-        "deselected": 0,
-        "complete_files": [],
-        "unmeasured": [],
-        "stale": [],
-    }
+    return json.session(0, len(readings))
 
 
 def _log(reading: Reading) -> Plain:

@@ -48,6 +48,18 @@ def _setup(data: Mapping[str, Any]) -> Plain:
     return {"graphs": graphs, "phases": phases}
 
 
+def session(exit_code: int, runs: int) -> Plain:
+    """The ``session`` of what no pytest ran: ``runs`` scripts or logs."""
+    return {
+        "exit": exit_code,
+        "collected": runs,
+        "deselected": 0,
+        "complete_files": [],
+        "unmeasured": [],
+        "stale": [],
+    }
+
+
 def document(environment: Plain, session: Plain, tests: Iterable[Plain]) -> Plain:
     """The whole report."""
     return {
