@@ -124,6 +124,7 @@ class Session:
             self.collector.collected.nodeids,
             self.outcome.complete_files,
             gone_files=gone_files(self.config, baselines.files()),
+            profile=self.gate.profile,
         )
 
     def _unmeasured(self) -> list[str]:

@@ -54,16 +54,16 @@ class Union:
 
     ``seen`` maps (profile, node id) to a test. ``unmeasured`` are those that no
     report measured and that one says ran or was to run. ``incomplete`` names
-    reports whose run did not come to its end. ``whole`` are the files and the
-    functions that some run collected whole, ``collected`` all tests that any
-    run collected, also those that it left to other shards.
+    reports whose run did not come to its end. ``whole`` are, by profile, the
+    files and the functions that some run collected whole, ``collected`` all tests
+    that any run collected, also those that it left to other shards.
     """
 
     seen: dict[tuple[str, str], Seen] = field(default_factory=dict)
     contradictions: list[Contradiction] = field(default_factory=list)
     unmeasured: list[tuple[str, str]] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
-    whole: set[str] = field(default_factory=set)
+    whole: dict[str, set[str]] = field(default_factory=dict)
     collected: set[str] = field(default_factory=set)
 
     @property
@@ -78,7 +78,7 @@ class Union:
     @property
     def partial_files(self) -> list[str]:
         """Files of which no run says that it collected them whole, or a function of them."""
-        known = {scope.partition("::")[0] for scope in self.whole}
+        known = {scope.partition("::")[0] for whole in self.whole.values() for scope in whole}
         return [file for file in self.files if file not in known]
 
     @property
@@ -109,7 +109,8 @@ def union(reports: Iterable[Report]) -> Union:
         found.incomplete += _incomplete(report)
         for test in report.tests:
             _add(found, Seen(test["nodeid"], report.profile, test, report))
-        found.whole.update(report.session["complete_files"], report.session["collected_whole"])
+        whole = found.whole.setdefault(report.profile, set())
+        whole.update(report.session["complete_files"], report.session["collected_whole"])
         found.collected.update(test["nodeid"] for test in report.tests)
         found.collected.update(report.session["unmeasured"], report.session["deselected_tests"])
     found.unmeasured = list(dict.fromkeys(_unmeasured(found, shards)))

@@ -40,7 +40,8 @@ def stale(
     complete: tuple[str, ...] = (ONE,),
     gone: tuple[str, ...] = (),
 ) -> list[str]:
-    return [found.nodeid for found in baselines.stale(collected, complete, gone_files=gone)]
+    found = baselines.stale(collected, complete, gone_files=gone, profile="cpu")
+    return [item.nodeid for item in found]
 
 
 def test_nothing_is_stale_where_every_test_is_there(baselines: Baselines) -> None:
@@ -68,12 +69,33 @@ def test_a_test_that_got_parameters_or_lost_them(baselines: Baselines) -> None:
     assert stale(baselines, moved) == ALL[:3]
 
 
+def test_an_entry_of_another_profile_is_not_judged(tmp_path: Path) -> None:
+    path = tmp_path / "tests/test_one.yaml"
+    path.parent.mkdir()
+    path.write_text(
+        "version: 1\nprofile: cpu\ntests:\n"
+        "  test_a: {graphs: {dynamo: 1}}\n"
+        "  test_b: {overrides: {tt: {graphs: {xla: 1}, torch: '2.9'}}}\n"
+        "  test_c: {graphs: {dynamo: 1}, overrides: {tt: {graphs: {xla: 1}, torch: '2.9'}}}\n"
+        "  test_d: {ungated: slow}\n"
+    )
+    baselines = Baselines(tmp_path)
+
+    def gone(profile: str) -> list[str]:
+        return [item.test for item in baselines.stale([], [ONE], profile=profile)]
+
+    assert gone("cpu") == ["test_a", "test_c", "test_d"]
+    assert gone("tt") == ["test_b", "test_c", "test_d"]
+    assert gone("other") == ["test_d"]
+    assert len(baselines.stale([], [], [ONE], profile="other")) == 4
+
+
 def test_tests_outside_of_the_root_are_passed_over(baselines: Baselines) -> None:
     assert stale(baselines, ["../x.py::test", *ALL]) == []
 
 
 def test_a_stale_entry_has_its_place(baselines: Baselines, tmp_path: Path) -> None:
-    (found,) = baselines.stale(ALL[:1] + ALL[2:], [ONE])
+    (found,) = baselines.stale(ALL[:1] + ALL[2:], [ONE], profile="cpu")
     assert (found.file, found.test, found.case, found.line) == (ONE, "test_b", "x", 7)
     assert found.place == f"{tmp_path / 'tests' / 'test_one.yaml'}:7"
 

@@ -139,7 +139,7 @@ def shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
 
 def test_every_shard_tells_what_it_left_to_others() -> None:
     found = together(shard(0, 1), shard(2))
-    assert found.whole == {"tests/test_a.py"}
+    assert found.whole == {"cpu": {"tests/test_a.py"}}
     assert found.collected == {f"tests/test_a.py::test[{number}]" for number in range(4)}
     assert found.left_out == {"tests/test_a.py::test[3]"}
     assert not together(shard(0, 1), shard(2, 3)).left_out
@@ -157,10 +157,10 @@ def test_a_file_that_nobody_collected_whole_is_partial() -> None:
     functions = ["tests/test_a.py::test_b"]
     found = together(node_ids, a_report(a_test(T), collected_whole=functions))
     assert found.partial_files == ["tests/test_b.py"]
-    assert found.whole == set(functions)
+    assert found.whole == {"cpu": set(functions)}
 
 
 def test_a_run_that_says_it_was_complete_is_believed() -> None:
     """Reports of before this key have only `complete_files`."""
     report = a_report(a_test(T), complete_files=["tests/test_a.py"], collected_whole=[])
-    assert together(report).whole == {"tests/test_a.py"}
+    assert together(report).whole == {"cpu": {"tests/test_a.py"}}

@@ -200,6 +200,12 @@ class Entry:
     def nodeid(self) -> str:
         return nodeid_of(self.file, self.test, self.case)
 
+    @property
+    def recorded(self) -> frozenset[str]:
+        """The profiles that it was recorded on; none where it is a mere remark."""
+        base = () if self.values is None else (self.profile,)
+        return frozenset((*base, *self.overrides))
+
     def expected(self, profile: str) -> Expected | None:
         """What ``profile`` is judged by; None if nothing here says."""
         plain, override = self.values, self.overrides.get(profile)

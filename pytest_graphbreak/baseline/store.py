@@ -82,12 +82,16 @@ class Baselines:
         collected: Iterable[str],
         complete_files: Iterable[str],
         gone_files: Iterable[str] = (),
+        *,
+        profile: str,
     ) -> list[Stale]:
         """The entries whose test is gone.
 
         ``collected`` are the node ids of the run. Only ``complete_files``, of
         which every test was collected, are looked at, and ``gone_files``, which
-        the caller knows to be gone: all that these have is stale.
+        the caller knows to be gone: all that these have is stale. Else an entry
+        that was never recorded on the run's ``profile`` is not judged: a test
+        may be there on another torch or device alone.
         """
         tests = {file: set[tuple[str, str | None]]() for file in complete_files}
         for nodeid in collected:
@@ -97,13 +101,15 @@ class Baselines:
                 continue  # a test outside of the root directory has no baseline
             if file in tests:
                 tests[file].add((test, case))
-        tests.update({file: set() for file in gone_files})
-        return [
-            stale
-            for file in tests
-            if (document := self.document(file)) is not None
-            for stale in _gone(document, tests[file])
-        ]
+        found = []
+        gone = set(gone_files)
+        for file in tests.keys() | gone:
+            document = self.document(file)
+            if document is not None and file in gone:
+                found += [_stale(document, *key) for key in _keys(document)]
+            elif document is not None:
+                found += _missing(document, tests[file], profile)
+        return sorted(found, key=lambda stale: (stale.path, stale.line))
 
     def _found(self) -> list[tuple[str | None, Path]]:
         """Every YAML file with the test file that it is for; None if it can be for none."""
@@ -131,16 +137,30 @@ def _mirrored(directory: Path, path: Path) -> str | None:
         return None
 
 
-def _gone(document: Document, tests: set[tuple[str, str | None]]) -> Iterator[Stale]:
-    names = {test for test, _ in tests}
+def _keys(document: Document) -> Iterator[tuple[str, str | None]]:
+    """Test and case of every entry, in the order of the file."""
     for test, raw in document.tests.items():
-        # A mere remark on a test holds for all of its cases.
-        if test in names and not raw.keys() - {"note", "ungated"}:
-            continue
         for case in raw.get("cases", (None,)):
-            if (test, case) not in tests:
-                line = document.lines[test, case]
-                yield Stale(document.file, test, case, document.path, line)
+            yield test, case
+
+
+def _missing(
+    document: Document, tests: set[tuple[str, str | None]], profile: str
+) -> Iterator[Stale]:
+    names = {test for test, _ in tests}
+    for test, case in _keys(document):
+        # A mere remark on a test holds for all of its cases.
+        if test in names and not document.tests[test].keys() - {"note", "ungated"}:
+            continue
+        if (test, case) in tests:
+            continue
+        entry = document.entry(test, case)
+        if entry is None or not entry.recorded or profile in entry.recorded:
+            yield _stale(document, test, case)
+
+
+def _stale(document: Document, test: str, case: str | None) -> Stale:
+    return Stale(document.file, test, case, document.path, document.lines[test, case])
 
 
 def _unreadable(error: OSError) -> None:

@@ -124,7 +124,18 @@ def unusable(together: Union) -> Iterator[str]:
 
 def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Stale]:
     """Entries whose test is gone, as far as the reports together can tell."""
-    root, whole = checkout.root, together.whole
+    found: dict[str, Stale] = {}
+    for profile in together.whole:
+        for item in _stale_on(profile, checkout, baselines, together):
+            found.setdefault(item.nodeid, item)
+    return list(found.values())
+
+
+def _stale_on(
+    profile: str, checkout: Checkout, baselines: Baselines, together: Union
+) -> Iterator[Stale]:
+    """What the reports of one profile say is gone, and those of no other have."""
+    root, whole = checkout.root, together.whole[profile]
     files = {file for scope in whole if _is_below(file := scope.partition("::")[0])}
     # A directory of which a file was collected whole and is here: this is the right checkout.
     known = {Path(file).parent for file in files & whole if os.path.isfile(root / file)}
@@ -133,11 +144,9 @@ def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> 
         for file in baselines.files()
         if Path(file).parent in known and not os.path.exists(root / file)
     }
-    return [
-        item
-        for item in baselines.stale(together.collected, sorted(files), gone_files=sorted(gone))
-        if item.file in whole or item.file in gone or f"{item.file}::{item.test}" in whole
-    ]
+    for item in baselines.stale(together.collected, files, gone, profile=profile):
+        if item.file in whole or item.file in gone or f"{item.file}::{item.test}" in whole:
+            yield item
 
 
 def _is_below(file: str) -> bool:

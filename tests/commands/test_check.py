@@ -86,6 +86,17 @@ def test_strict_is_the_ini_keys(verdict: str, desk: Desk) -> None:
     assert desk.run("check", "one.json").code == 1
 
 
+def test_a_profile_says_nothing_of_the_tests_of_another(desk: Desk) -> None:
+    only = "tests/test_a.py::test_on_tt"
+    desk.report("cpu.json", a_report(a_test(T)))
+    desk.report("tt.json", a_report(a_test(T), a_test(only), profile="tt"))
+    assert desk.run("accept", "--yes", "--base-profile", "cpu", "cpu.json", "tt.json").code == 0
+    desk.report("tt_without.json", a_report(a_test(T), profile="tt"))
+    assert "stale" not in desk.run("check", "cpu.json").out
+    assert f"{only}\n" in desk.run("check", "cpu.json", "tt_without.json").out
+    assert "stale" not in desk.run("check", "cpu.json", "tt.json").out
+
+
 def test_all_shards_are_one_gate(desk: Desk) -> None:
     tests = [a_test(f"tests/test_a.py::test[{number}]") for number in range(4)]
     accepted(desk, *tests, a_test("tests/test_a.py::gone"))

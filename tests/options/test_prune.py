@@ -94,3 +94,12 @@ def test_xdist_workers_tell_what_they_collected(gone: Suite) -> None:
     result = gone.pytester.runpytest_subprocess("--graph-budget-prune", "-n2")
     result.stdout.fnmatch_lines(["pruned *test_it.py::test_second*"])
     assert "test_second" not in gone.baseline()
+
+
+def test_what_only_another_profile_has_is_not_judged(gone: Suite) -> None:
+    """A case that is there on another torch or device alone: this run can not say."""
+    other = ("--graph-budget-profile=other", "--graph-budget-prune")
+    gone.run("--graph-budget-update", *other)
+    assert "test_second" in gone.baseline()
+    gone.run("--graph-budget-prune")
+    assert "test_second" not in gone.baseline()
