@@ -190,7 +190,16 @@ def _pseudo(filename: str) -> str:
         # torch.fx numbers its generated modules through the process: <eval_with_key>.12
         name = re.sub(r"^(<eval_with_key>)\.\d+", r"\1", filename)
         return re.sub(r"0x[0-9a-fA-F]+", "0x...", name)
-    return "" if filename else "<unknown>"
+    if not filename:
+        return "<unknown>"
+    return "" if _can_be_path(filename) else filename
+
+
+def _can_be_path(filename: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(filename)
+    except UnicodeEncodeError:
+        return False
 
 
 def _posix(path: str) -> str:

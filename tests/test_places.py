@@ -112,6 +112,8 @@ def test_relative_names_and_links_are_followed(
         ("<eval_with_key>.17", "<eval_with_key>"),
         ("<lambdifygenerated-0x7f00aa>", "<lambdifygenerated-0x...>"),
         ("", "<unknown>"),
+        ("/models/\0head.py", "/models/\0head.py"),  # a log can hold anything
+        ("/models/\ud800.py", "/models/\ud800.py"),
     ],
 )
 def test_what_is_no_file_has_a_stable_name(places: Places, file: str, name: str) -> None:
