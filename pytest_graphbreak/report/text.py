@@ -7,6 +7,7 @@ Everything from outside (names, reasons, source lines) is made harmless here
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -156,6 +157,7 @@ def _places(verdict: Verdict, record: Record) -> Iterator[str]:
     shown: list[list[str]] = [
         *(_break("+", item) for item in verdict.added),
         *(_graph("+", item) for item in _telling_graphs(verdict, record)),
+        *(_entry(item, count) for item, count in _entries(verdict, record)),
         *(_recompile("+", item) for item in series(_telling_recompiles(verdict, record))),
         *(_eager("+", item) for item in verdict.left),
         *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
@@ -184,6 +186,26 @@ def _telling_graphs(verdict: Verdict, record: Record) -> Iterator[Graph]:
             yield graph
 
 
+def _entries(verdict: Verdict, record: Record) -> Iterator[tuple[Graph, int]]:
+    """The functions that were compiled, and how often, where nothing else tells why there are more.
+
+    A baseline has counts and no names of these, so which of them is new is not known.
+    """
+    growth = dict[str, int]()
+    for step in verdict.over:
+        if step.layer == "dynamo":
+            growth[step.what] = max(step.growth, growth.get(step.what, 0))
+    if verdict.added or growth.get("graphs", 0) <= growth.get("recompiles", 0):
+        return
+    graphs = [g for g in record.graph_list if (g.layer, g.cause) == ("dynamo", "entry")]
+    places = Counter((graph.where.key, graph.process) for graph in graphs)
+    if sum(places.values()) < 2:
+        return
+    for graph in graphs:
+        if count := places.pop((graph.where.key, graph.process), 0):
+            yield graph, count
+
+
 def _telling_recompiles(verdict: Verdict, record: Record) -> Iterator[Recompile]:
     grown = {step.layer for step in verdict.over}
     return (item for item in record.recompile_list if item.layer in grown)
@@ -201,11 +223,18 @@ def _break(sign: str, item: Break) -> list[str]:
 def _graph(sign: str, item: Graph) -> list[str]:
     reason = f"   {printable(item.reason)}" if item.reason else ""
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
+    process = f"   in process {printable(item.process)}" if item.process else ""
     return [
-        f"  {sign} {item.cause}{reason}{source}",
+        f"  {sign} {item.cause}{reason}{source}{process}",
         *_at(item.where),
         *_try(advice.short(item)),
     ]
+
+
+def _entry(item: Graph, count: int) -> list[str]:
+    times = f"   x{count}" if count > 1 else ""
+    process = f"   in process {printable(item.process)}" if item.process else ""
+    return [f"  * entry{times}{process}", *_at(item.where)]
 
 
 def _recompile(sign: str, item: Series) -> list[str]:

@@ -53,7 +53,9 @@ def run(suite: Path, arguments: list[str], more: tuple[str, ...], out: Path) -> 
         | {
             "EINOPS_TEST_BACKENDS": "numpy,torch",
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(suite.absolute()),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(suite.absolute()), os.environ.get("PYTHONPATH")))
+            ),
             # Otherwise the second run finds what the first one compiled.
             "TORCHINDUCTOR_CACHE_DIR": str(out.with_suffix(".cache")),
         },

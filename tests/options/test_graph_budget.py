@@ -169,3 +169,53 @@ def test_nothing_is_said_where_nothing_was_asked(suite: Suite) -> None:
     result = suite.run()
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*graph*budget*")
+
+
+TWO = """
+    import torch
+
+    def f(x):
+        return x + 1
+
+    def g(x):
+        return x * 2
+
+    def test_model():
+        for function in (f, g, g):
+            torch._dynamo.reset()
+            torch.compile(function, backend="eager")(torch.ones(3))
+"""
+
+
+def test_functions_that_are_compiled_beside_it_are_named(suite: Suite) -> None:
+    """No break and no recompile tells why there are more graphs: the test compiles more."""
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update")
+    suite.write(TWO)
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  3 dynamo graphs = 3 entry",
+            "  [*] entry",
+            "      test_it.py:* in f",
+            "  [*] entry   x2",
+            "      test_it.py:* in g",
+        ]
+    )
+
+
+def test_functions_are_not_listed_where_a_break_tells_why(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-update")
+    suite.write(BROKEN.replace("def test_model():", "def test_model():\n        twice(f)\n") + TWICE)
+    result = suite.run("--graph-budget")
+    result.stdout.fnmatch_lines(["  + GB0059*"])
+    result.stdout.no_fnmatch_line("*entry   x2*")
+
+
+TWICE = """
+    def twice(f):
+        torch.compile(f, backend="eager")(torch.ones(3))
+        torch._dynamo.reset()
+"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -194,6 +195,34 @@ def test_what_a_new_python_compiles_is_the_tests(suite: Suite, tests_of: Any) ->
     assert left() == []
 
 
+FORKSERVER = """
+def test_first(): start("forkserver")
+
+def test_second():
+    start("forkserver", 4)
+    start("forkserver", 5, name="engine")
+
+def test_nothing(): pass
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_server_that_outlives_its_test_forks_for_the_next(suite: Suite) -> None:
+    """The server keeps the environment of the test that started it."""
+    suite.write(HEAD + FORKSERVER)
+    run = suite.pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "--graph-budget-report=graphs.json"
+    )
+    run.assert_outcomes(passed=3)
+    tests = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    assert [processes(test) for test in tests] == [
+        {"ForkServerProcess": 2},
+        {"ForkServerProcess": 2, "engine": 2},
+        {},
+    ]
+    assert not any(test["errors"] or test["note"] for test in tests)
+
+
 def test_a_child_that_cannot_be_watched_is_told_of(tmp_path: Path) -> None:
     """A Python that has torch and not this package: another environment."""
     (tmp_path / "torch.py").write_text("")
@@ -316,3 +345,27 @@ def test_together() -> None:
 def test_the_hook_is_shipped() -> None:
     package = Path(pytest_graphbreak.__file__).parent
     assert (package / "observers" / "children_site" / "sitecustomize.py").is_file()
+
+
+CAPPED = """
+def other(x):
+    return x + 1
+
+def two():
+    torch.compile(other, backend="eager")(torch.ones(3))
+    torch.compile(lambda x: x + 2, backend="eager")(torch.ones(3))
+
+import pytest
+
+@pytest.mark.max_graphs(1)
+def test_it():
+    process = multiprocessing.get_context("fork").Process(target=two, name="engine")
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_failure_names_the_process_of_a_graph(suite: Suite) -> None:
+    suite.write(HEAD + CAPPED)
+    suite.run().stdout.fnmatch_lines(["  [*] entry   in process engine"])
