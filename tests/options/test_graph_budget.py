@@ -208,7 +208,8 @@ def test_functions_that_are_compiled_beside_it_are_named(suite: Suite) -> None:
 def test_functions_are_not_listed_where_a_break_tells_why(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.run("--graph-budget-update")
-    suite.write(BROKEN.replace("def test_model():", "def test_model():\n        twice(f)\n") + TWICE)
+    twice = "def test_model():\n        twice(f)\n"
+    suite.write(BROKEN.replace("def test_model():", twice) + TWICE)
     result = suite.run("--graph-budget")
     result.stdout.fnmatch_lines(["  + GB0059*"])
     result.stdout.no_fnmatch_line("*entry   x2*")
