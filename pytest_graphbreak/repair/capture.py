@@ -1,8 +1,10 @@
 """Notes what goes into compiled callables and what comes out, and calls them again.
 
 ``torch.compile`` is replaced by one that compiles as before and puts a thin
-function around what it returns. Only calls from eager code are noted: what one
-compiled function calls inside another belongs to the outer one.
+function around what it returns; if the program itself puts a wrapper around
+``torch.compile``, as patches do, ours goes around that one. Only calls from
+eager code are noted: what one compiled function calls inside another belongs to
+the outer one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, Final
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
+from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.compare import Flat, flatten
 
 MOST_CALLS: Final = 64
@@ -26,6 +29,8 @@ MOST_ENTRIES: Final = 4
 """Compiled callables that are called again with other inputs."""
 VARIANTS: Final = ("negated", "random", "zero", "large")
 """Inputs that the program did not use itself: the branches that it did not take."""
+OTHER_SIZES: Final = ("shorter above", "shorter below", "shorter", "longer")
+"""More of them where sizes vary: sizes between and beyond, all above zero, all below."""
 
 
 @dataclass(slots=True)
@@ -50,27 +55,53 @@ class Recorder:
         self.options: dict[str, Any] = {}
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
+        self._shapes: dict[str, list[sizes.Call]] = {}
         self._depth = 0
-        self._real = torch.compile
+        self._layers: dict[Any, Any] = {}
+        self._outer = self._layer(torch.compile)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        torch.compile = self._compile
+        """Stand in for ``torch.compile``. Its own entry in the module is not touched."""
+        recorder, kind = self, type(torch)
+
+        class Watched(kind):  # type: ignore[valid-type, misc]
+            @property
+            def compile(self) -> Any:
+                return recorder._outer
+
+            @compile.setter
+            def compile(self, value: Any) -> None:
+                recorder._outer = value if value in recorder._layers else recorder._layer(value)
+
+        torch.__class__ = Watched
         try:
             yield
         finally:
-            torch.compile = self._real
+            torch.__class__ = kind
 
-    def _compile(self, model: Any = None, **options: Any) -> Any:
-        if model is None:
-            return lambda function: self._compile(function, **options)
+    def _layer(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """A ``torch.compile`` that notes, as long as it is the outermost; else ``inner``."""
+
+        @functools.wraps(inner)
+        def layer(model: Any = None, **options: Any) -> Any:
+            if self._outer is not layer:
+                return inner(model, **options)
+            if model is None:
+                return lambda function: layer(function, **options)
+            return self._compile(inner, model, options)
+
+        self._layers[layer] = inner
+        return layer
+
+    def _compile(self, inner: Callable[..., Any], model: Any, options: dict[str, Any]) -> Any:
         if options.get("fullgraph"):
             self.fullgraph = True
             if self._allow_breaks:
                 options["fullgraph"] = False
         if not self.options:
             self.options = {name: _named(value) for name, value in options.items()}
-        compiled = self._real(model, **options)
+        compiled = inner(model, **options)
         if isinstance(compiled, torch.nn.Module):
             entry = Entry(model, compiled)
             compiled.__dict__["forward"] = self._around(entry, compiled.forward)
@@ -105,7 +136,14 @@ class Recorder:
             self._depth -= 1
         if len(self._calls) < MOST_CALLS:
             self._calls.append(tuple(_now(item) for item in (result, args, kwargs)))
+        shapes = self._shapes.setdefault(sizes.name_of(entry.original), [])
+        if len(shapes) < sizes.MOST:
+            shapes.append(sizes.note(entry.original, args, kwargs, result))
         return result
+
+    def varies(self) -> list[dict[str, Any]]:
+        """Which sizes vary from call to call, as plain data."""
+        return sizes.told(self._shapes)
 
     def calls(self) -> list[Flat]:
         """Result and arguments of each call, as they were when it returned."""
@@ -133,19 +171,24 @@ class Recorder:
         """The results for other inputs; where a call raises, the word ``raises``."""
         found: list[Flat | str] = []
         for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
-            for kind in VARIANTS:
-                found.append(self._variant(entry, kind, eager))
+            dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
+            for number, kind in enumerate(VARIANTS + (OTHER_SIZES if dims else ())):
+                # A number that was baked into a graph shows where each has its own seed.
+                seed(number + 1)
+                found.append(self._variant(entry, kind, dims, eager))
         return found
 
-    def _variant(self, entry: Entry, kind: str, eager: bool) -> Flat | str:
-        seed()
+    def _variant(
+        self, entry: Entry, kind: str, dims: dict[str, dict[int, int]], eager: bool
+    ) -> Flat | str:
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
         try:
             with stance, _mode(entry):
-                args, kwargs = tree_map(
-                    lambda leaf: _varied(leaf, kind), (entry.args, entry.kwargs)
-                )
+                args, kwargs = tree_map(_copy, (entry.args, entry.kwargs))
+                if kind in OTHER_SIZES:
+                    args, kwargs = _resized(entry.original, args, kwargs, dims, kind)
+                args, kwargs = tree_map(lambda leaf: _varied(leaf, kind), (args, kwargs))
                 result = entry.compiled(*args, **kwargs)
                 return flatten([_leaves(result), _gradients(entry, result, args, kwargs)])
         except Exception as error:
@@ -185,14 +228,14 @@ def _named(option: Any) -> Any:
     return option if isinstance(option, str | bool | int | float) else None
 
 
-def seed() -> None:
+def seed(number: int = 0) -> None:
     """The same random numbers in every run: torch, Python and numpy."""
     import sys
 
-    torch.manual_seed(0)
-    random.seed(0)
+    torch.manual_seed(number)
+    random.seed(number)
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(0)
+        sys.modules["numpy"].random.seed(number)
 
 
 def wait() -> None:
@@ -265,6 +308,24 @@ def _leaves(value: Any) -> Any:
     return value if len(leaves) == 1 and leaves[0] is value else [str(spec)[:2000], *leaves]
 
 
+def _resized(
+    model: Any, args: Any, kwargs: Any, dims: dict[str, dict[int, int]], kind: str
+) -> tuple[Any, Any]:
+    """The arguments with what varies one shorter, or twice as long."""
+    others: dict[int, torch.Tensor] = {}
+    for name, leaf in sizes.tensors(model, args, kwargs):
+        other = leaf.detach()
+        for dim in dims.get(name, ()):
+            size = other.shape[dim]
+            if kind == "longer":
+                other = torch.cat([other, other], dim)
+            elif size > 2:
+                other = other.narrow(dim, 0, size - 1)
+        others[id(leaf)] = other.clone().requires_grad_(leaf.requires_grad)
+    changed: tuple[Any, Any] = tree_map(lambda leaf: others.get(id(leaf), leaf), (args, kwargs))
+    return changed
+
+
 def _varied(leaf: Any, kind: str) -> Any:
     """Another tensor of the same shape. Integers stay in their range: they may be indices."""
     if not isinstance(leaf, torch.Tensor):
@@ -273,15 +334,18 @@ def _varied(leaf: Any, kind: str) -> Any:
     if leaf.is_floating_point():
         if kind == "negated":
             value = -value
-        elif kind == "random":
-            value = torch.randn(leaf.shape, dtype=torch.float32).to(leaf.device, leaf.dtype)
+        elif kind == "large":
+            value = value * 100
         elif kind == "zero":
             value = torch.zeros_like(value)
         else:
-            value = value * 100
+            drawn = torch.randn(leaf.shape, dtype=torch.float32)
+            if kind.endswith(("above", "below")):
+                drawn = (drawn.abs() + 0.5) * (1 if kind.endswith("above") else -1)
+            value = drawn.to(leaf.device, leaf.dtype)
     elif leaf.dtype == torch.bool:
-        value = value if kind == "random" else ~value
-    elif leaf.dim():
+        value = value if kind in ("random", *OTHER_SIZES) else ~value
+    elif leaf.dim() and kind not in OTHER_SIZES:
         value = value.roll(1, -1) if kind != "zero" else value.flip(-1)
     return value.clone().requires_grad_(leaf.requires_grad)
 

@@ -78,8 +78,13 @@ def _measured(order: Answer) -> Answer:
         answer["said"] = [start, _written()]
         answer.update(error=error, fullgraph=recorder.fullgraph)
         answer["options"] = recorder.options
+        answer["varies"] = recorder.varies()
         answer["device"] = _device()
         answer["entries"] = sum(entry.called for entry in recorder.entries)
+        if order.get("weights"):
+            from pytest_graphbreak.repair import weights
+
+            answer["weights"] = weights.called(recorder.entries)
         if error is None and order["outputs"]:
             answer.update(_outputs(order, recorder))
 

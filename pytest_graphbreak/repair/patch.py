@@ -48,6 +48,8 @@ class Patch:
     moves: str = ""
     leaves: bool = False
     """Whether it takes code out of the compiler on purpose (``disable``)."""
+    note: str = ""
+    """What it costs, for the report."""
 
     @property
     def key(self) -> tuple[Edit, ...]:

@@ -113,6 +113,13 @@ def _lower(record: Record) -> tuple[str, ...]:
     return tuple(layer for layer in record.layers if layer != record.headline)
 
 
+def _recompiled(record: Record) -> bool:
+    """Whether code was compiled again, by Dynamo or below it."""
+    return bool(record.recompile_list) or any(
+        graph.cause == "recompile" for graph in record.graph_list
+    )
+
+
 def _eager(record: Record) -> int:
     return len(record.eager)
 
@@ -174,7 +181,7 @@ class Search:
                 seen.add(key)
                 stack = tuple(self._placed(frame) for frame in item.stack)
                 return Problem(replace(item, where=self._placed(item.where), stack=stack), now)
-        if self.outcome.last.record.recompile_list and ("recompiles",) not in seen:
+        if _recompiled(self.outcome.last.record) and ("recompiles",) not in seen:
             seen.add(("recompiles",))
             return Problem(None, now)
         return None
@@ -237,7 +244,7 @@ class Search:
                 trial, why = self._try([*out.kept, patch])
                 if trial is not None:
                     gone = (
-                        not trial.record.recompile_list
+                        not _recompiled(trial.record)
                         if problem.item is None
                         else self._key(problem.item)
                         not in {self._key(item) for item in places(trial.record)}
@@ -331,7 +338,7 @@ class Search:
         left = {self._key(item) for item in places(out.last.record)}
         for problem in out.problems:
             if problem.item is None:
-                problem.mended = not out.last.record.recompile_list
+                problem.mended = not _recompiled(out.last.record)
             else:
                 problem.mended = bool(out.kept) and self._key(problem.item) not in left
         if out.kept:

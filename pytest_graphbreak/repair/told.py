@@ -22,6 +22,9 @@ def lines(outcome: Outcome) -> Iterator[str]:
         yield f"side effect lost: {printable(words)} (--keep-side-effects forbids this)"
     for words in dict.fromkeys(moves):
         yield f"side effect moved: {words}"
+    for patch in outcome.kept:
+        if patch.note:
+            yield f"note: {printable(patch.note)}"
     if outcome.stopped:
         yield f"stopped: {outcome.stopped}; what was proved until then is kept"
 

@@ -43,6 +43,11 @@ class Trial:
         return list(self.answer.get("lines") or ())
 
     @property
+    def varies(self) -> list[dict[str, Any]]:
+        """Which sizes vary from call to call (``sizes.told``)."""
+        return list(self.answer.get("varies") or ())
+
+    @property
     def same(self) -> bool:
         """Whether it ran, and gave what the original gives."""
         return self.error is None and self.mismatch is None
@@ -69,12 +74,14 @@ class Bench:
         outputs: bool = True,
         same_random: bool = True,
         alone: bool = False,
+        weights: bool = False,
     ) -> Trial:
         """Count the target's graphs and compare its outputs; the first run is the reference."""
         order = {
             "allow_breaks": allow_breaks,
             "outputs": outputs,
             "same_random": same_random,
+            "weights": weights,
             "keep": str(self.reference),
             "reference": str(self.reference) if compare else None,
         }

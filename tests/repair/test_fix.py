@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ pytest.importorskip("libcst")
 
 import torch
 
-from pytest_graphbreak.repair.search import Outcome, Search
+from pytest_graphbreak.repair.build import build
+from pytest_graphbreak.repair.patch import Patch
+from pytest_graphbreak.repair.remedies import shapes
+from pytest_graphbreak.repair.search import Outcome, Search, graphs
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench
+from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.cases.broken import BROKEN, FAST
 from tests.repair.conftest import Shop
 
@@ -53,6 +57,111 @@ def test_a_broken_program_is_mended(name: str, tmp_path: Path, shared: Bench) ->
     assert out.last.same
     assert out.last.compared >= 2
     assert list(tmp_path.iterdir()) == [target.path]  # no trial is left behind
+
+
+def patched(
+    source: str, make: Callable[[Trial], Iterator[Patch]], tmp_path: Path, desk: Bench
+) -> tuple[Trial, Trial, str]:
+    """A program as it is, with the one patch that a remedy proposes, and the patched source."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(textwrap.dedent(source))
+    first = desk.measure(target, compare=False)
+    assert first.error is None
+    (patch,) = make(first)
+    text = build(textwrap.dedent(source), "a.py", [patch], first.sites)
+    target.path.write_text(text)
+    return first, desk.measure(target), text
+
+
+def of_sizes(body: str, *sizes: int, run: str = "f(torch.ones({}, 4), torch.ones(4))") -> str:
+    calls = "".join(f"{run.format(size)}\n" for size in sizes)
+    return (
+        f"import torch\n\n\ndef f(x, y):\n{textwrap.indent(body, '    ')}\n\n\n"
+        f"f = torch.compile(f, backend='eager')\n{calls}"
+    )
+
+
+FIXED_SIZE = "n = len([None for _ in range(x.shape[0])])\n"
+"""Code that Dynamo can trace for one size only."""
+
+
+def test_only_the_size_that_varies_is_marked(tmp_path: Path, shared: Bench) -> None:
+    """``dynamic=True`` would make the other sizes inputs of the graph as well."""
+    check = "assert type(x.shape[1]) is int, 'not fixed'\nreturn x * y + x.shape[0]"
+    program = of_sizes(check, 3, 5, 6, run="x = torch.ones({}, 4)\nf(x, torch.ones(4))")
+    program += "assert not [name for name in vars(x) if 'dyn' in name or 'spec' in name]\n"
+    first, last, text = patched(program, shapes.mark, tmp_path, shared)
+    assert (graphs(first.record), graphs(last.record)) == (2, 1)
+    assert last.same, (last.error, last.mismatch)
+    assert "{'f': {'x': (0,)}}" in text
+
+
+def test_a_size_that_the_code_fixes_can_not_be_marked(tmp_path: Path, shared: Bench) -> None:
+    program = of_sizes(FIXED_SIZE + "return x * y", 3, 5)
+    _, last, _ = patched(program, shapes.mark, tmp_path, shared)
+    assert "Constraint" in (last.error or "")
+
+
+@pytest.mark.parametrize(
+    ("result", "wrong"),
+    [
+        ("x * y", ""),
+        ("{'a': (x @ x.T), 'b': [x.sum(0), 3, None]}", ""),
+        ("x.repeat(1, 2)", ""),  # eight columns: as many as the bucket has rows
+        ("x - x.mean(0)", "values differ"),
+        ("x.amax(0)", "values differ"),  # as the program calls it, no zero is the largest
+        ("x.softmax(0) * x.shape[0]", "values differ"),
+        ("x.sum(0) * x.shape[0]", "values differ"),
+    ],
+)
+def test_padding_holds_only_where_the_zeros_do_not_show(
+    result: str, wrong: str, tmp_path: Path, shared: Bench
+) -> None:
+    program = of_sizes(f"{FIXED_SIZE}return {result}", 8, 3, 5)
+    first, last, _ = patched(program, shapes.pad, tmp_path, shared)
+    assert last.error is None
+    assert (graphs(first.record), graphs(last.record)) == (3, 1)
+    if wrong:
+        assert wrong in (last.mismatch or "")
+    else:
+        assert last.mismatch is None
+        assert last.compared == 3 + 4 + 4  # its own, other values, other sizes
+
+
+def test_an_argument_that_is_changed_in_place_can_not_be_padded(
+    tmp_path: Path, shared: Bench
+) -> None:
+    program = of_sizes(f"{FIXED_SIZE}x.mul_(2)\nreturn x + y", 3, 5)
+    _, last, _ = patched(program, shapes.pad, tmp_path, shared)
+    assert "values differ" in (last.mismatch or "")
+
+
+def test_padding_is_told_with_its_cost(shop: Shop) -> None:
+    shop.write("a.py", of_sizes(f"{FIXED_SIZE}return x * y", 3, 5))
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  sizes that vary are padded with zeros to 8" in said.out
+    assert "note: inputs are padded with zeros and results cut back" in said.out
+    assert "2 -> 1" in said.out
+
+
+FLOATS = """
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x, scale):
+            return x * scale
+
+    model = torch.compile(Model(), backend="eager", dynamic=False)
+    for scale in (0.5, 2.5, 7.0):
+        model(torch.ones(3), scale)
+"""
+
+
+def test_a_float_that_varies_becomes_a_tensor(shop: Shop, shared: Bench) -> None:
+    out = search(shop.write("a.py", FLOATS), shared)
+    assert [patch.title for patch in out.kept] == ["Python floats that vary became tensors"]
+    assert (out.before, out.after) == (3, 1)
 
 
 WRONG = """

@@ -55,6 +55,29 @@ def test_cpu_tensors_go_to_the_device_and_numbers_stay_numbers(shop: Shop) -> No
     assert shop.files() == {"a.py", "a_fixed.py"}
 
 
+LENGTHS = """
+    import torch
+    import torch_xla
+
+    device = torch_xla.device()
+    torch.manual_seed(0)
+    model = torch.compile(torch.nn.Linear(8, 4).to(device), backend="openxla")
+    with torch.no_grad():
+        for size in (3, 5, 6, 8):
+            y = model(torch.randn(size, 8).to(device))
+            torch_xla.sync()
+"""
+
+
+def test_sizes_that_vary_are_padded_to_one_graph(shop: Shop) -> None:
+    shop.write("a.py", LENGTHS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "kept  sizes that vary are padded with zeros to 8" in said.out
+    total = next(line for line in said.out.splitlines() if line.startswith("all "))
+    assert "4 -> 1 " in total
+
+
 BREAKS = """
     import torch
     import torch_xla

@@ -1,0 +1,50 @@
+"""Which sizes vary, as the calls show it."""
+
+from __future__ import annotations
+
+import torch
+
+from pytest_graphbreak.repair import sizes
+from pytest_graphbreak.repair.sizes import Call
+
+
+class Model(torch.nn.Module):
+    def forward(
+        self, x: torch.Tensor, *rest: torch.Tensor, **named: dict[str, torch.Tensor]
+    ) -> None:
+        pass
+
+
+def call(size: int, *results: tuple[int, ...] | None) -> Call:
+    return Call({"x": (4, size), "y": (size, size), "z": (4,)}, results)
+
+
+def test_tensors_are_named_as_the_function_names_them() -> None:
+    args = (torch.ones(1, 2), torch.ones(3), torch.ones(4))
+    kwargs = {"batch": {"ids": torch.ones(5)}, "flag": True}
+    found = sizes.note(Model(), args, kwargs, [torch.ones(6), 1])
+    given = {"x": (1, 2), "*1": (3,), "*2": (4,), "batch['ids']": (5,)}
+    assert found == Call(given, ((6,), None))
+    assert sizes.name_of(Model()) == "Model"
+
+
+def test_only_what_differs_between_calls_varies() -> None:
+    assert sizes.varying([call(3), call(9), call(5)]) == {"x": {1: 9}, "y": {0: 9, 1: 9}}
+    assert sizes.varying([call(3), call(3)]) == {}
+    assert sizes.varying([]) == {}
+
+
+def test_what_is_not_in_all_calls_or_changes_its_rank_is_left_out() -> None:
+    other = Call({"x": (4, 5, 1), "z": (4,)}, ())
+    assert sizes.varying([call(3), other]) == {}
+
+
+def test_a_result_follows_a_size_that_it_has_in_every_call() -> None:
+    calls = [call(3, (8, 3), None, (3,)), call(8, (8, 8), None, (8,))]
+    assert sizes.followers(calls) == [(0, 1, "x", 1), (2, 0, "x", 1)]
+
+
+def test_a_result_that_varies_in_another_way_can_not_be_cut() -> None:
+    assert sizes.followers([call(3, (6,)), call(5, (10,))]) is None
+    assert sizes.followers([call(3, (3,)), call(5, (5, 1))]) is None
+    assert sizes.followers([call(3, (3,)), call(5, (5,), (5,))]) is None
