@@ -1,0 +1,39 @@
+"""Source rewrites at one line, by libcst: everything else in the file stays as it is.
+
+A rewriter gets the statement (or the ``def``) that holds the line, and returns
+what stands there instead, or None where the form is not one that it knows. It
+is never guessed whether the result computes the same: a run proves it.
+"""
+
+from __future__ import annotations
+
+from pytest_graphbreak.record import Frame
+from pytest_graphbreak.repair.rewrite import conditions, statements
+from pytest_graphbreak.repair.rewrite.line import rewrite
+from pytest_graphbreak.repair.rewrite.parts import Rewriter
+
+REWRITERS: dict[str, Rewriter] = {
+    "where": conditions.branch_to_where,
+    "cond": conditions.branch_to_cond,
+    "while_loop": conditions.loop_to_while_loop,
+    "check": conditions.raise_to_check,
+    "keep_tensor": statements.keep_tensor,
+    "number": statements.tensor_to_number,
+    "only_eager": statements.only_eager,
+    "drop_graph_break": statements.drop_graph_break,
+    "enable": statements.enable,
+    "leave_compiler": statements.leave_compiler,
+}
+
+
+WHOLE = ("enable", "leave_compiler")
+"""Rewriters of a whole function: the place names it, its line does not matter."""
+
+
+def apply(source: str, kind: str, where: Frame) -> str | None:
+    """The source with the line rewritten, or None where the rewriter does not apply.
+
+    All lines of the function that read like ``where.code`` are changed alike:
+    for the record they are one place.
+    """
+    return rewrite(source, REWRITERS[kind], where, whole=kind in WHOLE)
