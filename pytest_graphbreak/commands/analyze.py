@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_graphbreak.commands.talk import complain, say, write
+from pytest_graphbreak.commands.talk import complain, say, write, write_report
 from pytest_graphbreak.logs import page, text
 from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
 from pytest_graphbreak.logs.blocks import Source
@@ -87,13 +87,8 @@ def _write(args: argparse.Namespace, found: list[tuple[Reading, Bearing]]) -> bo
     written = True
     if args.json:
         tests = [entry(reading, bearing) for reading, bearing in found]
-        try:
-            json.write(
-                Path(args.json), json.document(environment(readings), session(readings), tests)
-            )
-        except OSError as error:
-            complain(f"graphbreak: {args.json}: cannot be written: {error.strerror or error}")
-            written = False
+        document = json.document(environment(readings), session(readings), tests)
+        written = write_report(args.json, document)
     if args.markdown:
         written = write(args.markdown, page.render(found)) and written
     return written

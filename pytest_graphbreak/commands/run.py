@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pytest_graphbreak import cap as caps
-from pytest_graphbreak.commands.talk import complain, say
-from pytest_graphbreak.commands.talk import write as write_text
+from pytest_graphbreak.commands.talk import complain, say, write, write_report
 from pytest_graphbreak.device import Device, DeviceError, choose, environment, runs_tt, version
 from pytest_graphbreak.logs import live
 from pytest_graphbreak.measure import Measurement
@@ -177,11 +176,7 @@ def _write(files: dict[str, str], page: str, entry: Plain, device: Device, code:
     if "json" in files:
         session = json.session(code or int(entry["failed_by"] == "gate"), 1)
         document = json.document(environment(device, device.profile), session, [entry])
-        try:
-            json.write(Path(files["json"]), document)
-        except OSError as error:
-            complain(f"graphbreak: {files['json']}: cannot be written: {error.strerror or error}")
-            written = False
+        written = write_report(files["json"], document)
     if "markdown" in files:
-        written = write_text(files["markdown"], page) and written
+        written = write(files["markdown"], page) and written
     return written

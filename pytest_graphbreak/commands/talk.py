@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TextIO
 
+from pytest_graphbreak.record import Plain
+from pytest_graphbreak.report import json
 from pytest_graphbreak.report.safe import console
 
 MOST: Final = 200
@@ -43,9 +45,22 @@ def plural(count: int, word: str) -> str:
 
 def write(path: str, text: str) -> bool:
     """Write a file, with its directories; complains and returns False where that fails."""
-    try:
+
+    def put() -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
+
+    return _written(path, put)
+
+
+def write_report(path: str, document: Plain) -> bool:
+    """As ``write``, for a JSON report."""
+    return _written(path, lambda: json.write(Path(path), document))
+
+
+def _written(path: str, put: Callable[[], object]) -> bool:
+    try:
+        put()
     except OSError as error:
         complain(f"graphbreak: {path}: cannot be written: {error.strerror or error}")
         return False
