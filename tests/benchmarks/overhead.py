@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.overhead [--layer dynamo|xla] [--rounds 7] [--json FILE]
     python -m tests.benchmarks.overhead --paired [--layer dynamo|xla] [--rounds 7]
+    python -m tests.benchmarks.overhead --instructions [MODEL...]
 
 Each measurement is a process of its own that compiles the same models cold,
 several times, and tells the median time of each: CPU time of the process with
@@ -12,6 +13,10 @@ spread. ``off again`` is the same as ``off``: what it shows is noise.
 
 ``--paired`` measures the plugin alone, quicker and finer: one process compiles
 each model without it and with it in turns.
+
+``--instructions`` counts the instructions of a compilation with valgrind, which
+other work on the machine does not change: those of a process that compiles a
+model some times more than another, divided by how many. Hours of CPU for all.
 """
 
 from __future__ import annotations
@@ -185,6 +190,53 @@ def paired(layer: str, number: int) -> Iterator[str]:
         yield f"| {name} | {1000 * statistics.median(off):.0f} ms | {again} | {plugin} |"
 
 
+def repeat(name: str, times: int, observed: bool) -> None:
+    """Compile a model cold so many times; the first compilation of the process is another's."""
+    import torch
+
+    from pytest_graphbreak import observe
+
+    model, inputs = _build(name)
+    with observe():
+        torch.compile(torch.sin, backend="eager")(torch.ones(3))
+    for number in range(times):
+        torch._dynamo.reset()
+        with observe() if observed else nullcontext(), torch.no_grad():
+            torch.compile(model, backend="eager", dynamic=False)(**inputs(number + 2))
+
+
+def instructions(names: list[str]) -> Iterator[str]:
+    """Markdown: a row for each model, as soon as it is counted."""
+    yield "| | instructions of a compilation, off | off again | plugin |"
+    yield "| --- | ---: | ---: | ---: |"
+    for name in names:
+        off, again, plugin = (_instructions(name, on) for on in (False, False, True))
+        yield f"| {name} | {off / 1e6:.0f} million | {again / off:.4f} | {plugin / off:.4f} |"
+
+
+def _instructions(name: str, observed: bool) -> float:
+    """Of one compilation: what four more make, of a process that made two before."""
+    few, many = (_executed(name, times, observed) for times in (2, 6))
+    return (many - few) / 4
+
+
+def _executed(name: str, times: int, observed: bool) -> int:
+    """Instructions that a whole process executes, by valgrind's tool cachegrind."""
+    done = subprocess.run(
+        [
+            *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"),
+            *(sys.executable, "-m", "tests.benchmarks.overhead", "--repeat", str(times), name),
+            *(["--observed"] if observed else []),
+        ],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (line,) = (line for line in done.stderr.splitlines() if " I " in line and "refs:" in line)
+    return int(line.rpartition(":")[2].replace(",", ""))
+
+
 def _run(layer: str, settings: dict[str, str], directory: str) -> dict[str, float]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_")}
     environ |= {key: value.format(directory=directory) for key, value in settings.items()}
@@ -242,8 +294,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--paired", action="store_true")
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=list(MODELS))
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--repeat", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--observed", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.repeat is not None:
+        repeat(asked.models[0], asked.repeat, asked.observed)
+        return 0
+    if asked.instructions:
+        for line in instructions(asked.models):
+            print(line, flush=True)
+        return 0
     if asked.once:
         print(json.dumps(measure(asked.layer)))
         return 0
