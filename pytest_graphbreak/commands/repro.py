@@ -60,9 +60,13 @@ def _tell(script: Script) -> None:
     say(f"{'verified' if script.verified else 'UNVERIFIED':<10} {script.path}   {script.what}")
     say(f"           {name}{script.item.reason}")
     say(f"           {script.item.where.file}:{script.item.where.line}")
+    if script.how:
+        say(f"           {script.how}")
     if script.why:
         say(
             f"           smaller was not possible: {script.why}"
             if script.verified
             else f"           {script.why}"
         )
+    if script.note:
+        say(f"           not by its path: {script.note}")

@@ -1,23 +1,30 @@
 """Writes a script of its own for each break, runs it, and says whether the break came.
 
 The smallest function that has the break is taken out of the running program
-with its arguments; where it can not be (it is local, or can not be saved), the
-function that called it; in the end, the program itself.
+with its arguments. The module that it belongs to is loaded as the program did
+and taken out of the model by its path; where the program does not say plainly
+how, or the break does not come that way, it is restored from a saved file.
+Where that does not do either, the function that called it is tried; in the
+end, the program itself.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.record import Break, Frame
-from pytest_graphbreak.repair.alone import alone
+from pytest_graphbreak.repair.loading import load
+from pytest_graphbreak.repair.slicing import NotPlain
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
+from pytest_graphbreak.repair.writing import Writer
+
+Answer = dict[str, Any]
 
 MOST_TRIES = 5
 """Functions that are tried for one break, from the break outwards."""
@@ -25,13 +32,37 @@ MOST_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One script. ``verified`` is true if the same break came; else ``why`` says why not."""
+    """One script. ``verified`` is true if the same break came; else ``why`` says why not.
+
+    Of a verified one, ``why`` says why it is no smaller, ``note`` why a module is
+    not taken out of its model by its path, and ``how`` where it comes from.
+    """
 
     path: Path
     item: Break
     what: str
     verified: bool
     why: str = ""
+    note: str = ""
+    how: str = ""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A script that may do. ``weights`` are those that a module taken by its path has to have."""
+
+    text: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    how: str = ""
+    by_path: bool = False
+    weights: str | None = None
+    other_weights: bool = False
+
+    def same_weights(self, trial: Trial) -> bool:
+        """Whether the module had the weights that it has in the program, as far as is known."""
+        seen = trial.answer.get("weights")
+        self.other_weights = None not in (self.weights, seen) and seen != self.weights
+        return not self.other_weights
 
 
 class Repro:
@@ -44,6 +75,14 @@ class Repro:
         self._out = out
         self._as_test = as_test
         self._source = target.path.read_text(encoding="utf-8")
+        answer = self.first.answer
+        self._writer = Writer(
+            target,
+            self._source,
+            answer.get("device") or "",
+            answer.get("options") or {},
+            as_test,
+        )
 
     def run(self, progress: Callable[[int, int, str], None]) -> Iterator[Script]:
         """One script a break, each as soon as it has been run."""
@@ -71,139 +110,103 @@ class Repro:
         cuts: dict[str, Any] = answer.get("cuts") or {}
         return cuts
 
-    def _script(self, number: int, item: Break, cuts: dict[str, Any]) -> Script:
+    def _script(self, number: int, item: Break, cuts: Answer) -> Script:
         """Try the functions from the break outwards, and then the program."""
         stem = re.sub(r"\W", "_", self._target.path.stem)
-        name = f"{'test_' if self._as_test else ''}{stem}_repro_{number}"
-        path, data = self._out / f"{name}.py", self._out / f"{name}.pt"
-        reasons = []
+        path = self._out / f"{'test_' if self._as_test else ''}{stem}_repro_{number}.py"
+        reasons: list[str] = []
+        notes: list[str] = []
         for frame in _outwards(item)[:MOST_TRIES]:
-            cut = cuts.get(f"{frame.file}\n{frame.function}")
-            if cut is None or "file" not in cut:
-                why = "it was not called by itself" if cut is None else cut["why"]
-                reasons.append(f"{frame.function}: {why}")
-                continue
-            data.unlink(missing_ok=True)
-            if cut["inline"] is None:
-                shutil.copyfile(cut["file"], data)
-            path.write_text(self._text(item, frame, cut, data.name), encoding="utf-8")
-            trial = self._measure(path)
-            if (why := missing(item, trial)) is None:
-                return Script(path, item, frame.function, True, "; ".join(reasons))
-            reasons.append(f"{frame.function} alone: {why}")
-        data.unlink(missing_ok=True)
-        path.write_text(self._whole(item), encoding="utf-8")
+            cut = cuts.get(
+                f"{frame.file}\n{frame.function}", {"why": "it was not called by itself"}
+            )
+            for attempt in self._attempts(item, frame, cut, path.stem, notes):
+                self._write(path, attempt)
+                trial = self._measure(path)
+                why = missing(item, trial)
+                same = attempt.same_weights(trial)
+                if why is None and same:
+                    words = ("; ".join(reasons), "; ".join(notes))
+                    return Script(path, item, frame.function, True, *words, attempt.how)
+                if not attempt.by_path:
+                    reasons.append(f"{frame.function} alone: {why}")
+                else:
+                    notes.append(f"{frame.function} by its path: {why or 'other weights'}")
+            if "why" in cut:
+                reasons.append(f"{frame.function}: {cut['why']}")
+        self._write(path, _Attempt(self._writer.whole(item)))
         why = missing(item, self._measure(path))
         if why is not None:
             reasons.append(f"the whole program: {why}")
         return Script(path, item, "the whole program", why is None, "; ".join(reasons))
 
+    def _attempts(
+        self, item: Break, frame: Frame, cut: Answer, stem: str, notes: list[str]
+    ) -> Iterator[_Attempt]:
+        """The scripts of one function: by its path in the model, then from a saved file."""
+        data = f"{stem}.pt"
+        if "path" in cut:
+            yield from self._by_path(item, frame, cut, stem, notes)
+        if "file" in cut:
+            inline = cut["inline"] is not None
+            try:
+                text = self._writer.saved(item, frame, cut, data)
+            except NotPlain as why:
+                cut["why"] = str(why)
+                return
+            yield _Attempt(
+                text,
+                {} if inline else {data: cut["file"]},
+                "" if inline else f"restored from {data}",
+            )
+
+    def _by_path(
+        self, item: Break, frame: Frame, cut: Answer, stem: str, notes: list[str]
+    ) -> Iterator[_Attempt]:
+        rest, data, state = cut["path"], f"{stem}.pt", f"{stem}_state.pt"
+        first = frame.function.partition(".")[0]
+        own = self._writer.owns(cut["module"]) and not cut["method"] and "why" not in cut
+        names = [first] if own else []
+        try:
+            if "why" in rest:
+                raise NotPlain(rest["why"])
+            every = [*names, *rest["needs"]]
+            loading = load(self._source, self._target, rest["found"], every)
+        except NotPlain as why:
+            if cut["method"] or "why" not in cut:
+                notes.append(f"{frame.function}: the model can not be loaded here: {why}")
+            return
+        files = {} if rest["inline"] is not None else {data: rest["file"]}
+        plain = _Attempt(
+            self._writer.by_path(item, frame, cut, loading, data),
+            files,
+            loading.what,
+            True,
+            rest["weights"],
+        )
+        yield plain
+        if plain.other_weights:
+            yield _Attempt(
+                self._writer.by_path(item, frame, cut, loading, data, state),
+                files | {state: rest["state"]},
+                f"{loading.what}, its weights from {state}",
+                True,
+                rest["weights"],
+            )
+
+    def _write(self, path: Path, attempt: _Attempt) -> None:
+        """The script and its files, and none of an attempt before."""
+        for old in (f"{path.stem}.pt", f"{path.stem}_state.pt"):
+            path.with_name(old).unlink(missing_ok=True)
+        for name, file in attempt.files.items():
+            shutil.copyfile(file, path.with_name(name))
+        path.write_text(attempt.text, encoding="utf-8")
+
     def _measure(self, path: Path) -> Trial:
         target = Target(path, "test_no_break" if self._as_test else "")
-        return self._bench.measure(target, compare=False, outputs=False, same_random=False)
-
-    def _text(self, item: Break, frame: Frame, cut: dict[str, Any], data: str) -> str:
-        """The script that calls one function."""
-        own = cut["module"] in ("__main__", self._target.path.stem)
-        first, *_rest = frame.function.split(".")
-        imports = [] if cut["inline"] is not None else ["from pathlib import Path", ""]
-        if cut["module"] == "__main__":
-            body = alone(self._source, {first, *cut["needs"]})
-        elif own:
-            folder = str(self._target.path.resolve().parent)
-            imports = ["import sys", *imports]
-            body = (
-                f"sys.path.insert(0, {folder!r})\nfrom {cut['module']} import {first}  # noqa: E402"
-            )
-        else:
-            body = f"from {cut['module']} import {first}"
-        future = "from __future__ import annotations"
-        if body.startswith(future):
-            body = body.removeprefix(future).lstrip("\n")
-            imports.insert(0, future + "\n")
-        head = [*self._header(item, frame.function), "", *imports, "import torch"]
-        return "\n".join(
-            [*head, *self._device_imports(), body, "", "", *self._main(frame, cut, data), ""]
+        return self._bench.measure(
+            target, compare=False, outputs=False, same_random=False, weights=True
         )
-
-    def _main(self, frame: Frame, cut: dict[str, Any], data: str) -> Iterator[str]:
-        options = self.first.answer.get("options") or {}
-        given = "".join(
-            f", {key}={value!r}"
-            for key, value in options.items()
-            if value is not None and key in ("backend", "dynamic", "mode")
-        )
-        if "backend" in options and options["backend"] is None:
-            given += ', backend="eager"'
-        yield "def main():"
-        if self.first.answer.get("device") == "TT":
-            yield '    xr.set_device_type("TT")'
-        yield "    torch.manual_seed(0)"
-        call = cut["inline"]
-        if call is not None and ".to(device)" in call:
-            yield "    device = torch_xla.device()"
-        what = frame.function
-        if call is None:
-            yield f'    saved = torch.load(Path(__file__).with_name("{data}"), weights_only=False)'
-            call = '*saved["args"], **saved["kwargs"]'
-            if cut["method"]:
-                yield '    module, *inputs = saved["args"]'
-                name = frame.function.rsplit(".", 1)[-1]
-                what = "module" if name == "forward" else f"module.{name}"
-                call = '*inputs, **saved["kwargs"]'
-        yield f"    compiled = torch.compile({what}{given})"
-        yield f"    with torch.set_grad_enabled({cut['grad']}):"
-        yield f"        result = compiled({call})"
-        if self.first.answer.get("device"):
-            yield "    torch_xla.sync()"
-        yield "    return result"
-        yield from self._end("main()")
-
-    def _end(self, call: str) -> Iterator[str]:
-        yield from ("", "")
-        if self._as_test:
-            yield "@pytest.mark.max_graphs(1, breaks=0)"
-            yield "def test_no_break():"
-            yield f"    {call}"
-        else:
-            yield 'if __name__ == "__main__":'
-            yield f"    {call}"
-
-    def _device_imports(self) -> list[str]:
-        lines = ["import pytest"] if self._as_test else []
-        if self.first.answer.get("device"):
-            lines.append("import torch_xla")
-        if self.first.answer.get("device") == "TT":
-            lines.append("import torch_xla.runtime as xr")
-        return [*lines, ""]
-
-    def _header(self, item: Break, what: str) -> list[str]:
-        name = f"{item.id}  " if item.id else ""
-        lines = [
-            f"Written by `graphbreak repro {self._target.name}`: {what}.",
-            f"{name}{item.reason}",
-            f"{item.where.file}:{item.where.line} in {item.where.function}",
-            f"    {item.where.code}",
-        ]
-        return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
-
-    def _whole(self, item: Break) -> str:
-        """The script that runs the program as it is."""
-        lines = [*self._header(item, "the whole program"), ""]
-        path = str(self._target.path.resolve())
-        if self._target.test:
-            lines += ["import pytest", "", "", "def main():"]
-            lines += [
-                "    options = ['-q', '-p', 'no:cacheprovider', '-o', 'addopts=']",
-                f"    pytest.main([*options, {f'{path}::{self._target.test}'!r}])",
-            ]
-        else:
-            lines += ["import runpy", "import sys", *self._device_imports(), "", "def main():"]
-            lines += [
-                f"    sys.argv = [{path!r}, *{list(self._target.arguments)!r}]",
-                f"    runpy.run_path({path!r}, run_name='__main__')",
-            ]
-        return "\n".join([*lines, *self._end("main()"), ""])
 
     def clean(self) -> None:
         """Take away what only the making needed."""
@@ -220,11 +223,16 @@ def _outwards(item: Break) -> list[Frame]:
     return list(seen.values())
 
 
+def _own(function: str) -> str:
+    """The name of a function without that of the function it is defined in."""
+    return function.rpartition("<locals>.")[2]
+
+
 def missing(item: Break, trial: Trial) -> str | None:
     """Why a run does not show this break; None if it does: same function, line and reason."""
     for other in trial.record.breaks:
         same_line = " ".join(other.where.code.split()) == " ".join(item.where.code.split())
-        same_name = other.where.function == item.where.function
+        same_name = _own(other.where.function) == _own(item.where.function)
         # Up to torch 2.11 a branch has an id only in a function that another one called.
         same_id = other.id == item.id or None in (other.id, item.id)
         if same_line and same_name and same_id and other.reason == item.reason:

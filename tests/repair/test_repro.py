@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.record import Break, Frame, Record
-from pytest_graphbreak.repair.repro import Repro
+from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.repair.loading import Loading
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.repair.writing import Writer
 from tests.repair.conftest import Shop
 
 SCRIPT = """
@@ -56,12 +56,21 @@ def test_each_break_has_a_script_of_its_smallest_function(shop: Shop) -> None:
     said = shop.run("repro", "a.py", "--out", "here")
     assert said.code == 0, said.out + said.err
     assert "2 of 2 breaks reproduced in here" in said.out
-    assert shop.files() == {"a.py", "here/a_repro_1.py", "here/a_repro_1.pt", "here/a_repro_2.py"}
+    assert "           inner of Outer by its path" in said.out
+    assert shop.files() == {"a.py", "here/a_repro_1.py", "here/a_repro_2.py"}
     first = (shop.path / "here/a_repro_1.py").read_text()
     assert "class Inner" in first
     assert "SCALE = 2.0" in first
-    assert "class Outer" not in first
-    assert "main()" in first
+    body = first.partition("def main():")[2]
+    assert body.startswith(
+        """
+    torch.manual_seed(0)
+    model = Outer()
+    module = model.get_submodule("inner")
+    compiled = torch.compile(module, backend='eager')
+    with torch.set_grad_enabled(False):
+        result = compiled("""
+    )
     second = (shop.path / "here/a_repro_2.py").read_text()
     assert "torch.compile(helper, backend='eager')" in second
     assert "torch.tensor([[" in second  # small values are written down
@@ -84,11 +93,36 @@ LOCAL = """
 """
 
 
-def test_what_cannot_be_taken_out_is_run_with_its_caller_and_says_why(shop: Shop) -> None:
+def test_a_function_of_a_function_is_taken_out_as_it_is_defined(shop: Shop) -> None:
     shop.write("test_a.py", LOCAL)
     said = shop.run("repro", "test_a.py::test_local")
     assert said.code == 0, said.out + said.err
-    assert "defined inside a function" in said.out
+    assert "f as the program defines it" in said.out
+    assert "pytest" not in (shop.path / "repros/test_a_repro_1.py").read_text()
+
+
+CLOSED = """
+    import torch
+
+    def make(scale):
+        def f(x):
+            print("local")
+            return x * scale
+        return f
+
+    def outer(x):
+        return make(x.dim())(x)
+
+    torch.compile(outer, backend="eager")(torch.ones(3))
+"""
+
+
+def test_what_cannot_be_taken_out_is_run_with_its_caller_and_says_why(shop: Shop) -> None:
+    shop.write("a.py", CLOSED)
+    said = shop.run("repro", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "repros/a_repro_1.py   outer" in said.out
+    assert "smaller was not possible: make.<locals>.f: it is defined inside" in said.out
 
 
 def test_as_test_writes_a_test_that_is_red_until_it_is_mended(shop: Shop) -> None:
@@ -147,14 +181,27 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text("def f(x):\n    print(x)\n    return x\n")
     where = Frame("a.py", "f", 2, "print(x)")
-    work = object.__new__(Repro)
-    record = Record(breaks=(Break("dynamo", "print", where),))
-    work.first = Trial(record, answer={"device": "TT", "options": {"backend": "tt"}})
-    work._target, work._source, work._as_test = Target(path), path.read_text(), False
+    break_ = Break("dynamo", "print", where)
+    writer = Writer(Target(path), path.read_text(), "TT", {"backend": "tt"}, as_test=False)
     cut = {"inline": "torch.ones(2)", "module": "__main__", "needs": [], "grad": True}
-    lines = work._text(record.breaks[0], where, cut, "a.pt").splitlines()
+    lines = writer.saved(break_, where, cut, "a.pt").splitlines()
     assert lines.index("import torch_xla.runtime as xr") < lines.index("def main():")
     first = lines.index("def main():") + 1
     assert lines[first] == '    xr.set_device_type("TT")'
     assert "    compiled = torch.compile(f, backend='tt')" in lines
     assert "    torch_xla.sync()" in lines
+
+    method = Frame("a.py", "Model.forward", 2, "print(x)")
+    made = ("import torch",), ("model = Outer().to(torch_xla.device())",)
+    loading = Loading(*made, "model.get_submodule('a.b')", "Outer", "a.b")
+    rest = {"inline": None, "move": True, "training": False}
+    cut = {"path": rest, "module": "zoo", "method": "forward", "grad": False}
+    lines = writer.by_path(break_, method, cut, loading, "a.pt").splitlines()
+    first = lines.index("def main():") + 1
+    assert lines[first : first + 4] == [
+        '    xr.set_device_type("TT")',
+        "    torch.manual_seed(0)",
+        "    model = Outer().to(torch_xla.device())",
+        "    module = model.get_submodule('a.b')",
+    ]
+    assert lines.index("    device = torch_xla.device()") < lines.index("    torch_xla.sync()")

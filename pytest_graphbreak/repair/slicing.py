@@ -1,0 +1,560 @@
+"""The statements of a program that make a name what it is, without those that only use it.
+
+A backward slice over the text: of the module, and of the functions around the
+place where the name is. Imports and definitions are taken whole; of ``if``,
+``with``, ``for`` and ``try`` what is needed inside. What compiles, runs or
+prints a model is left out, what sets it up (``.eval()``, ``.to(...)``, a seed)
+stays. Nothing here runs anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import symtable
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS: Final = (*_FUNCTIONS, ast.ClassDef)
+_IMPORTS: Final = (ast.Import, ast.ImportFrom)
+
+_ALWAYS: Final = re.compile(
+    "manual_seed|seed|set_default_dtype|set_default_device|set_float32_matmul_precision|"
+    "use_deterministic_algorithms|set_device_type|use_spmd"
+)
+"""Calls that set up torch, numpy or the device, whatever they are given."""
+_METHODS: Final = re.compile(
+    "eval|train|to|half|float|double|bfloat16|cpu|cuda|type|apply|add|append|extend|insert|"
+    "update|requires_grad_|share_memory|copy_"
+)
+"""Methods that change the object that they are called on."""
+_VERBS: Final = re.compile(
+    r"_?(init|load|set|freeze|unfreeze|patch|prepare|replace|convert|quantize|fuse|mark|shard|"
+    r"enable|disable|register|add_|tie|resize|reset|fill|zero|normal|uniform|kaiming|xavier|"
+    r"constant|eye|ones|orthogonal|trunc|gradient_checkpointing|post_init|merge|attach|inject)"
+)
+"""How the names of functions and methods begin that change what they are given."""
+
+
+class NotPlain(Exception):
+    """A name is not made by plain statements; the words say which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A running function of the program: its name, the line of its ``def``, the line it is at.
+
+    ``literals`` has the source of those arguments that are plain values.
+    """
+
+    name: str
+    first: int
+    line: int
+    literals: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The statements of the module or of one function. ``until``: the line that is running."""
+
+    body: list[ast.stmt]
+    until: int | None = None
+    function: Function | None = None
+    literals: Mapping[str, str] = field(default_factory=dict)
+    needed: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    given: dict[str, str] = field(default_factory=dict)
+    """Arguments that are needed, and the source of their values."""
+
+
+class Slice:
+    """What ``names`` need, of one file.
+
+    ``spot`` is the function that they are seen from, None for the module; ``line``
+    is the line that the module is at, None if it has run to its end. ``script``
+    tells whether the file is run as ``__main__``. Raises ``NotPlain``.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        names: Iterable[str],
+        *,
+        spot: Spot | None = None,
+        line: int | None = None,
+        script: bool = True,
+        package: str = "",
+    ) -> None:
+        self._lines = source.splitlines()
+        self._package = package
+        self._fixtures: set[str] = set()
+        tree = ast.parse(source)
+        self._tables = dict(_tables(symtable.symtable(source, "<script>", "exec")))
+        self._scopes = [_Scope(list(_guarded(tree.body, script)), line)]
+        if spot is not None:
+            self._scopes += _around(tree, spot)
+        for scope in self._scopes:
+            scope.bound = set(_bound(scope.body))
+            if scope.function is not None:
+                scope.bound |= _arguments(scope.function)
+        inner = len(self._scopes) - 1
+        for name in names:
+            self._need(name, inner)
+        self._kept = self._settled()
+        self._complete()
+
+    def parts(self) -> tuple[list[str], list[str]]:
+        """What stands at the top of a script, and what makes the names, in the order of the file.
+
+        At the top are imports, definitions, and the globals that definitions use.
+        """
+        shared = self._shared()
+        top: list[str] = []
+        rest: list[str] = []
+        for statement in self._kept[0]:
+            above = isinstance(statement, (*_IMPORTS, *_DEFINITIONS)) or _environment(statement)
+            above = above or bool((set(_bound([statement])) | _touched(statement)) & shared)
+            (top if above else rest).append(self._text(statement))
+        for scope, kept in zip(self._scopes[1:], self._kept[1:], strict=True):
+            rest += [f"{name} = {value}" for name, value in sorted(scope.given.items())]
+            rest += [self._text(statement) for statement in kept]
+        return top, rest
+
+    def _need(self, name: str, index: int) -> None:
+        """Ask for a name, in the scope or the nearest around it that binds it.
+
+        What no scope binds is builtin, of a comprehension, or from ``import *``.
+        """
+        for scope in reversed(self._scopes[: index + 1]):
+            if name in scope.bound:
+                if name not in scope.needed:
+                    if scope.function is not None and name in _arguments(scope.function):
+                        scope.given[name] = self._argument(name, scope, scope.function)
+                    scope.needed.add(name)
+                return
+
+    def _argument(self, name: str, scope: _Scope, function: Function) -> str:
+        if name in _bound(scope.body):
+            raise NotPlain(f"{name} is an argument of {function.name} that it changes")
+        if name in scope.literals:
+            return scope.literals[name]
+        fixture = next((f for f in self._scopes[0].body if _is_fixture(f, name)), None)
+        if fixture is None:
+            raise NotPlain(f"{name} is an argument of {function.name}")
+        self._need(name, 0)
+        self._fixtures.add(name)
+        return f"make_{name}()"
+
+    def _settled(self) -> list[list[ast.stmt]]:
+        """Filter until nothing more is needed."""
+        while True:
+            before = [len(scope.needed) for scope in self._scopes]
+            kept = [
+                [
+                    one
+                    for statement in scope.body
+                    for one in self._filter(statement, number, scope.until)
+                ]
+                for number, scope in enumerate(self._scopes)
+            ]
+            if before == [len(scope.needed) for scope in self._scopes]:
+                return kept
+
+    def _complete(self) -> None:
+        """Each name that is needed has to be bound by what is kept."""
+        for scope, kept in zip(self._scopes, self._kept, strict=True):
+            for name in sorted(scope.needed - set(_bound(kept)) - set(scope.given)):
+                raise NotPlain(f"{name} is not made by a plain statement")
+
+    def _filter(self, node: ast.stmt, index: int, until: int | None) -> list[ast.stmt]:
+        """The statement, what is left of it, or nothing. Adds what that needs."""
+        needed = self._scopes[index].needed
+        if isinstance(node, _IMPORTS):
+            names = set(_bound([node]))
+            return [node] if not index or names & needed else []
+        if isinstance(node, _DEFINITIONS):
+            if node.name not in needed:
+                return []
+            self._uses(self._definition(node), index)
+            return [node]
+        if until is not None and node.lineno > until:
+            return []
+        running = until is not None and until <= (node.end_lineno or node.lineno)
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            return self._loop(node, index, running)
+        if isinstance(node, ast.With | ast.AsyncWith):
+            return self._with(node, index, until, running)
+        if isinstance(node, ast.If):
+            body, orelse = (
+                self._block(node.body, index, until),
+                self._block(node.orelse, index, until),
+            )
+            if not body and not orelse:
+                return []
+            self._uses(_loads(node.test), index)
+            return [ast.If(test=node.test, body=body or [ast.Pass()], orelse=orelse)]
+        if isinstance(node, ast.Try):
+            body = self._block([*node.body, *node.orelse], index, until)
+            if not body or running:
+                return body
+            for handler in node.handlers:
+                self._uses(_loads(handler), index)
+            if not node.handlers:
+                return body
+            return [ast.Try(body=body, handlers=node.handlers, orelse=[], finalbody=[])]
+        return [] if running else self._simple(node, index)
+
+    def _block(self, body: Sequence[ast.stmt], index: int, until: int | None) -> list[ast.stmt]:
+        return [one for node in body for one in self._filter(node, index, until)]
+
+    def _simple(self, node: ast.stmt, index: int) -> list[ast.stmt]:
+        """An assignment or a call, if it makes or sets up what is needed."""
+        scope = self._scopes[index]
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            if node.value is None:
+                return []
+            plain = without_compile(node.value)
+            if not set(_bound([node])) & scope.needed:
+                if not (_touched(node) & self._changeable(index) or _configures(node)):
+                    return []
+                if plain is not node.value:
+                    return []  # it only puts the compiled one in the place of the other
+            elif plain is not node.value and _same(node, plain):
+                return []  # f = torch.compile(f)
+            self._uses(_loads(node) if plain is node.value else _loads(plain), index)
+            if plain is node.value:
+                return [node]
+            changed = copy.copy(node)
+            changed.value = plain
+            del changed.lineno  # so it is written anew
+            return [changed]
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if not self._sets_up(node.value, index):
+                return []
+            before = [set(scope.needed) for scope in self._scopes]
+            try:
+                self._uses(_loads(node.value), index)
+            except NotPlain:  # a seed that is an argument, say
+                for scope, names in zip(self._scopes, before, strict=True):
+                    scope.needed = names
+                return []
+            return [node]
+        return []
+
+    def _sets_up(self, call: ast.Call, index: int) -> bool:
+        last = ast.unparse(call.func).rpartition(".")[2]
+        if _ALWAYS.fullmatch(last):
+            return True
+        mine = self._changeable(index)
+        owner = _base(call.func) if isinstance(call.func, ast.Attribute) else None
+        if owner in mine and (_METHODS.fullmatch(last) or _VERBS.match(last)):
+            return True
+        given = {_base(one) for one in call.args}
+        return bool(given & mine) and _VERBS.match(last) is not None
+
+    def _changeable(self, index: int) -> set[str]:
+        """The needed names that stand for objects of the program, not modules or definitions."""
+        found: set[str] = set()
+        for scope in self._scopes[: index + 1]:
+            fixed = {
+                name
+                for node in scope.body
+                if isinstance(node, (*_IMPORTS, *_DEFINITIONS))
+                for name in _bound([node])
+            }
+            found |= scope.needed - fixed
+        return found
+
+    def _loop(
+        self, node: ast.For | ast.AsyncFor | ast.While, index: int, running: bool
+    ) -> list[ast.stmt]:
+        needed = self._scopes[index].needed
+        if running or isinstance(node, ast.While):
+            for name in sorted(set(_bound([node])) & needed):
+                raise NotPlain(f"{name} is bound in a loop")
+            return []
+        body = self._block(node.body, index, None)
+        if not body and not set(_bound([node])) & needed:
+            return []
+        self._uses(_loads(node.iter), index)
+        for name in _targets(node.target):
+            self._need(name, index)
+        return [ast.For(target=node.target, iter=node.iter, body=body or [ast.Pass()], orelse=[])]
+
+    def _with(
+        self, node: ast.With | ast.AsyncWith, index: int, until: int | None, running: bool
+    ) -> list[ast.stmt]:
+        body = self._block(node.body, index, until)
+        head = ", ".join(ast.unparse(item) for item in node.items)
+        if not body or (running and not head.startswith("torch")):
+            return body
+        for item in node.items:
+            self._uses(_loads(item), index)
+        return [ast.With(items=node.items, body=body)]
+
+    def _uses(self, names: Iterable[str], index: int) -> None:
+        for name in names:
+            self._need(name, index)
+
+    def _definition(self, node: ast.stmt) -> set[str]:
+        """The names around a function or class that it uses, in its body too."""
+        assert isinstance(node, _DEFINITIONS)
+        lines = {node.lineno, *(one.lineno for one in node.decorator_list)}
+        names: set[str] = set()
+        for line in lines:
+            names |= self._tables.get((node.name, line), set())
+        head: list[ast.AST] = [d for d in node.decorator_list if not drops(d)]
+        if isinstance(node, ast.ClassDef):
+            head += [*node.bases, *node.keywords]
+        else:
+            head += [node.args, *([node.returns] if node.returns else [])]
+        return names.union(*(_loads(one) for one in head))
+
+    def _shared(self) -> set[str]:
+        """Names of the module, neither imported nor defined, that its definitions use."""
+        kept = self._kept[0]
+        plain = [one for one in kept if not isinstance(one, (*_IMPORTS, *_DEFINITIONS))]
+        made = set(_bound(plain))
+        found: set[str] = set()
+        for node in kept:
+            if isinstance(node, _DEFINITIONS):
+                found |= self._definition(node) & made
+        while True:
+            more = set(found)
+            for node in plain:
+                if (set(_bound([node])) | _touched(node)) & found:
+                    more |= (_loads(node) | set(_bound([node]))) & made
+            if more == found:
+                return found
+            found = more
+
+    def _text(self, node: ast.stmt) -> str:
+        """As the file has it, where it is whole; else written anew."""
+        if isinstance(node, ast.ImportFrom) and node.level:
+            node = self._absolute(node)
+        if not hasattr(node, "lineno"):
+            return ast.unparse(ast.fix_missing_locations(copy.deepcopy(node)))
+        text = "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
+        if node.col_offset and (_long_strings(node) or not text[: node.col_offset].isspace()):
+            return ast.unparse(node)
+        text = textwrap.dedent(text)
+        if text[0].isspace() or (";" in text and not _is_alone(text)):
+            return ast.unparse(node)
+        decorators = [one for one in getattr(node, "decorator_list", ()) if not drops(one)]
+        if isinstance(node, _FUNCTIONS) and node.name in self._fixtures:
+            text = re.sub(rf"def\s+{node.name}\b", f"def make_{node.name}", text, count=1)
+        return "\n".join([*(f"@{ast.unparse(one)}" for one in decorators), text])
+
+    def _absolute(self, node: ast.ImportFrom) -> ast.stmt:
+        parts = self._package.split(".") if self._package else []
+        if node.level > len(parts):
+            return node
+        base = parts[: len(parts) - node.level + 1]
+        module = ".".join([*base, *([node.module] if node.module else [])])
+        return ast.ImportFrom(module=module, names=node.names, level=0)
+
+
+def without_compile(value: ast.expr) -> ast.expr:
+    """``torch.compile(X, ...)`` becomes X, wherever it is; the same object if there is none."""
+    strip = _Strip()
+    changed: ast.expr = strip.visit(copy.deepcopy(value))
+    return changed if strip.changed else value
+
+
+class _Strip(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.changed = False
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        inner = node.func
+        if isinstance(inner, ast.Call) and _compiles(inner) and not inner.args and node.args:
+            self.changed = True  # torch.compile(backend=...)(X)
+            return node.args[0]
+        if _compiles(node):
+            given = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "model")]
+            if given:
+                self.changed = True
+                return given[0]
+        return node
+
+
+def _same(node: ast.stmt, value: ast.expr) -> bool:
+    """Whether it would assign a name to itself."""
+    return isinstance(node, ast.Assign) and ast.unparse(value) in map(ast.unparse, node.targets)
+
+
+def _compiles(node: ast.Call) -> bool:
+    return ast.unparse(node.func) in (
+        "compile",
+        "torch.compile",
+        "torch._dynamo.optimize",
+        "dynamo.optimize",
+    )
+
+
+def drops(decorator: ast.expr) -> bool:
+    """Decorators that compile, and those of pytest."""
+    text = ast.unparse(decorator)
+    return re.match(r"pytest\.|fixture\b|(torch\.)?compile\b|torch\._dynamo\.opt", text) is not None
+
+
+def _is_fixture(node: ast.stmt, name: str) -> bool:
+    """A fixture that is as plain as a function: no arguments, no ``yield``."""
+    return (
+        isinstance(node, ast.FunctionDef)
+        and node.name == name
+        and not _arguments(node)
+        and any("fixture" in ast.unparse(one) for one in node.decorator_list)
+        and not any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node))
+    )
+
+
+def _guarded(body: Iterable[ast.stmt], script: bool) -> Iterator[ast.stmt]:
+    """The statements of a module; what runs only in a script is opened, or left out."""
+    for node in body:
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            if script:
+                yield from node.body
+        else:
+            yield node
+
+
+def _around(tree: ast.Module, spot: Spot) -> list[_Scope]:
+    """The functions around a place, from the outermost; classes are no scope of theirs."""
+
+    def find(body: Sequence[ast.stmt], outer: list[Function]) -> list[Function] | None:
+        for node in body:
+            inner = outer
+            if isinstance(node, _FUNCTIONS):
+                inner = [*outer, node]
+                lines = {node.lineno, *(one.lineno for one in node.decorator_list)}
+                if node.name == spot.name and spot.first in lines:
+                    return inner
+            for part in ("body", "orelse", "handlers", "finalbody"):
+                if found := find(getattr(node, part, ()), inner):
+                    return found
+        return None
+
+    found = find(tree.body, [])
+    if not found:
+        raise NotPlain(f"{spot.name} is not in the file")
+    scopes = [_Scope(list(one.body), None, one) for one in found]
+    scopes[-1].until = spot.line
+    scopes[-1].literals = spot.literals
+    return scopes
+
+
+def _arguments(node: Function) -> set[str]:
+    args = node.args
+    every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+    return {one.arg for one in every if one is not None}
+
+
+def _bound(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """The names that statements bind in their own scope."""
+    for node in body:
+        yield from _bound_by(node)
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, _DEFINITIONS):
+        yield node.name
+    elif isinstance(node, _IMPORTS):
+        for alias in node.names:
+            yield alias.asname or alias.name.partition(".")[0]
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
+        if not isinstance(node, ast.GeneratorExp):
+            for child in ast.iter_child_nodes(node):
+                yield from _bound_by(child)
+
+
+def _targets(target: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _loads(node: ast.AST) -> set[str]:
+    """The names that an expression or a plain statement reads, but those of its own inside."""
+    own: set[str] = set()
+    found: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.comprehension):
+            own |= _targets(one.target)
+        elif isinstance(one, ast.Lambda):
+            own |= {arg.arg for arg in ast.walk(one.args) if isinstance(arg, ast.arg)}
+        elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+            found.add(one.id)
+    if isinstance(node, ast.AugAssign):
+        found |= _targets(node.target)
+    return found - own
+
+
+def _base(node: ast.AST) -> str | None:
+    """``model`` of ``model.encoder.layer[0].eval``."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _touched(node: ast.stmt) -> set[str]:
+    """The objects whose attributes or items an assignment sets, or that a call is given."""
+    found: set[str | None] = set()
+    if isinstance(node, ast.Assign):
+        found = {_base(one) for one in node.targets if not isinstance(one, ast.Name)}
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign) and not isinstance(node.target, ast.Name):
+        found = {_base(node.target)}
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        found = {_base(node.value.func), *(_base(one) for one in node.value.args)}
+    return {name for name in found if name is not None}
+
+
+def _configures(node: ast.stmt) -> bool:
+    """Whether it sets a switch of torch, or of the environment."""
+    return isinstance(node, ast.Assign) and (
+        _environment(node)
+        or any(re.match(r"torch\.[\w.]*(config|backends)\.", ast.unparse(t)) for t in node.targets)
+    )
+
+
+def _environment(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and any(
+        ast.unparse(one).startswith("os.environ[") for one in node.targets
+    )
+
+
+def _long_strings(node: ast.AST) -> bool:
+    """Whether indenting the text would change what it says."""
+    return any(
+        isinstance(one, ast.Constant | ast.JoinedStr) and (one.end_lineno or 0) > one.lineno
+        for one in ast.walk(node)
+    )
+
+
+def _is_alone(text: str) -> bool:
+    """Whether the lines of a statement have no other on them."""
+    try:
+        return len(ast.parse(text).body) == 1
+    except SyntaxError:
+        return False
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[tuple[tuple[str, int], set[str]]]:
+    """For each function and class, by name and line, the names around it that it uses."""
+    for child in table.get_children():
+        free = {one.get_name() for one in child.get_symbols() if one.is_free()}
+        yield (child.get_name(), child.get_lineno()), free | _globals(child)
+        yield from _tables(child)
+
+
+def _globals(table: symtable.SymbolTable) -> set[str]:
+    found = {one.get_name() for one in table.get_symbols() if one.is_global()}
+    return found.union(*(_globals(child) for child in table.get_children()))
