@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_graphbreak.record import Frame
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import DECORATORS, Line, Patch, Rewrite
 
 _FOREIGN = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
@@ -84,10 +84,10 @@ def build(
                 head.append(edit.source)
         elif (origin := _origin(edit.where, own, sites)) is None:
             source = _rewritten(source, edit)
-        elif edit.kind == "leave_compiler":
+        elif edit.kind in DECORATORS:
             head.append(
                 f"_graphbreak_wrap({origin.module!r}, {edit.where.function!r}, "
-                "torch.compiler.disable)"
+                f"{DECORATORS[edit.kind]})"
             )
         else:
             text = texts.get(origin.module) or origin.path.read_text(encoding="utf-8")

@@ -12,8 +12,13 @@ from typing import Final
 
 from pytest_graphbreak.record import Frame
 
-SETTINGS: Final = 0
-WRAPPERS: Final = 1
+DECORATORS: Final = {
+    "leave_compiler": "torch.compiler.disable",
+    "nonstrict": "torch._dynamo.nonstrict_trace",
+    "op": "_graphbreak_op",
+    "scalar_op": "_graphbreak_scalar_op",
+}
+"""Rewrites that put a decorator on a function, whichever file it is in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ class Search:
         return str(self._target.path)
 
     def _patches(self, problem: Problem) -> Iterator[Patch]:
-        last = self.outcome.last
+        last = replace(self.outcome.last, sites=self._sites)
         if problem.item is None:
             return remedies.for_recompiles(last)
         return remedies.for_break(problem.item, last)

@@ -30,7 +30,7 @@ _TRAIN = "model(torch.randn(3, 4)).sum().backward()"
 
 _FUNCTION = """
 {head}
-def f(x):
+def f(x{more}):
 {body}
 
 
@@ -49,9 +49,10 @@ def _module(body: str, run: str = _INFER, head: str = "") -> str:
     return _HEAD + (textwrap.dedent(head).strip() + "\n\n\n" if head else "") + text.strip() + "\n"
 
 
-def _function(body: str, head: str = "", run: str = _CALL) -> str:
+def _function(body: str, head: str = "", run: str = _CALL, more: str = "") -> str:
     top = textwrap.dedent(head).strip()
-    text = _FUNCTION.format(body=_indent(body, 4), run=run, head=top + "\n\n\n" if top else "")
+    above = top + "\n\n\n" if top else ""
+    text = _FUNCTION.format(body=_indent(body, 4), run=run, head=above, more=more)
     return _HEAD + text.strip() + "\n"
 
 
@@ -214,6 +215,55 @@ BROKEN: Final[dict[str, str]] = {
         head="import numpy as np",
     ),
     "file_write": _function('y = x.sin()\nos.write(2, b"seen")\nreturn y + 1', head="import os"),
+    "lengths_of_one_dim": _function(
+        "y = x * 2\nreturn y.sum(0) + x.shape[0]",
+        run="for size in (3, 5, 7, 9):\n    f(torch.ones(size, 8))",
+    ),
+    "lengths_fixed": _module(
+        """
+        rows = [None for _ in range(x.shape[0])]
+        return self.b(self.a(x).relu())
+        """,
+        run="for size in (3, 5, 6, 8):\n    model(torch.randn(size, 4)).sum().backward()",
+    ),
+    "floats": _function(
+        "return x.sin() * scale",
+        run="for scale in (0.5, 2.5, 7.0):\n    f(torch.ones(3), scale)",
+        more=", scale",
+    ),
+    "helper_c": _function(
+        "return helper(x.sin()) + 1",
+        head="""
+        import hashlib
+
+
+        def helper(x):
+            seed = hashlib.md5(b"abc").digest()[0]
+            return x * seed
+        """,
+    ),
+    "helper_numpy": _function(
+        "return helper(x.sin()) + 1",
+        head="""
+        import numpy as np
+
+
+        def helper(x):
+            return x + torch.from_numpy(np.spacing(x.numpy()))
+        """,
+    ),
+    "helper_math": _function(
+        "return normalised(x.sin()) + 1",
+        head="""
+        import math
+
+
+        def normalised(x):
+            largest = max(abs(value) for value in x.tolist())
+            return x / math.sqrt(largest) if largest > 1e-6 else x * 0
+        """,
+    ),
+    "ufunc": _function("y = x.sin()\nreturn np.spacing(y) * 2", head="import numpy as np"),
     "longformer": _zoo(
         "longformer",
         f"{_ENCODER}, attention_window=4, pad_token_id=0, bos_token_id=1, eos_token_id=2",

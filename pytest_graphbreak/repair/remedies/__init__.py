@@ -17,11 +17,12 @@ from pytest_graphbreak.repair.remedies import (
     devices,
     leaving,
     logs,
+    opaque,
     recompiles,
 )
 from pytest_graphbreak.repair.trial import Trial
 
-_HOMES = (configs, branches, calls, logs, leaving)
+_HOMES = (configs, branches, calls, logs, opaque, leaving)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[Patch]:

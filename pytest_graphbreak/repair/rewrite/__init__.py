@@ -8,6 +8,7 @@ is never guessed whether the result computes the same: a run proves it.
 from __future__ import annotations
 
 from pytest_graphbreak.record import Frame
+from pytest_graphbreak.repair.patch import DECORATORS
 from pytest_graphbreak.repair.rewrite import conditions, statements
 from pytest_graphbreak.repair.rewrite.line import rewrite
 from pytest_graphbreak.repair.rewrite.parts import Rewriter
@@ -22,11 +23,10 @@ REWRITERS: dict[str, Rewriter] = {
     "only_eager": statements.only_eager,
     "drop_graph_break": statements.drop_graph_break,
     "enable": statements.enable,
-    "leave_compiler": statements.leave_compiler,
+    **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
 
-
-WHOLE = ("enable", "leave_compiler")
+WHOLE = ("enable", *DECORATORS)
 """Rewriters of a whole function: the place names it, its line does not matter."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 from libcst import matchers as m
 
-from pytest_graphbreak.repair.rewrite.parts import KeepTensors, Replacement, Statement
+from pytest_graphbreak.repair.rewrite.parts import KeepTensors, Replacement, Rewriter, Statement
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
@@ -87,9 +87,13 @@ def enable(node: Statement) -> Replacement | None:
     return node.with_changes(decorators=kept) if len(kept) < len(node.decorators) else None
 
 
-def leave_compiler(node: Statement) -> Replacement | None:
-    """A function with ``@torch.compiler.disable`` on it."""
-    if not isinstance(node, cst.FunctionDef):
-        return None
-    first = cst.Decorator(cst.parse_expression("torch.compiler.disable"))
-    return node.with_changes(decorators=[first, *node.decorators])
+def decorate(name: str) -> Rewriter:
+    """A rewriter that puts a decorator on a function, before those that it has."""
+
+    def decorated(node: Statement) -> Replacement | None:
+        if not isinstance(node, cst.FunctionDef):
+            return None
+        first = cst.Decorator(cst.parse_expression(name))
+        return node.with_changes(decorators=[first, *node.decorators])
+
+    return decorated

@@ -1,0 +1,105 @@
+"""Reads a function of the user's and says whether it visibly does nothing but compute.
+
+What is not certain counts as impure: the answer only decides whether the report
+has to warn.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import Final
+
+_MODULES: Final = frozenset(
+    {"binascii", "hashlib", "itertools", "math", "numpy", "operator", "scipy", "torch", "zlib"}
+)
+"""Modules whose functions compute, but for the names below."""
+# fmt: off
+_IMPURE: Final = frozenset({
+    "append", "extend", "insert", "update", "pop", "popitem", "clear", "remove", "setdefault",
+    "write", "send", "put", "random", "rand", "randn", "randint", "randperm", "seed",
+    "manual_seed", "default_rng", "time", "now", "uuid4", "next", "open", "print", "input",
+    "exec", "eval", "setattr", "delattr", "globals", "locals", "vars", "save", "load", "copyto",
+})
+# fmt: on
+"""Names of what has a side effect, or gives something else each time."""
+
+Def = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def find(source: str, name: str) -> Def | None:
+    """The ``def`` of a qualified name, or None."""
+    body: list[ast.stmt] = ast.parse(source).body
+    found: ast.stmt | None = None
+    for part in name.replace(".<locals>", "").split("."):
+        found = next((one for one in _statements(body) if getattr(one, "name", "") == part), None)
+        if found is None:
+            return None
+        body = getattr(found, "body", [])
+    return found if isinstance(found, Def) else None
+
+
+def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Those of a body, and of what is nested in it but in no other function."""
+    found: list[ast.stmt] = []
+    for one in body:
+        found.append(one)
+        if not isinstance(one, Def | ast.ClassDef):
+            for block in ("body", "orelse", "finalbody"):
+                found += _statements(getattr(one, block, []))
+    return found
+
+
+def parameters(function: Def) -> list[str]:
+    given = function.args
+    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def imports(source: str) -> dict[str, str]:
+    """The names that a file's imports bind at its top, with what they stand for."""
+    found: dict[str, str] = {}
+    for one in ast.parse(source).body:
+        if isinstance(one, ast.Import):
+            for alias in one.names:
+                top = alias.name.partition(".")[0]
+                found[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(one, ast.ImportFrom) and not one.level:
+            for alias in one.names:
+                found[alias.asname or alias.name] = f"{one.module}.{alias.name}"
+    return found
+
+
+def is_pure(function: Def, known: dict[str, str]) -> bool:
+    """Whether a function visibly reads its arguments only, and changes nothing.
+
+    ``known`` are the imports of its file.
+    """
+    own = set(parameters(function))
+    held = {one for one in own if one in ("self", "cls")}
+    bound = {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    return not any(_does_more(node, own | bound, held, known) for node in ast.walk(function))
+
+
+def _does_more(node: ast.AST, local: set[str], held: set[str], known: dict[str, str]) -> bool:
+    if isinstance(
+        node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await | ast.AugAssign
+    ):
+        return True
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Delete | ast.With | ast.AsyncWith):
+        return True
+    if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return True
+    if isinstance(node, ast.Attribute):
+        in_place = node.attr.endswith("_") and not node.attr.endswith("__")
+        return in_place or node.attr in _IMPURE
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if node.id in local:
+            return node.id in held
+        if hasattr(builtins, node.id):
+            return node.id in _IMPURE
+        return known.get(node.id, "").partition(".")[0] not in _MODULES
+    return False

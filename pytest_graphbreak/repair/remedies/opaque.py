@@ -1,0 +1,168 @@
+"""Calls that Dynamo can not follow, as one node of the graph: nonstrict_trace, a custom op."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.repair import pure
+from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.remedies.calls import PURE
+from pytest_graphbreak.repair.trial import Trial
+
+_FOLLOWED: Final = frozenset(
+    {
+        "builtin",
+        "c-call",
+        "class",
+        "context",
+        "deepcopy",
+        "generator",
+        "import",
+        "loop-break",
+        "numpy",
+        "pointer",
+        "python-object",
+        "script",
+        "sort",
+    }
+)
+"""Families where Dynamo could not follow a call; an opaque node hides what it could not."""
+_READ: Final = frozenset({"branch", "compare", "item", "loop", "mask", "nonzero", "tolist"})
+"""Families where values are read: only what runs each time, with the values, can stay."""
+_CALLED: Final = re.compile(r"([A-Za-z_][\w.]*)\(")
+
+OP: Final = Line(
+    '''
+_graphbreak_ops = []
+
+
+def _graphbreak_op(function, shape=None):
+    """A function of tensors as one node of the graph, which runs as it is, each time.
+
+    Its result has the shape and the dtype of its first argument, or the shape that is given.
+    """
+    import functools
+
+    name = f"{getattr(function, '__name__', 'call')}_{len(_graphbreak_ops)}"
+    code = getattr(function, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+
+    def like(given):
+        return torch.empty_like(given[0]) if shape is None else given[0].new_empty(shape)
+
+    def run(given):
+        versions = [None if one.is_inference() else one._version for one in given]
+        result, wanted = function(*given), like(given)
+        if not isinstance(result, torch.Tensor):
+            raise TypeError(f"{name}: the result is no tensor")
+        if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
+            raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
+        if versions != [None if one.is_inference() else one._version for one in given]:
+            raise TypeError(f"{name}: it changes an argument")
+        return wanted.copy_(result)
+
+    op = torch.library.custom_op(
+        f"graphbreak::{name}", run, mutates_args=(), schema="(Tensor[] given) -> Tensor"
+    )
+    op.register_fake(like)
+    _graphbreak_ops.append(op)
+
+    # Without its names: Dynamo knows what is of numpy by the name of its module.
+    @functools.wraps(function, assigned=())
+    def call(*args, **kwargs):
+        if not torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        return op([*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])])
+
+    return call
+
+
+def _graphbreak_scalar_op(function):
+    """The same, for a result without dimensions."""
+    return _graphbreak_op(function, ())
+'''.strip()
+)
+
+
+def propose(item: Break, trial: Trial) -> Iterator[Patch]:
+    family = advice.family(item)
+    name = family.name if family else ""
+    if family is not None and name not in _FOLLOWED | _READ:
+        return
+    traces = name not in _READ and _version(trial) >= (2, 7)
+    if name not in _READ:
+        yield from _called(item, trial)
+    inner = [frame for frame in item.stack if frame.function not in ("", "<module>")]
+    # The first is the compiled function itself: as one node it would not be compiled.
+    for frame in list(reversed(inner[1:]))[:2]:
+        yield from _around(frame, trial, traces)
+
+
+def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[Patch]:
+    """The function of a frame as one node."""
+    short = frame.function.rsplit(".", 1)[-1]
+    source = _source(frame, trial)
+    function = pure.find(source, frame.function) if source else None
+    if function is None:
+        return
+    if traces:
+        certain = pure.is_pure(function, pure.imports(source))
+        yield Patch(
+            f"nonstrict_trace: {short} is one node of Dynamo's graph",
+            (Rewrite("nonstrict", frame),),
+            drops=""
+            if certain
+            else f"what {short} does or reads besides its arguments happens once, "
+            "when it is compiled",
+        )
+    if pure.parameters(function)[:1] not in (["self"], ["cls"]):
+        for kind, words in (("op", "like its first argument"), ("scalar_op", "a scalar")):
+            yield Patch(
+                f"a custom op: {short}, uncompiled inside of the graph, gives {words}",
+                (OP, Rewrite(kind, frame)),
+                note=f"{short} runs as it is, inside of the graph; its gradients are not known",
+            )
+
+
+def _called(item: Break, trial: Trial) -> Iterator[Patch]:
+    """A function of another module that the line calls, as one node."""
+    source = _source(item.where, trial)
+    known = pure.imports(source) if source else {}
+    for called in dict.fromkeys(_CALLED.findall(item.where.code)):
+        first, _, rest = called.partition(".")
+        full = ".".join(part for part in (known.get(first, ""), rest) if part)
+        module = full.rpartition(".")[0]
+        theirs = known.get(first) and module and module.partition(".")[0] != "torch"
+        if not theirs or full in PURE:
+            continue
+        load = Line(f"import {module}")
+        for maker, words in (
+            ("_graphbreak_op", "like its first argument"),
+            ("_graphbreak_scalar_op", "a scalar"),
+        ):
+            yield Patch(
+                f"a custom op: {full}, uncompiled inside of the graph, gives {words}",
+                (load, OP, Line(f"{full} = {maker}({full})")),
+                note=f"{full} runs as it is, inside of the graph; its gradients are not known",
+            )
+
+
+def _source(frame: Frame, trial: Trial) -> str:
+    """The text of the file that a frame is in, empty where it is not known."""
+    site = trial.sites.get(frame.file)
+    try:
+        text = site.path.read_text(encoding="utf-8") if site is not None else ""
+        compile(text, frame.file, "exec", dont_inherit=True)
+    except (OSError, ValueError, SyntaxError):
+        return ""
+    return text
+
+
+def _version(trial: Trial) -> tuple[int, ...]:
+    """Major and minor version of the torch that ran."""
+    found = re.match(r"(\d+)\.(\d+)", str(trial.answer.get("torch", "")))
+    return tuple(map(int, found.groups())) if found else (0, 0)
