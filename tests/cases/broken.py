@@ -292,4 +292,14 @@ BROKEN: Final[dict[str, str]] = {
     ),
 }
 
-FAST: Final = ("branch_train", "item", "mask", "print_tensor", "logging", "disabled", "lengths")
+FAST: Final = (
+    "branch_train",
+    "item",
+    "mask",
+    "print_tensor",
+    "logging",
+    "disabled",
+    "lengths",
+    "helper_c",
+    "helper_math",
+)
