@@ -45,7 +45,7 @@ def note(model: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -
     leaves = tree_flatten(result)[0]
     return Call(
         given,
-        tuple(tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else None for leaf in leaves),
+        tuple(tuple(leaf.shape) if _has_shape(leaf) else None for leaf in leaves),
     )
 
 
@@ -60,8 +60,12 @@ def tensors(
     ]
     for name, value in [*named, *kwargs.items()]:
         for path, leaf in tree_flatten_with_path(value)[0]:
-            if isinstance(leaf, torch.Tensor):
+            if _has_shape(leaf):
                 yield name + keystr(path), leaf
+
+
+def _has_shape(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and not leaf.is_nested
 
 
 def parameters(model: Any) -> list[str]:

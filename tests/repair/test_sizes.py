@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from pytest_graphbreak.repair import sizes
@@ -19,9 +20,11 @@ def call(size: int, *results: tuple[int, ...] | None) -> Call:
     return Call({"x": (4, size), "y": (size, size), "z": (4,)}, results)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_tensors_are_named_as_the_function_names_them() -> None:
     args = (torch.ones(1, 2), torch.ones(3), torch.ones(4))
-    kwargs = {"batch": {"ids": torch.ones(5)}, "flag": True}
+    nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)])  # it has no shape
+    kwargs = {"batch": {"ids": torch.ones(5), "nested": nested}, "flag": True}
     found = sizes.note(Model(), args, kwargs, [torch.ones(6), 1])
     given = {"x": (1, 2), "*1": (3,), "*2": (4,), "batch['ids']": (5,)}
     assert found == Call(given, ((6,), None))

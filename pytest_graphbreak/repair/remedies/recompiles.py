@@ -22,7 +22,9 @@ def _graphbreak_numbers_as_tensors(model, inner):
 
     def call(*args, **kwargs):
         def as_tensor(value):
-            return torch.tensor(value) if type(value) is float else value
+            # As exact as a Python float, and without a say in the dtype of what has dimensions.
+            exact = torch.float64
+            return torch.tensor(value, dtype=exact) if type(value) is float else value
 
         kwargs = {key: as_tensor(value) for key, value in kwargs.items()}
         return inner(*map(as_tensor, args), **kwargs)

@@ -1,0 +1,71 @@
+"""What is noted of compiled calls: what the program gave and got, whatever is in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pytest_graphbreak.repair.capture import OTHER_SIZES, VARIANTS, Recorder
+
+
+def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
+    """A wrapper around torch.compile, as a patch puts one there."""
+
+    def wrap(model: Any, **options: Any) -> Any:
+        compiled = compile(model, **options)
+        return lambda x: compiled(x + 1)
+
+    return wrap
+
+
+def test_ours_goes_around_the_wrappers_of_the_program() -> None:
+    recorder = Recorder(allow_breaks=True)
+    real, kind = torch.compile, type(torch)
+    with recorder.installed():
+        first = torch.compile
+        torch.compile = plus_one(first)
+        assert torch.compile(lambda x: x * 2, backend="eager")(torch.ones(1)).item() == 4
+        torch.compile = first  # as a monkeypatch is undone
+        assert torch.compile(lambda x: x * 3, backend="eager")(torch.ones(1)).item() == 3
+    assert (torch.compile, type(torch)) == (real, kind)
+    assert len(recorder.entries) == 2
+    values = [
+        [x.item() for _, x in call if isinstance(x, torch.Tensor)] for call in recorder.calls()
+    ]
+    assert values == [[4, 1], [3, 1]]  # the result, then the argument
+
+
+def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
+    for sizes, kinds in (((3, 3), VARIANTS), ((3, 5), VARIANTS + OTHER_SIZES)):
+        seen: list[torch.Tensor] = []
+
+        def model(x: torch.Tensor, seen: list[torch.Tensor] = seen) -> torch.Tensor:
+            seen.append(x.detach().clone())
+            return x
+
+        recorder = Recorder(allow_breaks=True)
+        with recorder.installed():
+            compiled = torch.compile(model, backend="eager")
+            with torch.compiler.set_stance("force_eager"):
+                for size in sizes:
+                    compiled(torch.ones(size))
+        assert len(recorder.again(eager=True)) == len(kinds)
+        del seen[:2]
+        assert [len(x) for x in seen] == [3, 3, 3, 3, 2, 2, 2, 6][: len(kinds)]
+        for x in seen[4:5]:
+            assert x.min() > 0
+        for x in seen[5:6]:
+            assert x.max() < 0
+
+
+def test_each_of_the_other_inputs_has_random_numbers_of_its_own() -> None:
+    recorder = Recorder(allow_breaks=True)
+    with recorder.installed(), torch.compiler.set_stance("force_eager"):
+        torch.compile(lambda x: torch.rand(1), backend="eager")(torch.ones(1))
+    found = [one[1][1].item() for one in recorder.again(eager=True) if not isinstance(one, str)]
+    assert len(set(found)) == len(VARIANTS)
+    assert found == [
+        one[1][1].item() for one in recorder.again(eager=True) if not isinstance(one, str)
+    ]
