@@ -42,6 +42,24 @@ def test_it_runs_as_it_is_each_time(source: dict[str, Any]) -> None:
     assert seen == [3.0, 3.0]
 
 
+def test_it_runs_as_often_as_it_is_called(source: dict[str, Any]) -> None:
+    """Also twice with one argument, and where nobody uses the result."""
+    seen: list[int] = []
+
+    def helper(x: torch.Tensor) -> torch.Tensor:
+        seen.append(1)
+        return x * len(seen)
+
+    op = source["_graphbreak_op"](helper)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        op(x)
+        return op(x) + op(x)
+
+    assert compiled(model)(torch.ones(1)).item() == 2 + 3
+    assert len(seen) == 3
+
+
 def test_a_result_without_dimensions_has_its_own_op(source: dict[str, Any]) -> None:
     op = source["_graphbreak_scalar_op"](lambda x: torch.tensor(sum(x.tolist())))
     assert compiled(lambda x: op(x) + 1)(torch.ones(3)).item() == 4.0

@@ -70,6 +70,8 @@ def _graphbreak_op(function, shape=None):
         f"graphbreak::{name}", run, mutates_args=(), schema="(Tensor[] given) -> Tensor"
     )
     op.register_fake(like)
+    # It is called even if nobody uses its result: the function may do more than return it.
+    torch.fx.node.has_side_effect(op._opoverload)
     _graphbreak_ops.append(op)
 
     # Without its names: Dynamo knows what is of numpy by the name of its module.
