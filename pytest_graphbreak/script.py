@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType, TracebackType
 from typing import Final, TextIO
 
+from pytest_graphbreak import threads
 from pytest_graphbreak.observers.dynamo_hooks import OnImport
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
@@ -45,12 +46,13 @@ class Program:
 
         What the script raises is shown as Python shows it, and is the exit code.
         """
+        before = threading.enumerate()
         with _as_main(self):
             try:
                 self._execute()
-                _join_threads()
+                threads.wait(before)  # what they compile is the script's, too
             except SystemExit as stop:
-                _join_threads()
+                threads.wait(before)
                 return _code(stop)
             except KeyboardInterrupt as error:
                 _show(error)
@@ -108,13 +110,6 @@ def _as_main(program: Program) -> Iterator[None]:
 
 def _real(path: str) -> str:
     return os.path.realpath(path)
-
-
-def _join_threads() -> None:
-    """Python waits for these at its end, so what they compile is the script's, too."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
 
 
 def _code(stop: SystemExit) -> int:

@@ -194,6 +194,26 @@ def test_threads_are_waited_for(desk: Desk) -> None:
     assert entry(desk)["graphs"] == {"dynamo": 2}
 
 
+POOL = """
+    import time, torch
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work():
+        time.sleep(0.3)
+        torch.compile(lambda x: x - 5, backend="eager")(torch.ones(3))
+
+    pool = ThreadPoolExecutor(1)
+    pool.submit(work)
+"""
+
+
+def test_a_pool_that_nobody_shuts_down_ends_with_the_script(desk: Desk) -> None:
+    """Its workers end with the interpreter only; what they were given is the script's."""
+    said = desk.run("run", "--json", "r.json", write(desk, POOL))
+    assert said.code == 0
+    assert entry(desk)["graphs"] == {"dynamo": 1}
+
+
 @pytest.mark.parametrize(
     ("source", "code", "words"),
     [
