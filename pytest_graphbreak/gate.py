@@ -268,14 +268,14 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     Only the report of a whole phase carries it. A subtest's report is made
     while the call phase still runs; it only leaves word that a subtest failed.
     """
+    if ENTRY not in item.stash:  # it is not measured
+        return
     if call.when == "call" and item.stash.get(RUNNING, False):
         item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
         return
     if call.when == "call" and (trace := item.stash.get(TRACE, None)) is not None:
         trace.settle(failed=report.failed)
-    entry = item.stash.get(ENTRY, None)
-    if entry is None:
-        return
+    entry = item.stash[ENTRY]
     if call.when == "call" and report.failed:
         ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
         entry["failed_by"] = "gate" if ours else "test"

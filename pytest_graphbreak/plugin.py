@@ -28,9 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
     gate = config.stash[GATE] = Gate(_settings.from_config(config))
     dry = config.option.collectonly or config.getoption("setuponly", default=False)
     if gate.settings.active and not dry:
+        from pytest_graphbreak import phases
         from pytest_graphbreak.session import register
 
         register(config, gate)
+        config.pluginmanager.register(phases, "graphbreak-phases")
         gate.log_tt(config)
     elif gate.settings.device != "auto":
         gate.check()
@@ -45,21 +47,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    return (yield from _phase(item, "setup"))
-
-
-@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     gate = item.config.stash.get(GATE, None)
     if gate is None or not gate.measures(item):
         return (yield)
     return (yield from gate.call(item))
-
-
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    return (yield from _phase(item, "teardown"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,11 +65,5 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    dress(report)
-
-
-def _phase(item: pytest.Item, name: str) -> Generator[None, object, object]:
-    gate = item.config.stash.get(GATE, None)
-    if gate is None or not gate.settings.active:
-        return (yield)
-    return (yield from gate.phase(item, name))
+    if hasattr(report, "graphbreak"):
+        dress(report)
