@@ -187,7 +187,8 @@ def main() -> int:
         for title, way, column in check(python, asked.orders, asked.every):
             matrix.setdefault(title, []).append(f"{column.exact} of {column.of}")
             wrong += column.wrong
-            print(f"{title}, {way}: {column.exact} of {column.of}", file=sys.stderr, flush=True)
+            for line in (f"{title}, {way}: {column.exact} of {column.of}", *column.wrong):
+                print(line, file=sys.stderr, flush=True)
     print(f"| | {asked.orders} random orders | xdist | forked |")
     print("| --- | ---: | ---: | ---: |")
     for title, cells in matrix.items():

@@ -1,11 +1,15 @@
 """What the plugin costs where nothing compiles.
 
     python -m tests.benchmarks.idle [--tests 5000] [--rounds 7] [--only PART]
+    python -m tests.benchmarks.idle --instructions [--tests 5000]
 
 The same suite of empty tests in turns: the plugin blocked (``-p no:graphbreak``,
 twice, to show the noise), installed and not asked for, and on; collection alone;
 no test at all, which is start-up; and, with torch imported, on beside off.
 CPU time of the process and its children, as a ratio to off in the same round.
+
+``--instructions`` counts what valgrind sees executed instead, once: of start-up,
+and of so many tests beside a hundred.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from tests.benchmarks.executed import instructions
 
 OFF: Final = ("-p", "no:graphbreak")
 ON: Final = ("--graph-budget",)
@@ -93,6 +99,27 @@ def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
     return found
 
 
+def count(tests: int) -> Iterator[str]:
+    """Markdown: instructions of start-up and of a test, and what a whole suite has more."""
+    yield f"| | start-up | an empty test | {tests:,} empty tests, ratio to off |"
+    yield "| --- | ---: | ---: | ---: |"
+    whole_off = 0.0
+    with tempfile.TemporaryDirectory() as directory:
+        few, many = (_suite(directory, str(size), size) for size in (100, 600))
+        for name, args in (("off", OFF), ("off again", OFF), ("installed", ()), ("on", ON)):
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *args]
+            instructions([*command, "--collect-only"], Path(many))  # pyc files are written
+            small, large = (instructions(command, Path(folder)) for folder in (few, many))
+            each = (large - small) / 500
+            start = small - 100 * each
+            whole = start + tests * each
+            whole_off = whole_off or whole
+            yield (
+                f"| {name} | {start / 1e6:,.0f} million | {each / 1e3:,.0f} thousand "
+                f"| {whole / whole_off:.4f} |"
+            )
+
+
 def import_time(rounds: int) -> list[float]:
     """Milliseconds to import the plugin's module, over what pytest has imported already."""
     code = (
@@ -128,7 +155,12 @@ def main() -> int:
     parser.add_argument("--tests", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help="a word in the name of the part to run")
+    parser.add_argument("--instructions", action="store_true")
     asked = parser.parse_args()
+    if asked.instructions:
+        for line in count(asked.tests):
+            print(line, flush=True)
+        return 0
     found = measure(asked.tests, asked.rounds, asked.only)
     print(
         f"Python {platform.python_version()}, {os.cpu_count()} cores, "

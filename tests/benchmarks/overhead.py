@@ -35,6 +35,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
+from tests.benchmarks.executed import instructions as executed
+
 LOGGED: Final = {"TORCH_LOGS": "graph_breaks,recompiles"}
 EVERYTHING: Final = {"TORCH_LOGS": "+dynamo", "TORCH_LOGS_OUT": "{directory}/log"}
 VARIANTS: Final[dict[str, dict[str, str]]] = {
@@ -216,25 +218,10 @@ def instructions(names: list[str]) -> Iterator[str]:
 
 def _instructions(name: str, observed: bool) -> float:
     """Of one compilation: what four more make, of a process that made two before."""
-    few, many = (_executed(name, times, observed) for times in (2, 6))
+    command = [sys.executable, "-m", "tests.benchmarks.overhead", name]
+    command += ["--observed"] if observed else []
+    few, many = (executed([*command, "--repeat", str(times)]) for times in (2, 6))
     return (many - few) / 4
-
-
-def _executed(name: str, times: int, observed: bool) -> int:
-    """Instructions that a whole process executes, by valgrind's tool cachegrind."""
-    done = subprocess.run(
-        [
-            *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"),
-            *(sys.executable, "-m", "tests.benchmarks.overhead", "--repeat", str(times), name),
-            *(["--observed"] if observed else []),
-        ],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (line,) = (line for line in done.stderr.splitlines() if " I " in line and "refs:" in line)
-    return int(line.rpartition(":")[2].replace(",", ""))
 
 
 def _run(layer: str, settings: dict[str, str], directory: str) -> dict[str, float]:
