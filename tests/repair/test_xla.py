@@ -102,3 +102,39 @@ def test_a_repro_is_on_the_device_and_backend_of_the_original(shop: Shop) -> Non
     assert "torch_xla.device()" in text
     assert "torch_xla.sync()" in text
     assert "set_device_type" not in text  # not TT
+
+
+MODEL = """
+    import torch
+    import torch_xla
+
+    class Inner(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            print("inner")
+            return self.a(x)
+
+    def main():
+        device = torch_xla.device()
+        model = torch.nn.Sequential(torch.nn.ReLU(), Inner()).to(device)
+        with torch.no_grad():
+            torch.compile(model, backend="openxla")(torch.randn(4, 8).to(device))
+        torch_xla.sync()
+
+    main()
+"""
+
+
+def test_a_model_is_loaded_on_the_device_and_large_inputs_are_moved_there(shop: Shop) -> None:
+    shop.write("a.py", MODEL)
+    said = shop.run("repro", "a.py", "--out", "here")
+    assert said.code == 0, said.out + said.err
+    assert "1 of Sequential by its path" in said.out
+    body = (shop.path / "here/a_repro_1.py").read_text().partition("def main():")[2]
+    order = ("manual_seed(0)", ".to(device)", "get_submodule", "torch.load", "tree_map_only")
+    order += ("torch.compile(module, backend='openxla')", "compiled(", "torch_xla.sync()")
+    places = [body.index(part) for part in order]
+    assert places == sorted(places)

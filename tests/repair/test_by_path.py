@@ -1,0 +1,188 @@
+"""``graphbreak repro``: the model is loaded as the program does, else restored from a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tests.cases.broken import BROKEN
+from tests.repair.conftest import Shop
+
+NESTED = """
+    import torch
+
+    class Inner(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.a = torch.nn.Linear(width, width)
+
+        def forward(self, x):
+            print("inner")
+            return self.a(x)
+
+    device = "cpu"
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sequential(Inner(300)))
+    net.to(device).eval()
+    x = torch.randn(2, 300)
+    model = torch.compile(net, backend="eager")
+    with torch.no_grad():
+        model(x)
+"""
+
+
+def test_large_inputs_are_in_a_file_and_the_model_is_not(shop: Shop) -> None:
+    shop.write("a.py", NESTED)
+    said = shop.run("repro", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "1.0 of Sequential by its path" in said.out
+    assert shop.files() == {"a.py", "repros/a_repro_1.py", "repros/a_repro_1.pt"}
+    text = (shop.path / "repros/a_repro_1.py").read_text()
+    assert "    net.to(device).eval()\n" in text
+    assert 'module = net.get_submodule("1.0")' in text
+    assert "randn" not in text
+    data = shop.path / "repros/a_repro_1.pt"
+    assert data.stat().st_size < 10_000  # of the weights it would be 360 000
+    with zipfile.ZipFile(data) as packed:
+        pickled = next(name for name in packed.namelist() if name.endswith("data.pkl"))
+        assert b"Inner" not in packed.read(pickled)
+
+
+TRAINED = """
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            print("forward")
+            return self.a(x)
+
+    def main():
+        model = Model()
+        for one in model.parameters():
+            one.data *= 2
+        torch.compile(model, backend="eager")(torch.ones(1, 2))
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_weights_that_loading_does_not_give_come_from_a_file(shop: Shop) -> None:
+    shop.write("a.py", TRAINED)
+    said = shop.run("repro", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "Model as loaded, its weights from a_repro_1_state.pt" in said.out
+    assert shop.files() == {"a.py", "repros/a_repro_1.py", "repros/a_repro_1_state.pt"}
+    assert "load_state_dict" in (shop.path / "repros/a_repro_1.py").read_text()
+
+
+STATE = """
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ready = False
+
+        def forward(self, x):
+            if self.ready:
+                print("ready")
+            return x + 1
+
+    def run(model):
+        model.ready = True
+        torch.compile(model, backend="eager")(torch.ones(1, 2))
+
+    model = Model()
+    run(model)
+"""
+
+
+def test_a_break_that_loading_does_not_give_comes_from_the_saved_module(shop: Shop) -> None:
+    shop.write("a.py", STATE)
+    said = shop.run("repro", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert "           restored from a_repro_1.pt" in said.out
+    assert "not by its path: Model.forward by its path: no break came" in said.out
+
+
+TESTS = """
+    import pytest
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.a = torch.nn.Linear(width, width)
+
+        def forward(self, x):
+            print("forward")
+            return self.a(x)
+
+    @pytest.fixture
+    def width():
+        return 2
+
+    @pytest.fixture
+    def made(request, width):
+        return Model(width)
+
+    @pytest.mark.parametrize("layers", [2])
+    def test_built(width, layers):
+        model = torch.compile(
+            torch.nn.Sequential(*[Model(width) for _ in range(layers)]), backend="eager"
+        )
+        model(torch.ones(1, width))
+
+    def test_given(made):
+        torch.compile(made, backend="eager")(torch.ones(1, 2))
+
+"""
+
+
+def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
+    shop.write("test_a.py", TESTS)
+    said = shop.run("repro", "test_a.py::test_built[2]", "--as-test", "--out", ".")
+    assert said.code == 0, said.out + said.err
+    assert "0 of Sequential by its path" in said.out
+    text = (shop.path / "test_test_a_repro_1.py").read_text()
+    assert "    layers = 2\n    width = 2\n" in text  # plain arguments are written down
+    assert "torch.nn.Sequential(*[Model(width) for _ in range(layers)])" in text
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "test_test_a_repro_1.py"], cwd=shop.path, capture_output=True, text=True
+    )
+    assert "GB0059" in done.stdout
+    assert "1 failed" in done.stdout  # red until it is mended
+
+
+def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> None:
+    shop.write("test_a.py", TESTS)
+    said = shop.run("repro", "test_a.py::test_given", "--as-test")
+    assert said.code == 0, said.out + said.err
+    assert "restored from test_test_a_repro_1.pt" in said.out
+    why = "Model.forward: the model can not be loaded here: made is an argument of test_given"
+    assert f"not by its path: {why}" in said.out
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
+)
+def test_a_model_of_transformers_is_loaded_from_its_config(shop: Shop) -> None:
+    (shop.path / "bigbird.py").write_text(BROKEN["bigbird"])
+    said = shop.run("repro", "bigbird.py")
+    assert said.code == 0, said.out + said.err
+    assert "encoder.layer.0.attention.self of BigBirdModel by its path" in said.out
+    assert "the whole program" not in said.out
+    assert "restored from" not in said.out
+    text = (shop.path / "repros/bigbird_repro_1.py").read_text()
+    assert 'module = model.get_submodule("encoder.layer.0.attention.self")' in text
+    assert "model = BigBirdModel(BigBirdConfig(" in text
