@@ -56,6 +56,7 @@ class Recorder:
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
         self._shapes: dict[str, list[sizes.Call]] = {}
+        self._floats: dict[tuple[str, object], set[float]] = {}
         self._depth = 0
         self._layers: dict[Any, Any] = {}
         self._outer = self._layer(torch.compile)
@@ -139,11 +140,19 @@ class Recorder:
         shapes = self._shapes.setdefault(sizes.name_of(entry.original), [])
         if len(shapes) < sizes.MOST:
             shapes.append(sizes.note(entry.original, args, kwargs, result))
+        name = sizes.name_of(entry.original)
+        for key, value in (*enumerate(args), *kwargs.items()):
+            if type(value) is float:
+                self._floats.setdefault((name, key), set()).add(value)
         return result
 
     def varies(self) -> list[dict[str, Any]]:
         """Which sizes vary from call to call, as plain data."""
         return sizes.told(self._shapes)
+
+    def floats(self) -> bool:
+        """Whether an argument is a Python float that varies from call to call."""
+        return any(len(values) > 1 for values in self._floats.values())
 
     def calls(self) -> list[Flat]:
         """Result and arguments of each call, as they were when it returned."""

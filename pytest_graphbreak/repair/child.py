@@ -78,7 +78,7 @@ def _measured(order: Answer) -> Answer:
         answer["said"] = [start, _written()]
         answer.update(error=error, fullgraph=recorder.fullgraph)
         answer["options"] = recorder.options
-        answer["varies"] = recorder.varies()
+        answer.update(varies=recorder.varies(), floats=recorder.floats())
         answer["device"] = _device()
         answer["entries"] = sum(entry.called for entry in recorder.entries)
         if order.get("weights"):

@@ -259,7 +259,8 @@ class Search:
                     ) <= _eager(out.last.record)
                     if gone and no_worse and not patch.leaves and doubtful is None:
                         doubtful = (patch, trial)
-                    why = "the graphs did not get fewer" if gone else "the break is still there"
+                    there = "the break is" if problem.item is not None else "recompiles are"
+                    why = "the graphs did not get fewer" if gone else f"{there} still there"
             if why != _UNWRITABLE:
                 problem.tried.append(Tried(patch, why or ""))
         if doubtful is not None and not problem.kept:

@@ -48,6 +48,11 @@ class Trial:
         return list(self.answer.get("varies") or ())
 
     @property
+    def floats(self) -> bool:
+        """Whether a Python float among the arguments varies from call to call."""
+        return bool(self.answer.get("floats"))
+
+    @property
     def same(self) -> bool:
         """Whether it ran, and gave what the original gives."""
         return self.error is None and self.mismatch is None

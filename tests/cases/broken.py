@@ -34,7 +34,7 @@ def f(x{more}):
 {body}
 
 
-f = torch.compile(f, backend="eager")
+f = torch.compile(f, backend="eager"{options})
 {run}
 """
 _CALL = "f(torch.arange(1.0, 5.0))\nf(-torch.arange(1.0, 5.0))"
@@ -49,10 +49,12 @@ def _module(body: str, run: str = _INFER, head: str = "") -> str:
     return _HEAD + (textwrap.dedent(head).strip() + "\n\n\n" if head else "") + text.strip() + "\n"
 
 
-def _function(body: str, head: str = "", run: str = _CALL, more: str = "") -> str:
+def _function(
+    body: str, head: str = "", run: str = _CALL, more: str = "", options: str = ""
+) -> str:
     top = textwrap.dedent(head).strip()
     above = top + "\n\n\n" if top else ""
-    text = _FUNCTION.format(body=_indent(body, 4), run=run, head=above, more=more)
+    text = _FUNCTION.format(body=_indent(body, 4), run=run, head=above, more=more, options=options)
     return _HEAD + text.strip() + "\n"
 
 
@@ -231,6 +233,12 @@ BROKEN: Final[dict[str, str]] = {
         run="for scale in (0.5, 2.5, 7.0):\n    f(torch.ones(3), scale)",
         more=", scale",
     ),
+    "lengths_and_floats": _function(
+        "return (x * scale).sin()",
+        run="for size, scale in ((3, 0.5), (5, 2.5), (8, 7.0)):\n    f(torch.ones(size), scale)",
+        more=", scale",
+        options=", dynamic=False",
+    ),
     "helper_c": _function(
         "return helper(x.sin()) + 1",
         head="""
@@ -300,6 +308,7 @@ FAST: Final = (
     "logging",
     "disabled",
     "lengths",
+    "lengths_and_floats",
     "helper_c",
     "helper_math",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak import advice
@@ -42,7 +43,8 @@ def propose(trial: Trial) -> Iterator[Patch]:
     families = {
         found.name for item in trial.record.recompile_list if (found := advice.family(item))
     }
-    yield from shapes.mark(trial)
+    marked, padded = list(shapes.mark(trial)), list(shapes.pad(trial))
+    yield from marked
     yield Patch("dynamic=True: sizes and numbers are inputs of the graph", (DYNAMIC,))
     if families & {"attribute", "value"}:
         number = switch("allow_unspec_int_on_nn_module")
@@ -56,7 +58,16 @@ def propose(trial: Trial) -> Iterator[Patch]:
         )
     if families - {"size", "zero-one", "shape-branch", "stride"}:
         yield Patch("Python floats that vary became tensors", _TENSORS)
+    if trial.floats:  # a guard names what fails first: where sizes vary, no float
         yield Patch(
             "dynamic=True, and Python floats that vary became tensors", (DYNAMIC, *_TENSORS)
         )
-    yield from shapes.pad(trial)
+        yield from map(_with_floats, marked)
+    yield from padded
+    if trial.floats:
+        yield from map(_with_floats, padded)
+
+
+def _with_floats(patch: Patch) -> Patch:
+    title = f"{patch.title}; Python floats that vary became tensors"
+    return replace(patch, title=title, edits=(*patch.edits, *_TENSORS))
