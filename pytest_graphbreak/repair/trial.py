@@ -150,7 +150,7 @@ class Bench:
         """A Python of its own. The exit code, or None after the time is over."""
         with open(out, "wb") as sink, open(f"{out}.err", "wb") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pytest_graphbreak.repair.child", str(paper)],
+                [*_python("child"), str(paper)],
                 stdout=sink,
                 stderr=errors,
                 stdin=subprocess.DEVNULL,
@@ -200,7 +200,7 @@ class Bench:
 def serve() -> subprocess.Popen[str]:
     """The process that forks one for each run, out of reach of a Ctrl-C on the terminal."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pytest_graphbreak.repair.server"],
+        _python("server"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -217,6 +217,19 @@ def end(server: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         _kill(server.pid)
         server.communicate()
+
+
+def _python(module: str) -> list[str]:
+    """A command that runs a module of this package.
+
+    Not by ``-m``, which looks for modules in the current directory first: a
+    ``logging.py`` of the user's there would take the place of Python's own.
+    """
+    code = (
+        "import sys; sys.path[0] = sys.prefix; import runpy; "
+        f"runpy.run_module('{__package__}.{module}', run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-c", code]
 
 
 def _environment() -> dict[str, str]:
