@@ -18,10 +18,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DEFINITIONS: Final = (*_FUNCTIONS, ast.ClassDef)
-_IMPORTS: Final = (ast.Import, ast.ImportFrom)
+from pytest_graphbreak.repair.syntax import (
+    DEFINITIONS,
+    FUNCTIONS,
+    IMPORTS,
+    Function,
+    arguments,
+    base,
+    bound,
+    configures,
+    has_long_strings,
+    is_alone,
+    loads,
+    sets_environment,
+    tables,
+    targets,
+    touched,
+)
+from pytest_graphbreak.repair.uncompiled import drops, same, without_compile
 
 _ALWAYS: Final = re.compile(
     "manual_seed|seed|set_default_dtype|set_default_device|set_float32_matmul_precision|"
@@ -94,14 +108,14 @@ class Slice:
         self._package = package
         self._fixtures: set[str] = set()
         tree = ast.parse(source)
-        self._tables = dict(_tables(symtable.symtable(source, "<script>", "exec")))
+        self._tables = dict(tables(symtable.symtable(source, "<script>", "exec")))
         self._scopes = [_Scope(list(_guarded(tree.body, script)), line)]
         if spot is not None:
             self._scopes += _around(tree, spot)
         for scope in self._scopes:
-            scope.bound = set(_bound(scope.body))
+            scope.bound = set(bound(scope.body))
             if scope.function is not None:
-                scope.bound |= _arguments(scope.function)
+                scope.bound |= arguments(scope.function)
         inner = len(self._scopes) - 1
         for name in names:
             self._need(name, inner)
@@ -117,8 +131,8 @@ class Slice:
         top: list[str] = []
         rest: list[str] = []
         for statement in self._kept[0]:
-            above = isinstance(statement, (*_IMPORTS, *_DEFINITIONS)) or _environment(statement)
-            above = above or bool((set(_bound([statement])) | _touched(statement)) & shared)
+            above = isinstance(statement, (*IMPORTS, *DEFINITIONS)) or sets_environment(statement)
+            above = above or bool((set(bound([statement])) | touched(statement)) & shared)
             (top if above else rest).append(self._text(statement))
         for scope, kept in zip(self._scopes[1:], self._kept[1:], strict=True):
             rest += [f"{name} = {value}" for name, value in sorted(scope.given.items())]
@@ -133,13 +147,13 @@ class Slice:
         for scope in reversed(self._scopes[: index + 1]):
             if name in scope.bound:
                 if name not in scope.needed:
-                    if scope.function is not None and name in _arguments(scope.function):
+                    if scope.function is not None and name in arguments(scope.function):
                         scope.given[name] = self._argument(name, scope, scope.function)
                     scope.needed.add(name)
                 return
 
     def _argument(self, name: str, scope: _Scope, function: Function) -> str:
-        if name in _bound(scope.body):
+        if name in bound(scope.body):
             raise NotPlain(f"{name} is an argument of {function.name} that it changes")
         if name in scope.literals:
             return scope.literals[name]
@@ -168,16 +182,16 @@ class Slice:
     def _complete(self) -> None:
         """Each name that is needed has to be bound by what is kept."""
         for scope, kept in zip(self._scopes, self._kept, strict=True):
-            for name in sorted(scope.needed - set(_bound(kept)) - set(scope.given)):
+            for name in sorted(scope.needed - set(bound(kept)) - set(scope.given)):
                 raise NotPlain(f"{name} is not made by a plain statement")
 
     def _filter(self, node: ast.stmt, index: int, until: int | None) -> list[ast.stmt]:
         """The statement, what is left of it, or nothing. Adds what that needs."""
         needed = self._scopes[index].needed
-        if isinstance(node, _IMPORTS):
-            names = set(_bound([node]))
+        if isinstance(node, IMPORTS):
+            names = set(bound([node]))
             return [node] if not index or names & needed else []
-        if isinstance(node, _DEFINITIONS):
+        if isinstance(node, DEFINITIONS):
             if node.name not in needed:
                 return []
             self._uses(self._definition(node), index)
@@ -196,14 +210,14 @@ class Slice:
             )
             if not body and not orelse:
                 return []
-            self._uses(_loads(node.test), index)
+            self._uses(loads(node.test), index)
             return [ast.If(test=node.test, body=body or [ast.Pass()], orelse=orelse)]
         if isinstance(node, ast.Try):
             body = self._block([*node.body, *node.orelse], index, until)
             if not body or running:
                 return body
             for handler in node.handlers:
-                self._uses(_loads(handler), index)
+                self._uses(loads(handler), index)
             if not node.handlers:
                 return body
             return [ast.Try(body=body, handlers=node.handlers, orelse=[], finalbody=[])]
@@ -219,14 +233,14 @@ class Slice:
             if node.value is None:
                 return []
             plain = without_compile(node.value)
-            if not set(_bound([node])) & scope.needed:
-                if not (_touched(node) & self._changeable(index) or _configures(node)):
+            if not set(bound([node])) & scope.needed:
+                if not (touched(node) & self._changeable(index) or configures(node)):
                     return []
                 if plain is not node.value:
                     return []  # it only puts the compiled one in the place of the other
-            elif plain is not node.value and _same(node, plain):
+            elif plain is not node.value and same(node, plain):
                 return []  # f = torch.compile(f)
-            self._uses(_loads(node) if plain is node.value else _loads(plain), index)
+            self._uses(loads(node) if plain is node.value else loads(plain), index)
             if plain is node.value:
                 return [node]
             changed = copy.copy(node)
@@ -238,7 +252,7 @@ class Slice:
                 return []
             before = [set(scope.needed) for scope in self._scopes]
             try:
-                self._uses(_loads(node.value), index)
+                self._uses(loads(node.value), index)
             except NotPlain:  # a seed that is an argument, say
                 for scope, names in zip(self._scopes, before, strict=True):
                     scope.needed = names
@@ -251,10 +265,10 @@ class Slice:
         if _ALWAYS.fullmatch(last):
             return True
         mine = self._changeable(index)
-        owner = _base(call.func) if isinstance(call.func, ast.Attribute) else None
+        owner = base(call.func) if isinstance(call.func, ast.Attribute) else None
         if owner in mine and (_METHODS.fullmatch(last) or _VERBS.match(last)):
             return True
-        given = {_base(one) for one in call.args}
+        given = {base(one) for one in call.args}
         return bool(given & mine) and _VERBS.match(last) is not None
 
     def _changeable(self, index: int) -> set[str]:
@@ -264,8 +278,8 @@ class Slice:
             fixed = {
                 name
                 for node in scope.body
-                if isinstance(node, (*_IMPORTS, *_DEFINITIONS))
-                for name in _bound([node])
+                if isinstance(node, (*IMPORTS, *DEFINITIONS))
+                for name in bound([node])
             }
             found |= scope.needed - fixed
         return found
@@ -275,14 +289,14 @@ class Slice:
     ) -> list[ast.stmt]:
         needed = self._scopes[index].needed
         if running or isinstance(node, ast.While):
-            for name in sorted(set(_bound([node])) & needed):
+            for name in sorted(set(bound([node])) & needed):
                 raise NotPlain(f"{name} is bound in a loop")
             return []
         body = self._block(node.body, index, None)
-        if not body and not set(_bound([node])) & needed:
+        if not body and not set(bound([node])) & needed:
             return []
-        self._uses(_loads(node.iter), index)
-        for name in _targets(node.target):
+        self._uses(loads(node.iter), index)
+        for name in targets(node.target):
             self._need(name, index)
         return [ast.For(target=node.target, iter=node.iter, body=body or [ast.Pass()], orelse=[])]
 
@@ -294,7 +308,7 @@ class Slice:
         if not body or (running and not head.startswith("torch")):
             return body
         for item in node.items:
-            self._uses(_loads(item), index)
+            self._uses(loads(item), index)
         return [ast.With(items=node.items, body=body)]
 
     def _uses(self, names: Iterable[str], index: int) -> None:
@@ -303,7 +317,7 @@ class Slice:
 
     def _definition(self, node: ast.stmt) -> set[str]:
         """The names around a function or class that it uses, in its body too."""
-        assert isinstance(node, _DEFINITIONS)
+        assert isinstance(node, DEFINITIONS)
         lines = {node.lineno, *(one.lineno for one in node.decorator_list)}
         names: set[str] = set()
         for line in lines:
@@ -313,22 +327,22 @@ class Slice:
             head += [*node.bases, *node.keywords]
         else:
             head += [node.args, *([node.returns] if node.returns else [])]
-        return names.union(*(_loads(one) for one in head))
+        return names.union(*(loads(one) for one in head))
 
     def _shared(self) -> set[str]:
         """Names of the module, neither imported nor defined, that its definitions use."""
         kept = self._kept[0]
-        plain = [one for one in kept if not isinstance(one, (*_IMPORTS, *_DEFINITIONS))]
-        made = set(_bound(plain))
+        plain = [one for one in kept if not isinstance(one, (*IMPORTS, *DEFINITIONS))]
+        made = set(bound(plain))
         found: set[str] = set()
         for node in kept:
-            if isinstance(node, _DEFINITIONS):
+            if isinstance(node, DEFINITIONS):
                 found |= self._definition(node) & made
         while True:
             more = set(found)
             for node in plain:
-                if (set(_bound([node])) | _touched(node)) & found:
-                    more |= (_loads(node) | set(_bound([node]))) & made
+                if (set(bound([node])) | touched(node)) & found:
+                    more |= (loads(node) | set(bound([node]))) & made
             if more == found:
                 return found
             found = more
@@ -340,13 +354,13 @@ class Slice:
         if not hasattr(node, "lineno"):
             return ast.unparse(ast.fix_missing_locations(copy.deepcopy(node)))
         text = "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
-        if node.col_offset and (_long_strings(node) or not text[: node.col_offset].isspace()):
+        if node.col_offset and (has_long_strings(node) or not text[: node.col_offset].isspace()):
             return ast.unparse(node)
         text = textwrap.dedent(text)
-        if text[0].isspace() or (";" in text and not _is_alone(text)):
+        if text[0].isspace() or (";" in text and not is_alone(text)):
             return ast.unparse(node)
         decorators = [one for one in getattr(node, "decorator_list", ()) if not drops(one)]
-        if isinstance(node, _FUNCTIONS) and node.name in self._fixtures:
+        if isinstance(node, FUNCTIONS) and node.name in self._fixtures:
             text = re.sub(rf"def\s+{node.name}\b", f"def make_{node.name}", text, count=1)
         return "\n".join([*(f"@{ast.unparse(one)}" for one in decorators), text])
 
@@ -359,57 +373,12 @@ class Slice:
         return ast.ImportFrom(module=module, names=node.names, level=0)
 
 
-def without_compile(value: ast.expr) -> ast.expr:
-    """``torch.compile(X, ...)`` becomes X, wherever it is; the same object if there is none."""
-    strip = _Strip()
-    changed: ast.expr = strip.visit(copy.deepcopy(value))
-    return changed if strip.changed else value
-
-
-class _Strip(ast.NodeTransformer):
-    def __init__(self) -> None:
-        self.changed = False
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        inner = node.func
-        if isinstance(inner, ast.Call) and _compiles(inner) and not inner.args and node.args:
-            self.changed = True  # torch.compile(backend=...)(X)
-            return node.args[0]
-        if _compiles(node):
-            given = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "model")]
-            if given:
-                self.changed = True
-                return given[0]
-        return node
-
-
-def _same(node: ast.stmt, value: ast.expr) -> bool:
-    """Whether it would assign a name to itself."""
-    return isinstance(node, ast.Assign) and ast.unparse(value) in map(ast.unparse, node.targets)
-
-
-def _compiles(node: ast.Call) -> bool:
-    return ast.unparse(node.func) in (
-        "compile",
-        "torch.compile",
-        "torch._dynamo.optimize",
-        "dynamo.optimize",
-    )
-
-
-def drops(decorator: ast.expr) -> bool:
-    """Decorators that compile, and those of pytest."""
-    text = ast.unparse(decorator)
-    return re.match(r"pytest\.|fixture\b|(torch\.)?compile\b|torch\._dynamo\.opt", text) is not None
-
-
 def _is_fixture(node: ast.stmt, name: str) -> bool:
     """A fixture that is as plain as a function: no arguments, no ``yield``."""
     return (
         isinstance(node, ast.FunctionDef)
         and node.name == name
-        and not _arguments(node)
+        and not arguments(node)
         and any("fixture" in ast.unparse(one) for one in node.decorator_list)
         and not any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node))
     )
@@ -431,7 +400,7 @@ def _around(tree: ast.Module, spot: Spot) -> list[_Scope]:
     def find(body: Sequence[ast.stmt], outer: list[Function]) -> list[Function] | None:
         for node in body:
             inner = outer
-            if isinstance(node, _FUNCTIONS):
+            if isinstance(node, FUNCTIONS):
                 inner = [*outer, node]
                 lines = {node.lineno, *(one.lineno for one in node.decorator_list)}
                 if node.name == spot.name and spot.first in lines:
@@ -448,113 +417,3 @@ def _around(tree: ast.Module, spot: Spot) -> list[_Scope]:
     scopes[-1].until = spot.line
     scopes[-1].literals = spot.literals
     return scopes
-
-
-def _arguments(node: Function) -> set[str]:
-    args = node.args
-    every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
-    return {one.arg for one in every if one is not None}
-
-
-def _bound(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """The names that statements bind in their own scope."""
-    for node in body:
-        yield from _bound_by(node)
-
-
-def _bound_by(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, _DEFINITIONS):
-        yield node.name
-    elif isinstance(node, _IMPORTS):
-        for alias in node.names:
-            yield alias.asname or alias.name.partition(".")[0]
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp):
-        if isinstance(node, ast.ExceptHandler) and node.name:
-            yield node.name
-        if not isinstance(node, ast.GeneratorExp):
-            for child in ast.iter_child_nodes(node):
-                yield from _bound_by(child)
-
-
-def _targets(target: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
-
-
-def _loads(node: ast.AST) -> set[str]:
-    """The names that an expression or a plain statement reads, but those of its own inside."""
-    own: set[str] = set()
-    found: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.comprehension):
-            own |= _targets(one.target)
-        elif isinstance(one, ast.Lambda):
-            own |= {arg.arg for arg in ast.walk(one.args) if isinstance(arg, ast.arg)}
-        elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
-            found.add(one.id)
-    if isinstance(node, ast.AugAssign):
-        found |= _targets(node.target)
-    return found - own
-
-
-def _base(node: ast.AST) -> str | None:
-    """``model`` of ``model.encoder.layer[0].eval``."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def _touched(node: ast.stmt) -> set[str]:
-    """The objects whose attributes or items an assignment sets, or that a call is given."""
-    found: set[str | None] = set()
-    if isinstance(node, ast.Assign):
-        found = {_base(one) for one in node.targets if not isinstance(one, ast.Name)}
-    elif isinstance(node, ast.AugAssign | ast.AnnAssign) and not isinstance(node.target, ast.Name):
-        found = {_base(node.target)}
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        found = {_base(node.value.func), *(_base(one) for one in node.value.args)}
-    return {name for name in found if name is not None}
-
-
-def _configures(node: ast.stmt) -> bool:
-    """Whether it sets a switch of torch, or of the environment."""
-    return isinstance(node, ast.Assign) and (
-        _environment(node)
-        or any(re.match(r"torch\.[\w.]*(config|backends)\.", ast.unparse(t)) for t in node.targets)
-    )
-
-
-def _environment(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and any(
-        ast.unparse(one).startswith("os.environ[") for one in node.targets
-    )
-
-
-def _long_strings(node: ast.AST) -> bool:
-    """Whether indenting the text would change what it says."""
-    return any(
-        isinstance(one, ast.Constant | ast.JoinedStr) and (one.end_lineno or 0) > one.lineno
-        for one in ast.walk(node)
-    )
-
-
-def _is_alone(text: str) -> bool:
-    """Whether the lines of a statement have no other on them."""
-    try:
-        return len(ast.parse(text).body) == 1
-    except SyntaxError:
-        return False
-
-
-def _tables(table: symtable.SymbolTable) -> Iterator[tuple[tuple[str, int], set[str]]]:
-    """For each function and class, by name and line, the names around it that it uses."""
-    for child in table.get_children():
-        free = {one.get_name() for one in child.get_symbols() if one.is_free()}
-        yield (child.get_name(), child.get_lineno()), free | _globals(child)
-        yield from _tables(child)
-
-
-def _globals(table: symtable.SymbolTable) -> set[str]:
-    found = {one.get_name() for one in table.get_symbols() if one.is_global()}
-    return found.union(*(_globals(child) for child in table.get_children()))
