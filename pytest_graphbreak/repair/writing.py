@@ -153,7 +153,7 @@ class Writer:
     def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
         """Compile, run, and wait for the device."""
         given = "".join(
-            f", {key}={value!r}"
+            f", {key}={_literal(value)}"
             for key, value in self.options.items()
             if value is not None and key in ("backend", "dynamic", "mode")
         )
@@ -227,3 +227,9 @@ def _free(name: str, taken: set[str]) -> str:
 def _indented(lines: Iterable[str]) -> list[str]:
     """In a function. Lines inside long strings stay where they are: they are in no such text."""
     return [f"    {line}" if line else line for text in lines for line in text.splitlines() or [""]]
+
+
+def _literal(value: object) -> str:
+    """A plain value as source, text in the quotes that formatters like."""
+    plain = isinstance(value, str) and value.isprintable() and not set(value) & set('"\\')
+    return f'"{value}"' if plain else repr(value)

@@ -67,12 +67,12 @@ def test_each_break_has_a_script_of_its_smallest_function(shop: Shop) -> None:
     torch.manual_seed(0)
     model = Outer()
     module = model.get_submodule("inner")
-    compiled = torch.compile(module, backend='eager')
+    compiled = torch.compile(module, backend="eager")
     with torch.set_grad_enabled(False):
         result = compiled("""
     )
     second = (shop.path / "here/a_repro_2.py").read_text()
-    assert "torch.compile(helper, backend='eager')" in second
+    assert 'torch.compile(helper, backend="eager")' in second
     assert "torch.tensor([[" in second  # small values are written down
     done = subprocess.run(
         [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
@@ -188,7 +188,7 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
     assert lines.index("import torch_xla.runtime as xr") < lines.index("def main():")
     first = lines.index("def main():") + 1
     assert lines[first] == '    xr.set_device_type("TT")'
-    assert "    compiled = torch.compile(f, backend='tt')" in lines
+    assert '    compiled = torch.compile(f, backend="tt")' in lines
     assert "    torch_xla.sync()" in lines
 
     method = Frame("a.py", "Model.forward", 2, "print(x)")
