@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,11 @@ _VALGRIND: Final = (
 )
 
 
-def instructions(command: Sequence[str], cwd: Path | None = None) -> int:
+def instructions(
+    command: Sequence[str],
+    cwd: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> int:
     """How many a command executes, its threads included, its child processes not.
 
     Raises ``SystemExit`` with what the command said, if it fails.
@@ -28,7 +32,7 @@ def instructions(command: Sequence[str], cwd: Path | None = None) -> int:
         done = subprocess.run(
             ["sh", "-c", f'exec "$@" 9>&{writing}', "sh", *_VALGRIND, *command],
             cwd=cwd,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
+            env={**environ} | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

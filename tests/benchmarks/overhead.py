@@ -208,29 +208,42 @@ def repeat(name: str, times: int, observed: bool) -> None:
 
 
 def instructions(names: list[str]) -> Iterator[str]:
-    """Markdown: a row for each model, as soon as it is counted."""
-    yield "| | instructions of a compilation, off | off again | plugin |"
-    yield "| --- | ---: | ---: | ---: |"
+    """Markdown: a row for each variant of each model, as soon as it is counted."""
+    yield "| | | instructions of a compilation | ratio to off |"
+    yield "| --- | --- | ---: | ---: |"
     for name in names:
-        off, again, plugin = (_instructions(name, on) for on in (False, False, True))
-        yield f"| {name} | {off / 1e6:.0f} million | {again / off:.4f} | {plugin / off:.4f} |"
+        off = 0.0
+        for variant, settings in VARIANTS.items():
+            if "xla" in variant:
+                continue
+            count = _instructions(name, settings)
+            off = off or count
+            yield f"| {name} | {variant} | {count / 1e6:,.0f} million | {count / off:.4f} |"
 
 
-def _instructions(name: str, observed: bool) -> float:
+def _instructions(name: str, settings: dict[str, str]) -> float:
     """Of one compilation: what four more make, of a process that made two before."""
     command = [sys.executable, "-m", "tests.benchmarks.overhead", name]
-    command += ["--observed"] if observed else []
-    few, many = (executed([*command, "--repeat", str(times)]) for times in (2, 6))
+    command += ["--observed"] if "OBSERVED" in settings else []
+    with tempfile.TemporaryDirectory() as directory:
+        environ = _environ(settings, directory)
+        few, many = (
+            executed([*command, "--repeat", str(times)], environ=environ) for times in (2, 6)
+        )
     return (many - few) / 4
 
 
-def _run(layer: str, settings: dict[str, str], directory: str) -> dict[str, float]:
+def _environ(settings: dict[str, str], directory: str) -> dict[str, str]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_")}
     environ |= {key: value.format(directory=directory) for key, value in settings.items()}
     environ.setdefault("OMP_NUM_THREADS", "1")
+    return environ
+
+
+def _run(layer: str, settings: dict[str, str], directory: str) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.overhead", "--layer", layer, "--once"],
-        env=environ,
+        env=_environ(settings, directory),
         capture_output=True,
         text=True,
         check=True,
