@@ -98,7 +98,7 @@ def test_a_repro_is_on_the_device_and_backend_of_the_original(shop: Shop) -> Non
     said = shop.run("repro", "a.py", "--out", "here")
     assert said.code == 0, said.out + said.err
     text = (shop.path / "here/a_repro_1.py").read_text()
-    assert "torch.compile(f, backend='openxla')" in text
+    assert 'torch.compile(f, backend="openxla")' in text
     assert "torch_xla.device()" in text
     assert "torch_xla.sync()" in text
     assert "set_device_type" not in text  # not TT
@@ -135,6 +135,6 @@ def test_a_model_is_loaded_on_the_device_and_large_inputs_are_moved_there(shop: 
     assert "1 of Sequential by its path" in said.out
     body = (shop.path / "here/a_repro_1.py").read_text().partition("def main():")[2]
     order = ("manual_seed(0)", ".to(device)", "get_submodule", "torch.load", "tree_map_only")
-    order += ("torch.compile(module, backend='openxla')", "compiled(", "torch_xla.sync()")
+    order += ('torch.compile(module, backend="openxla")', "compiled(", "torch_xla.sync()")
     places = [body.index(part) for part in order]
     assert places == sorted(places)
