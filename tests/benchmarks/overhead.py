@@ -1,7 +1,7 @@
 """What observing costs, beside torch's own ways to learn of graph breaks.
 
-    python -m tests.benchmarks.overhead [--layer dynamo|xla] [--rounds 7] [--json FILE]
-    python -m tests.benchmarks.overhead --paired [--layer dynamo|xla] [--rounds 7]
+    python -m tests.benchmarks.overhead [--layer dynamo|xla] [--rounds 7] [--json FILE] [MODEL...]
+    python -m tests.benchmarks.overhead --paired [--layer dynamo|xla] [--rounds 7] [MODEL...]
     python -m tests.benchmarks.overhead --instructions [MODEL...]
 
 Each measurement is a process of its own that compiles the same models cold,
@@ -125,7 +125,7 @@ def _watching() -> AbstractContextManager[Any]:
     return _counted() if wanted else nullcontext()
 
 
-def measure(layer: str) -> dict[str, float]:
+def measure(layer: str, names: list[str]) -> dict[str, float]:
     """Seconds of CPU to compile each model cold, the median here; the first one is warm-up."""
     import torch
 
@@ -136,7 +136,7 @@ def measure(layer: str) -> dict[str, float]:
         device = torch_xla.device()
     backend = "openxla" if layer == "xla" else "eager"
     found = {}
-    for name in MODELS:
+    for name in names:
         model, inputs = _build(name)
         model = model.to(device)
         times = []
@@ -154,7 +154,7 @@ def measure(layer: str) -> dict[str, float]:
     return found
 
 
-def paired(layer: str, number: int) -> Iterator[str]:
+def paired(layer: str, number: int, names: list[str]) -> Iterator[str]:
     """Markdown: the plugin against nothing, and nothing against nothing, ``number`` pairs each."""
     import torch
 
@@ -169,7 +169,7 @@ def paired(layer: str, number: int) -> Iterator[str]:
     yield "| | compile, off | off again | plugin |"
     yield "| --- | ---: | ---: | ---: |"
     batch = 1
-    for name in MODELS:
+    for name in names:
         model, inputs = _build(name)
         model = model.to(device)
         seconds: dict[str, list[float]] = {"off": [], "off again": [], "plugin": []}
@@ -240,9 +240,11 @@ def _environ(settings: dict[str, str], directory: str) -> dict[str, str]:
     return environ
 
 
-def _run(layer: str, settings: dict[str, str], directory: str) -> dict[str, float]:
+def _run(
+    layer: str, names: list[str], settings: dict[str, str], directory: str
+) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.overhead", "--layer", layer, "--once"],
+        [sys.executable, "-m", "tests.benchmarks.overhead", "--layer", layer, "--once", *names],
         env=_environ(settings, directory),
         capture_output=True,
         text=True,
@@ -252,7 +254,7 @@ def _run(layer: str, settings: dict[str, str], directory: str) -> dict[str, floa
     return {str(name): float(seconds) for name, seconds in json.loads(last).items()}
 
 
-def rounds(layer: str, number: int) -> dict[str, list[dict[str, float]]]:
+def rounds(layer: str, number: int, names: list[str]) -> dict[str, list[dict[str, float]]]:
     """``number`` rounds of all variants, in turn."""
     found: dict[str, list[dict[str, float]]] = {}
     for round_ in range(number):
@@ -260,7 +262,7 @@ def rounds(layer: str, number: int) -> dict[str, list[dict[str, float]]]:
             if layer == "dynamo" and "xla" in variant:
                 continue
             with tempfile.TemporaryDirectory() as directory:
-                found.setdefault(variant, []).append(_run(layer, settings, directory))
+                found.setdefault(variant, []).append(_run(layer, names, settings, directory))
         print(f"round {round_ + 1} of {number}", file=sys.stderr, flush=True)
     return found
 
@@ -308,14 +310,14 @@ def main() -> int:
             print(line, flush=True)
         return 0
     if asked.once:
-        print(json.dumps(measure(asked.layer)))
+        print(json.dumps(measure(asked.layer, asked.models)))
         return 0
     if asked.paired:
-        print("\n".join(paired(asked.layer, asked.rounds)))
+        print("\n".join(paired(asked.layer, asked.rounds, asked.models)))
         return 0
     import torch
 
-    found = rounds(asked.layer, asked.rounds)
+    found = rounds(asked.layer, asked.rounds, asked.models)
     if asked.json:
         asked.json.write_text(json.dumps(found), encoding="utf-8")
     print(
