@@ -65,5 +65,4 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if hasattr(report, "graphbreak"):
-        dress(report)
+    dress(report)

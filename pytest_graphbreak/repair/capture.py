@@ -137,10 +137,10 @@ class Recorder:
             self._depth -= 1
         if len(self._calls) < MOST_CALLS:
             self._calls.append(tuple(_now(item) for item in (result, args, kwargs)))
-        shapes = self._shapes.setdefault(sizes.name_of(entry.original), [])
+        name = sizes.name_of(entry.original)
+        shapes = self._shapes.setdefault(name, [])
         if len(shapes) < sizes.MOST:
             shapes.append(sizes.note(entry.original, args, kwargs, result))
-        name = sizes.name_of(entry.original)
         for key, value in (*enumerate(args), *kwargs.items()):
             if type(value) is float:
                 self._floats.setdefault((name, key), set()).add(value)

@@ -223,18 +223,20 @@ def _break(sign: str, item: Break) -> list[str]:
 def _graph(sign: str, item: Graph) -> list[str]:
     reason = f"   {printable(item.reason)}" if item.reason else ""
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
-    process = f"   in process {printable(item.process)}" if item.process else ""
     return [
-        f"  {sign} {item.cause}{reason}{source}{process}",
+        f"  {sign} {item.cause}{reason}{source}{_process(item)}",
         *_at(item.where),
         *_try(advice.short(item)),
     ]
 
 
+def _process(item: Graph) -> str:
+    return f"   in process {printable(item.process)}" if item.process else ""
+
+
 def _entry(item: Graph, count: int) -> list[str]:
     times = f"   x{count}" if count > 1 else ""
-    process = f"   in process {printable(item.process)}" if item.process else ""
-    return [f"  * entry{times}{process}", *_at(item.where)]
+    return [f"  * entry{times}{_process(item)}", *_at(item.where)]
 
 
 def _recompile(sign: str, item: Series) -> list[str]:

@@ -7,22 +7,23 @@ from typing import Final
 
 from pytest_graphbreak.record import Break
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.remedies.around import AROUND
 from pytest_graphbreak.repair.trial import Trial
 
 _WRAPPER: Final = '''
-def _graphbreak_on_device(compile):
-    """torch.compile, but CPU tensors that the code holds are moved to its inputs' device."""
-    import contextlib, functools, types
+def _graphbreak_on_device(model, inner):
+    """CPU tensors that the code holds are moved to its inputs' device."""
+    import contextlib, types
     from torch.utils._pytree import tree_leaves, tree_map
 
     def on_cpu(value):
         return type(value) is torch.Tensor and value.device.type == "cpu"
 
-    def device_of(model, args, kwargs):
+    def device_of(args, kwargs):
         leaves = tree_leaves((args, kwargs))
-        model = getattr(model, "__self__", model)
-        if isinstance(model, torch.nn.Module):
-            leaves += [*model.parameters(), *model.buffers()]
+        module = getattr(model, "__self__", model)
+        if isinstance(module, torch.nn.Module):
+            leaves += [*module.parameters(), *module.buffers()]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         return next((one.device for one in tensors if one.device.type != "cpu"), None)
 
@@ -58,35 +59,23 @@ def _graphbreak_on_device(compile):
                     in_names(held, device, seen)
                     cell.cell_contents = held["it"]
 
-    def wrap(model=None, **options):
-        if model is None:
-            return lambda function: wrap(function, **options)
-        compiled = compile(model, **options)
-        whole = isinstance(compiled, torch.nn.Module)
-        inner = compiled.forward if whole else compiled
-        walked = []
+    walked = []
 
-        @functools.wraps(inner)
-        def call(*args, **kwargs):
-            device = device_of(model, args, kwargs)
-            if device is not None:
-                if not walked:
-                    walked.append(True)
-                    walk(model, device, set())
-                args, kwargs = tree_map(
-                    lambda leaf: leaf.to(device) if on_cpu(leaf) else leaf, (args, kwargs)
-                )
-            return inner(*args, **kwargs)
+    def call(*args, **kwargs):
+        device = device_of(args, kwargs)
+        if device is not None:
+            if not walked:
+                walked.append(True)
+                walk(model, device, set())
+            args, kwargs = tree_map(
+                lambda leaf: leaf.to(device) if on_cpu(leaf) else leaf, (args, kwargs)
+            )
+        return inner(*args, **kwargs)
 
-        if whole:
-            compiled.__dict__["forward"] = call
-            return compiled
-        return call
-
-    return wrap
+    return call
 
 
-torch.compile = _graphbreak_on_device(torch.compile)
+torch.compile = _graphbreak_around(_graphbreak_on_device)
 '''.strip()
 
 
@@ -96,4 +85,4 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
         return
     if "torch.tensor(" in item.where.code:
         yield Patch("a number is a number, no tensor", (Rewrite("number", item.where),))
-    yield Patch("CPU tensors that the code holds are moved to the device", (Line(_WRAPPER),))
+    yield Patch("CPU tensors that the code holds are moved to the device", (AROUND, Line(_WRAPPER)))
