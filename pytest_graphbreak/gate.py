@@ -31,6 +31,7 @@ GATE = pytest.StashKey["Gate"]()
 ENTRY = pytest.StashKey[Plain]()
 RUNNING = pytest.StashKey[bool]()
 TRACE = pytest.StashKey["Trace"]()
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 _EMPTY_TRACE: Final = re.compile(r"DEBUG +torch\.__trace:\S+:\d+ *$")
 FAILED_SUBTEST = pytest.StashKey[bool]()
 
@@ -268,6 +269,9 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     Only the report of a whole phase carries it. A subtest's report is made
     while the call phase still runs; it only leaves word that a subtest failed.
     """
+    block = call.when == "call" and _is_over_in_a_block(call)
+    if block:
+        report.sections[:] = _without_trace(report.sections)
     if ENTRY not in item.stash:  # it is not measured
         return
     if call.when == "call" and item.stash.get(RUNNING, False):
@@ -280,11 +284,12 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
         ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
         entry["failed_by"] = "gate" if ours else "test"
         if ours:
-            report.sections[:] = map(_without_trace, report.sections)
+            report.sections[:] = _without_trace(report.sections)
         elif "verdict" in entry:
             # A unittest class keeps its failure to itself until here.
             entry.update(verdict="none", message=None)
-            _add_section(report, entry, call)
+            if not block:  # its own text says it
+                _add_section(report, entry, call)
     # A copy, since the dict grows on: teardown adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]
 
@@ -311,17 +316,29 @@ def _not_judged(entry: Plain, record: Record) -> None:
     entry.update(record.to_dict(), verdict="none", message=None)
 
 
-def _without_trace(section: tuple[str, str]) -> tuple[str, str]:
-    """A captured log without the empty records of ``torch.__trace``.
+def _is_over_in_a_block(call: pytest.CallInfo[Any]) -> bool:
+    """Whether a ``with graph_budget(...)`` block, or ``observe``, failed the test."""
+    watch = sys.modules.get("pytest_graphbreak.watch")
+    return bool(watch and call.excinfo and isinstance(call.excinfo.value, watch.BudgetExceeded))
+
+
+def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Captured logs without the empty records of ``torch.__trace``.
 
     From 9.1 on pytest listens to loggers that do not propagate, so a test that
     compiles fills its log with hundreds of them; below our text they hide it.
+    On a terminal pytest colours the level of each.
     """
-    name, text = section
-    if "log" not in name:
-        return section
-    lines = text.splitlines(keepends=True)
-    return name, "".join(line for line in lines if not _EMPTY_TRACE.match(line))
+    return [
+        (name, kept)
+        for name, text in sections
+        if (kept := _told(text) if "log" in name else text) or not text
+    ]
+
+
+def _told(log: str) -> str:
+    lines = log.splitlines(keepends=True)
+    return "".join(line for line in lines if not _EMPTY_TRACE.match(_COLOUR.sub("", line)))
 
 
 def _add_section(
@@ -336,7 +353,7 @@ def _add_section(
         words = text.describe(record)
         if record.active and call.excinfo is not None:
             words = "\n".join((words, *triage.of_error(call.excinfo.value, entry["nodeid"])))
-        report.sections.append(("graph budget", words))
+        report.sections[:] = [*_without_trace(report.sections), ("graph budget", words)]
 
 
 def _counts(item: pytest.Item) -> bool:

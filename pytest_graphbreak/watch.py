@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from pytest_graphbreak import cap as caps
 from pytest_graphbreak.measure import Measurement
@@ -14,6 +14,8 @@ from pytest_graphbreak.record import Record
 
 class BudgetExceeded(AssertionError):
     """A block made more than its budget allows, or could not be seen."""
+
+    __module__ = "pytest_graphbreak"  # where people import it from, and so what they read
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +48,24 @@ class Seen:
         return len(self.record.breaks)
 
 
-@contextmanager
-def watch(max_graphs: int | None = None, *, root: Path, **limits: int) -> Iterator[Seen]:
-    """Watch the block; at its end raise ``BudgetExceeded`` if it went over.
+def watch(
+    max_graphs: int | None = None, *, root: Path, **limits: int
+) -> AbstractContextManager[Seen]:
+    """Watch a block; at its end raise ``BudgetExceeded`` if it went over.
 
     ``max_graphs`` holds for every layer; ``limits`` are those of the marker
     (``dynamo``, ``xla``, ``tt``, ``recompiles``, ``breaks``). Raises
-    ``CapError`` (a ``ValueError``) for a limit it does not know. An exception
-    of the block itself is never replaced.
+    ``CapError`` (a ``ValueError``) at once for a limit it does not know. An
+    exception of the block itself is never replaced.
     """
     cap = None
     if max_graphs is not None or limits:
         positional = () if max_graphs is None else (max_graphs,)
         cap = caps.parse(positional, limits, "graph_budget")
-    measurement = Measurement(root)
-    try:
-        yield Seen(measurement)
-    except BaseException:
-        measurement.close()
-        raise
-    record = measurement.close()
-    if cap is not None:
-        _enforce(record, cap)
+    return _Block(cap, root)
 
 
-@contextmanager
-def observe(max_graphs: int | None = None, **limits: int) -> Iterator[Seen]:
+def observe(max_graphs: int | None = None, **limits: int) -> AbstractContextManager[Seen]:
     """Watch a block of any program, without pytest; files are named from the current directory.
 
     >>> with observe(max_graphs=1) as seen:  # doctest: +SKIP
@@ -79,14 +73,36 @@ def observe(max_graphs: int | None = None, **limits: int) -> Iterator[Seen]:
     >>> seen.graphs  # doctest: +SKIP
     1
     """
-    with watch(max_graphs, root=Path.cwd(), **limits) as seen:
-        yield seen
+    return watch(max_graphs, root=Path.cwd(), **limits)
 
 
-def _enforce(record: Record, cap: caps.Cap) -> None:
+class _Block(AbstractContextManager[Seen]):
+    """Watches from ``with`` to its end. One frame only, which pytest does not show."""
+
+    def __init__(self, cap: caps.Cap | None, root: Path) -> None:
+        self._cap = cap
+        self._root = root
+
+    def __enter__(self) -> Seen:
+        self._measurement = Measurement(self._root)
+        return Seen(self._measurement)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        __tracebackhide__ = True
+        record = self._measurement.close()
+        if kind is None and self._cap is not None and (words := _over(record, self._cap)):
+            raise BudgetExceeded(words)
+
+
+def _over(record: Record, cap: caps.Cap) -> str | None:
+    """Why the block fails; None where it keeps to its budget."""
     from pytest_graphbreak.report.text import block_failure
     from pytest_graphbreak.verdict import judge
 
     verdict = judge(record, None, cap)
-    if verdict.fails:
-        raise BudgetExceeded(block_failure(verdict, record))
+    return block_failure(verdict, record) if verdict.fails else None

@@ -1,0 +1,67 @@
+"""Runs a command in a terminal (a pty), as a person does, and gives back what it showed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_OURS = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLUMNS", "CI", "GITHUB_ACTIONS")
+"""Variables of the run that asks, which would decide how the other one looks."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What stood on the terminal: ``raw`` with its colours, ``text`` without."""
+
+    code: int
+    raw: str
+
+    @property
+    def text(self) -> str:
+        return COLOUR.sub("", self.raw)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+
+def run(
+    command: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+    columns: int = 80,
+) -> Shown:
+    """Run ``command`` on a terminal of its own; the scripts of this Python come first on PATH."""
+    clean = {name: value for name, value in os.environ.items() if name not in _OURS}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', '')}"
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**clean, "TERM": "xterm-256color", "PATH": path, **(environment or {})},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        close_fds=True,
+    )
+    os.close(theirs)
+    shown = bytearray()
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:
+        pass  # Linux says so when the last writer is gone
+    finally:
+        os.close(ours)
+    return Shown(process.wait(), shown.decode("utf-8", "replace").replace("\r\n", "\n"))
