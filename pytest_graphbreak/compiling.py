@@ -84,10 +84,6 @@ class CompileModel:
         """torch's device object; opens the client on xla and TT."""
         import torch
 
-        if self.device.kind == "tt":
-            from pytest_graphbreak.observers.tt import ensure_on
-
-            ensure_on()  # the session has done it, but for a fixture that is asked for by name
         if self.device.kind in ("tt", "xla"):
             import torch_xla
             import torch_xla.runtime as xr

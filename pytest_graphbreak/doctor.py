@@ -201,8 +201,8 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
             "tt",
             NOTE,
             f"TTXLA_LOGGER_LEVEL is {level}: the TT plugin prints no headers, so tt graphs are "
-            "not counted",
-            "unset it, or set it to DEBUG",
+            "counted through xla",
+            "unset it, or set it to DEBUG, to have them counted by the compiler's own log",
         )
     debug = environ.get("PT_XLA_DEBUG_LEVEL", "0") not in ("", "0")
     if debug and not environ.get("PT_XLA_DEBUG_FILE"):

@@ -38,8 +38,10 @@ def compile_model(request: pytest.FixtureRequest) -> CompileModel:
     from pytest_graphbreak.compiling import CompileModel
     from pytest_graphbreak.device import DeviceError
 
+    gate = request.config.stash[GATE]
     try:
-        device = request.config.stash[GATE].device
+        device = gate.device
     except DeviceError as error:
         pytest.fail(str(error), pytrace=False)
+    gate.count_tt(request.config)  # done already, but for a fixture that is asked for by name
     return CompileModel(device, request.config.rootpath)

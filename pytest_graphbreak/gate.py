@@ -119,14 +119,17 @@ class Gate:
         Before the plugin is loaded, since that is when it reads its variables.
         Where nothing was asked for, only if a test of ``items`` is to be counted.
         """
-        if self._logs_tt or not (self.settings.active or any(map(_counts, items))):
-            return
+        if not self._logs_tt and (self.settings.active or any(map(_counts, items))):
+            self.count_tt(config)
+
+    def count_tt(self, config: pytest.Config) -> None:
+        """As ``log_tt``, for a test that is counted for certain."""
         from pytest_graphbreak.device import runs_tt
 
-        if runs_tt(self.settings.device):
+        if not self._logs_tt and runs_tt(self.settings.device):
             from pytest_graphbreak.observers.tt import turn_on
 
-            config.add_cleanup(turn_on())
+            config.add_cleanup(turn_on(self.settings.tt_log))
             self._logs_tt = True
 
     def phase(self, item: pytest.Item, name: str) -> Generator[None, object, object]:

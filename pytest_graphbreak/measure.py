@@ -17,7 +17,7 @@ from pytest_graphbreak.observers.base import Observer, Window
 from pytest_graphbreak.observers.children import FAMILY, Following
 from pytest_graphbreak.observers.children_record import together
 from pytest_graphbreak.observers.children_spool import About
-from pytest_graphbreak.observers.tt import reconcile
+from pytest_graphbreak.observers.tt import reconcile, through_xla
 from pytest_graphbreak.observers.xla import XlaObserver
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Observation, Record, combine
@@ -79,14 +79,14 @@ class Measurement:
         if self._record is not None:
             return self._record
         own = _record([window.peek() for window in self._windows])
-        return together((own, *self._children.peek()))
+        return through_xla(together((own, *self._children.peek())))
 
     def close(self) -> Record:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
             # Last opened, first closed: the way that nested patches come off clean.
             seen = [window.close() for window in reversed(self._windows)]
-            self._record = together((_record(seen), *self._children.close()))
+            self._record = through_xla(together((_record(seen), *self._children.close())))
         return self._record
 
     def __enter__(self) -> Measurement:

@@ -16,6 +16,7 @@ import pytest
 
 DEVICES: Final = ("auto", "tt", "xla", "cpu", "cuda")
 ISOLATION: Final = ("test", "none")
+TT_LOGS: Final = ("headers", "full", "off")
 WRITING: Final = ("update", "record", "prune")
 MARKERS: Final = (
     "max_graphs(n, dynamo=n, xla=n, tt=n, recompiles=n, breaks=n): fail the test if it makes "
@@ -48,6 +49,7 @@ class Settings:
     isolate: bool = True
     strict: bool = False
     reasons: bool = True
+    tt_log: str = "headers"
 
     @property
     def active(self) -> bool:
@@ -97,6 +99,12 @@ def add_options(parser: pytest.Parser) -> None:
         default=False,
     )
     parser.addini(
+        "graph_budget_tt_log",
+        "headers: of the TT plugin's log what counting needs is turned on; full: what analysis "
+        "needs; off: nothing, and tt graphs are counted through xla.",
+        default="headers",
+    )
+    parser.addini(
         "graph_budget_reasons",
         "false: xla graphs are counted and not explained, which costs less.",
         type="bool",
@@ -130,6 +138,7 @@ def from_config(config: pytest.Config) -> Settings:
     isolation = _one_of(
         str(config.getini("graph_budget_isolation")), ISOLATION, "graph_budget_isolation"
     )
+    tt_log = _one_of(str(config.getini("graph_budget_tt_log")), TT_LOGS, "graph_budget_tt_log")
     report = text("report")
     # A relative path on the command line is relative to where it was typed, in
     # the ini file to the rootdir.
@@ -150,6 +159,7 @@ def from_config(config: pytest.Config) -> Settings:
         isolate=isolation == "test",
         strict=bool(config.getini("graph_budget_strict")),
         reasons=bool(config.getini("graph_budget_reasons")),
+        tt_log=tt_log,
     )
     _refuse_writing_in_ci(settings)
     return settings

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(_words(error))
     try:
         log = files.get("log")
-        with _observed(args.device), ExitStack() as stack:
+        with _observed(args.device, "headers" if log is None else "full"), ExitStack() as stack:
             if log is not None:
                 stack.enter_context(kept_log(log))
             with Measurement(root) as seen:
@@ -96,8 +96,8 @@ def _count(word: str) -> int:
 
 
 @contextmanager
-def _observed(asked: str) -> Iterator[None]:
-    """The TT plugin's log, where the script may use TT."""
+def _observed(asked: str, log: str) -> Iterator[None]:
+    """The TT plugin's log, where the script may use TT: all of it where it is kept."""
     if not runs_tt(asked):
         yield
         return
@@ -105,7 +105,7 @@ def _observed(asked: str) -> Iterator[None]:
 
     if asked == "tt":
         os.environ.setdefault("PJRT_DEVICE", "TT")
-    turn_off = turn_on()
+    turn_off = turn_on(log)
     try:
         yield
     finally:

@@ -3,7 +3,10 @@
 tt-xla's plugin can write a log of headers, one for each stage of each graph, to
 ``TTXLA_LOGGER_FILE``. A window is the part of that file that was written while
 it was open. Standard error, where the plugin also prints the modules
-themselves, is the user's and is left alone.
+themselves, is the user's and is left alone. Headers and modules depend on the
+same level (``printModule`` asks for ``g_stderr_verbosity``), so there are no
+headers without modules; where that is too much, tt graphs are counted
+``through_xla``.
 
 The plugin reads its variables once, when it is loaded. ``turn_on`` sets them
 before that, where tests are to run on TT; values of the user's own stay, and the
@@ -30,7 +33,7 @@ from pytest_graphbreak.logs.scan import scan
 from pytest_graphbreak.logs.tt import TTLines
 from pytest_graphbreak.observers import xla_native as native
 from pytest_graphbreak.places import Places
-from pytest_graphbreak.record import Graph, Observation
+from pytest_graphbreak.record import Graph, Observation, Record
 
 LAYER: Final = "tt"
 
@@ -39,11 +42,16 @@ FILE: Final = "TTXLA_LOGGER_FILE"
 ENOUGH: Final = ("DEBUG", "VERBOSE")
 """Levels at which headers are printed; the plugin knows them in capitals only."""
 
-SETTINGS: Final = {
-    LEVEL: "DEBUG",
-    "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
-    "XLA_HLO_DEBUG": "1",
+WANTED: Final[Mapping[str, Mapping[str, str]]] = {
+    "headers": {LEVEL: "DEBUG"},
+    "full": {LEVEL: "DEBUG", "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG", "XLA_HLO_DEBUG": "1"},
+    "off": {},
 }
+"""What is set beside the file, by how much of the log is asked for (``graph_budget_tt_log``).
+
+``XLA_HLO_DEBUG`` also changes what runs: tt_torch takes another executor in its
+legacy flow, and torch_xla hashes every graph anew. So no gate sets it.
+"""
 
 _LIBRARY: Final = "pjrt_plugin_tt"
 _BEGIN: Final = b"File verbosity level:"
@@ -84,15 +92,18 @@ class Prepared:
 
 
 def prepare_environment(
-    environ: MutableMapping[str, str] | None = None, directory: Path | None = None
+    environ: MutableMapping[str, str] | None = None,
+    directory: Path | None = None,
+    log: str = "headers",
 ) -> Prepared:
     """Turn on the plugin's log, in the variables that it reads when it is loaded.
 
-    To be called before the TT device is used in this process. A file of ours
-    goes to ``directory`` (default: a new temporary one, which ``restore``
-    removes) and is named by this process, so that the workers of pytest-xdist do
-    not share one, though they inherit the variable; a forked child goes on with
-    its parent's.
+    ``log`` is a key of ``WANTED``. To be called before the TT device is used in
+    this process. A file of ours goes to ``directory`` (default: a new temporary
+    one, which ``restore`` removes) and is named by this process, so that the
+    workers of pytest-xdist do not share one, though they inherit the variable; a
+    forked child goes on with its parent's. Where the user's own level prints no
+    headers nothing is set.
     """
     target = os.environ if environ is None else environ
     notes = []
@@ -102,9 +113,14 @@ def prepare_environment(
             f"set {LEVEL}=DEBUG and {FILE} before Python starts"
         )
     level = target.get(LEVEL)
+    if log == "off":
+        return Prepared(_followed(target), {})
     if level is not None and level not in ENOUGH:
-        notes.append(f"tt graphs are not counted: {LEVEL} is {level}, and headers need DEBUG")
-    wanted = {name: value for name, value in SETTINGS.items() if name not in target}
+        notes.append(
+            f"tt graphs are counted through xla: {LEVEL} is {level}, and headers need DEBUG"
+        )
+        return Prepared(None, {}, tuple(notes))
+    wanted = {name: value for name, value in WANTED[log].items() if name not in target}
     made = None
     inherited = _inherited(target.get(FILE, ""))
     if not target.get(FILE) or inherited:
@@ -133,10 +149,10 @@ class _Switch:
         self._users = 0
         self._process = 0
 
-    def on(self) -> None:
+    def on(self, log: str) -> None:
         self._users += 1
         if self.prepared is None:
-            self.prepared = prepare_environment()
+            self.prepared = prepare_environment(log=log)
             self._process = os.getpid()
             atexit.unregister(self.end)
             atexit.register(self.end)
@@ -156,12 +172,13 @@ class _Switch:
 _switch = _Switch()
 
 
-def turn_on() -> Callable[[], None]:
+def turn_on(log: str = "headers") -> Callable[[], None]:
     """Have the plugin write its log from now on; returns what turns it off again, once.
 
-    Calls nest. What is left on at the end of the process is put back there.
+    ``log`` is a key of ``WANTED``. Calls nest, and the first one decides. What is
+    left on at the end of the process is put back there.
     """
-    _switch.on()
+    _switch.on(log)
     left = [_switch.off]
 
     def turn_off() -> None:
@@ -169,12 +186,6 @@ def turn_on() -> Callable[[], None]:
             left.pop()()
 
     return turn_off
-
-
-def ensure_on() -> None:
-    """Have the log on, until the end of the process if nobody else has turned it on."""
-    if _switch.prepared is None:
-        _switch.on()
 
 
 def plugin_loaded() -> bool:
@@ -290,6 +301,35 @@ def reconcile(tt: Observation, xla: Observation) -> Observation:
         for graph, above in zip(tt.graph_list, xla.graph_list, strict=True)
     )
     return replace(tt, graph_list=explained)
+
+
+def through_xla(record: Record) -> Record:
+    """The record with tt graphs, where torch_xla works for TT and the log has no headers.
+
+    torch_xla hands each graph that it compiles to the TT compiler, so its count
+    is taken, with its causes and places; a note says so. What another framework
+    compiles there (jax) is not in it.
+    """
+    if LAYER in record.layers or "xla" not in record.layers:
+        return record
+    if not in_use() or _followed(os.environ) is not None:
+        return record
+    counts = dict(record.graphs)
+    listed = [graph for graph in record.graph_list if graph.layer == "xla"]
+    notes = [record.note] if record.note else []
+    if counts.get("xla"):
+        counts[LAYER] = counts["xla"]
+        notes.append("tt: counted through xla, since the TT plugin's log is not on")
+    return replace(
+        record,
+        layers=(*record.layers, LAYER),
+        graphs=counts,
+        graph_list=(
+            *record.graph_list,
+            *(replace(graph, layer=LAYER, sources=(graph.name,)) for graph in listed),
+        ),
+        note="; ".join(notes) or None,
+    )
 
 
 def _disagreeing(tt: Observation, compiled: int) -> Observation:

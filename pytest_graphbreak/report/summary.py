@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_graphbreak.device import runs_tt
 from pytest_graphbreak.record import LAYERS, Plain
 from pytest_graphbreak.report.safe import printable
 from pytest_graphbreak.settings import Settings, in_ci
@@ -57,7 +58,8 @@ def header(outcome: Outcome) -> str:
     except ValueError:
         shown = settings.directory
     where = f", baselines in {shown}" if settings.gate else ""
-    return f"graph-budget: {mode}, profile {outcome.profile}{where}"
+    through = ", tt through xla" if settings.tt_log == "off" and runs_tt(settings.device) else ""
+    return f"graph-budget: {mode}, profile {outcome.profile}{where}{through}"
 
 
 def lines(outcome: Outcome) -> Iterator[Line]:

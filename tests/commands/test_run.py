@@ -335,3 +335,6 @@ def test_on_tt_the_log_is_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Non
     assert said.code == 0
     assert not Path(said.out.strip()).parent.exists()
     assert "TTXLA_LOGGER_FILE" not in os.environ
+    write(desk, "import os; print(os.environ.get('XLA_HLO_DEBUG'))")
+    assert desk.run("run", "net.py").out.strip() == "None"
+    assert desk.run("run", "--log", "run.log", "net.py").out.strip() == "1"  # analysis needs it

@@ -18,7 +18,7 @@ import pytest
 from pytest_graphbreak.observers import tt
 from pytest_graphbreak.observers.tt import TTObserver, prepare_environment, reconcile
 from pytest_graphbreak.places import Places
-from pytest_graphbreak.record import Frame, Graph, Observation
+from pytest_graphbreak.record import Frame, Graph, Observation, Record
 from tests.conftest import Suite
 from tests.observers.tt_plugin import NINE, Plugin, build
 
@@ -134,15 +134,18 @@ def test_a_log_that_nobody_writes_is_no_layer(log: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["INFO", "WARNING", "debug"])
-def test_a_level_that_prints_no_headers_is_respected(
+def test_a_level_that_prints_no_headers_is_respected_and_nothing_else_is_set(
     log: Path, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(tt.LEVEL, level)
     assert window().close() is None
-    prepared = prepare_environment()
-    assert os.environ[tt.LEVEL] == level
-    assert any("tt graphs are not counted" in note for note in prepared.notes)
-    prepared.restore()
+    for much in tt.WANTED:
+        before = dict(os.environ)
+        prepared = prepare_environment(log=much)
+        assert dict(os.environ) == before
+        said = any("tt graphs are counted through xla" in note for note in prepared.notes)
+        assert said == (much != "off")
+        prepared.restore()
 
 
 def test_the_file_may_be_named_anew(
@@ -188,9 +191,26 @@ def test_standard_error_in_the_same_file_is_an_error(log: Path) -> None:
     assert "every header stands twice" in error
 
 
+def test_a_gate_sets_what_counting_needs_and_nothing_else(tmp_path: Path) -> None:
+    environ = {"HOME": "/home/me"}
+    prepare_environment(environ, tmp_path)
+    assert environ == {
+        "HOME": "/home/me",
+        "TTXLA_LOGGER_LEVEL": "DEBUG",
+        "TTXLA_LOGGER_FILE": str(tmp_path / f"tt-{os.getpid()}.log"),
+    }
+
+
+def test_off_sets_nothing() -> None:
+    environ = {"HOME": "/home/me"}
+    prepared = prepare_environment(environ, log="off")
+    assert (prepared.file, prepared.added, prepared.notes) == (None, {}, ())
+    assert environ == {"HOME": "/home/me"}
+
+
 def test_the_environment_is_prepared_once_and_given_back(tmp_path: Path) -> None:
     environ = {"HOME": "/home/me"}
-    prepared = prepare_environment(environ, tmp_path)
+    prepared = prepare_environment(environ, tmp_path, log="full")
     assert environ == {
         "HOME": "/home/me",
         "TTXLA_LOGGER_LEVEL": "DEBUG",
@@ -213,7 +233,7 @@ def test_the_users_values_stay_and_are_followed(tmp_path: Path) -> None:
         "XLA_HLO_DEBUG": "0",
     }
     environ = dict(mine)
-    prepared = prepare_environment(environ)
+    prepared = prepare_environment(environ, log="full")
     assert environ == mine
     assert prepared.added == {}
     assert prepared.file == tmp_path / "mine.log"
@@ -323,6 +343,9 @@ def test_on_tt_the_log_is_on_and_every_test_has_its_own_graphs(
     assert graphs(tests) == COUNTS
     assert tests["test_cap"]["verdict"] == "over"
     assert "failed to compile" in tests["test_failed"]["note"]
+    # The modules of a test that failed by the gate are shown with it; under -s those of all.
+    shown = {"-sv": 6 * 9 + 6, "-p": 0}.get(options[0] if options else "", 2 * 9)
+    assert out.count("END OF MLIR MODULE") == shown
     assert not list(tmp_path.glob("graphbreak-tt-*"))
     if "-sv" in options:
         assert (tmp_path / "pytest.log").read_text() == out
@@ -448,6 +471,33 @@ def test_disagreement_with_torch_xla_is_told(library: Path, log: Path) -> None:
     assert cached.startswith(f"1 {{'other'}} () {one}; tt: 1 graphs here, 2 compiled by torch_xla")
     assert others.startswith("2 {'other'} () tt: 2 of 2 ")
     assert "tt: 2 graphs here, 1 compiled by torch_xla" in others
+
+
+def test_without_headers_tt_graphs_are_counted_through_xla(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = Frame("net.py", "forward", 3, "x @ x")
+    seen = Record(
+        layers=("dynamo", "xla"),
+        graphs={"dynamo": 1, "xla": 1},
+        graph_list=(Graph("dynamo", "0/0", "entry"), Graph("xla", "0", "fx", where=where)),
+        note="as before",
+    )
+    monkeypatch.setattr(tt, "in_use", lambda: True)
+    assert tt.through_xla(seen) is seen  # the log is on
+    monkeypatch.delenv(tt.LEVEL)
+    told = tt.through_xla(seen)
+    assert told.layers == ("dynamo", "xla", "tt")
+    assert told.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
+    last = told.graph_list[-1]
+    assert (last.layer, last.cause, last.sources, last.where) == ("tt", "fx", ("0",), where)
+    assert told.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
+    idle = Record(layers=("xla",))
+    assert tt.through_xla(idle).layers == ("xla", "tt")
+    assert tt.through_xla(idle).note is None
+    assert tt.through_xla(told) is told
+    monkeypatch.setattr(tt, "in_use", lambda: False)
+    assert tt.through_xla(seen) is seen
 
 
 def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
