@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
+import stat
 from pathlib import Path
 
+from pytest_graphbreak.commands.bar import Bar
 from pytest_graphbreak.commands.talk import complain, say, write, write_report
 from pytest_graphbreak.logs import page, text
 from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
-from pytest_graphbreak.logs.blocks import Source
 from pytest_graphbreak.logs.entry import entry, environment, session
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.places import Places
@@ -24,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="F", help="write the JSON report")
     parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")
     parser.add_argument(
+        "--root",
+        metavar="DIR",
+        help="the checkout that the log is of: source lines are quoted from there, from the "
+        "working directory and from installed packages, and from nowhere else",
+    )
+    parser.add_argument(
         "--build",
         metavar="DIR",
         help="the build directory of tt-xla, which tells a debug build from a release build "
@@ -33,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Analyse all logs. 0 when they could be read, 2 when one could not."""
+    if args.root and not Path(args.root).is_dir():
+        complain(f"graphbreak analyze: --root {args.root}: is no directory")
+        return 2
     try:
         build = _build(args.build)
     except OSError as error:
@@ -42,11 +54,13 @@ def run(args: argparse.Namespace) -> int:
             _check(path)
         except (OSError, ValueError) as error:
             return _refuse(path, error)
-    places = Places(Path.cwd())
+    here = Path.cwd()
+    places = Places(Path(args.root) if args.root else here)
     found: list[tuple[Reading, Bearing]] = []
     for path in args.logs:
         try:
-            reading = read(path, places)
+            with Bar(path) as bar:
+                reading = read(path, places, bar.move, [here])
         except (OSError, ValueError) as error:
             return _refuse(path, error)
         bearing = judge(reading, build)
@@ -57,9 +71,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(path: str) -> None:
-    """Open a log and close it: hours later is too late to hear that the next is not there."""
-    if path != "-":
-        Source(path).close()
+    """Whether a log is there: hours later is too late to hear that the next one is not.
+
+    Nothing is opened: what a pipe has been asked for once is gone from it.
+    """
+    if path == "-":
+        return
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
 def _build(directory: str | None) -> str | None:

@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import select
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 SIZE: Final = 4 * 1024 * 1024
 """Bytes read at a time. Larger blocks are not faster; see tests/benchmarks/logs.py."""
@@ -41,33 +47,55 @@ class Block(NamedTuple):
 
 
 class Source:
-    """An opened log: a file, a ``.gz`` file (told by its first bytes), standard input (``-``).
+    """An opened log: a file, a FIFO, a ``.gz`` (told by its first bytes), standard input (``-``).
 
-    Raises ``OSError`` (or ``ValueError`` for a name that can be no file) where
-    the log cannot be opened. ``fault`` says after reading why the end of the
-    log is missing, if it is.
+    It is opened once and read once, so that a pipe loses nothing. Raises ``OSError``
+    (or ``ValueError`` for a name that can be no file) where the log cannot be
+    opened. ``fault`` says after reading why the end of the log is missing, if it is.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.fault: str | None = None
-        self._stream = _stdin() if path == "-" else _file(path)
-        self.packed = self._stream.peek(2)[:2] == _GZIP
-        self._gzip = gzip.GzipFile(fileobj=self._stream) if self.packed else None
+        self._file = _stdin() if path == "-" else _open(path)
+        try:
+            self._raw = _Raw(self._file)
+            self.packed = self._raw.begins(_GZIP)
+        except OSError:
+            self.close()
+            raise
+        self._gzip = gzip.GzipFile(fileobj=io.BufferedReader(self._raw)) if self.packed else None
 
     def blocks(self, size: int = SIZE, context: int = CONTEXT) -> Iterator[Block]:
         """All of the log; each byte is new in exactly one block."""
-        return cut(self._unpack if self._gzip else self._stream.readinto, size, context)
+        return cut(self._unpack if self._gzip else self._fill, size, context)
+
+    @property
+    def taken(self) -> int:
+        """How many bytes were read so far, as they stand in the file (packed, if they are)."""
+        return self._raw.taken
+
+    @property
+    def size(self) -> int | None:
+        """How many there are; None for what has no size, such as a pipe."""
+        return _size(self._file)
 
     def close(self) -> None:
         if self.path != "-":
-            self._stream.close()
+            self._file.close()
 
     def __enter__(self) -> Source:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _fill(self, view: memoryview) -> int:
+        """Fill ``view`` from a pipe, too, which hands out little at a time."""
+        filled = 0
+        while filled < len(view) and (count := self._raw.readinto(view[filled:])):
+            filled += count
+        return filled
 
     def _unpack(self, view: memoryview) -> int:
         """Fill ``view`` in small steps: damage costs the end of the log, not a whole block."""
@@ -86,19 +114,67 @@ class Source:
         return filled
 
 
-def _stdin() -> io.BufferedReader:
+class _Readable(Protocol):
+    """What is asked of an open file; ``readinto`` gives None where it would have to wait."""
+
+    def readinto(self, view: memoryview, /) -> int | None: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class _Raw(io.RawIOBase):
+    """The bytes of an open file from its beginning, of which the first were looked at."""
+
+    def __init__(self, file: _Readable) -> None:
+        self._file = file
+        self._ahead = b""
+        self.taken = 0
+
+    def begins(self, mark: bytes) -> bool:
+        """Whether the file begins with ``mark``; what is read to know it is handed out later."""
+        while len(self._ahead) < len(mark):
+            more = bytearray(len(mark) - len(self._ahead))
+            count = self._read(memoryview(more))
+            if not count:
+                break
+            self._ahead += more[:count]
+        return self._ahead == mark
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._ahead:
+            part, self._ahead = self._ahead[: len(view)], self._ahead[len(view) :]
+            view[: len(part)] = part
+            return len(part)
+        return self._read(view)
+
+    def _read(self, view: memoryview) -> int:
+        """Read something, 0 at the end. Who made a pipe may have made it non-blocking."""
+        while (count := self._file.readinto(view)) is None:
+            select.select([self._file.fileno()], [], [])
+        self.taken += count
+        return count
+
+
+def _stdin() -> _Readable:
     if sys.stdin is None:
         raise OSError(9, "Standard input is closed", "-")
-    stream: BinaryIO = sys.stdin.buffer
-    if isinstance(stream, io.BufferedReader):
-        return stream
-    return io.BufferedReader(cast("io.RawIOBase", stream))
+    return cast("_Readable", sys.stdin.buffer)
 
 
-def _file(path: str) -> io.BufferedReader:
-    if Path(path).is_dir():
-        raise IsADirectoryError(21, "Is a directory", path)
-    return Path(path).open("rb")
+def _open(path: str) -> _Readable:
+    return Path(path).open("rb", buffering=0)
+
+
+def _size(file: _Readable) -> int | None:
+    try:
+        found = os.fstat(file.fileno())
+    except (OSError, ValueError):  # no file of the system's
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def cut(

@@ -30,6 +30,7 @@ _DIALECTS: Final = (
     (_VHLO, re.compile(rb"vhlo\.")),
     (_SHLO, re.compile(rb"stablehlo\.")),
 )
+_NAME: Final = re.compile(rb'"[^"\r\n]{0,256}"|[^\s{(]{1,256}')
 
 
 class Found(NamedTuple):
@@ -111,6 +112,8 @@ class _Module:
         self.dialect = _UNKNOWN
 
     def look(self, data: bytearray, start: int, end: int) -> None:
+        if start >= end:
+            return
         self.name = self.name or module_name(data, start, end)
         if self.dialect in (_UNKNOWN, _SHLO):
             for dialect, pattern in _DIALECTS:
@@ -124,7 +127,7 @@ def module_name(data: bytearray, start: int, end: int) -> str:
     at = data.find(b"module @", start, end)
     if at < 0:
         return ""
-    found = re.compile(rb'"[^"\r\n]{0,256}"|[^\s{(]{1,256}').match(data, at + 8, end)
+    found = _NAME.match(data, at + 8, end)
     return found[0].decode("utf-8", "backslashreplace").strip('"') if found else ""
 
 
@@ -156,8 +159,8 @@ class _Runs:
         if self._open is None or begins:
             self._shut()
             self._open, self._name = _Run(0, module.dialect == _VHLO, False, False), module.name
-        lowered = self._open.lowered or module.dialect == _TTNN
-        self._open = self._open._replace(length=self._open.length + 1, lowered=lowered)
+        length, begun, lowered, failed = self._open
+        self._open = _Run(length + 1, begun, lowered or module.dialect == _TTNN, failed)
         self.last = module
 
     def fail(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.logs import origin
@@ -20,6 +22,8 @@ from pytest_graphbreak.logs.tt import TTLines, Watcher
 from pytest_graphbreak.logs.xlalog import XlaLines
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Graph, Observation, Record, combine
+
+Tell = Callable[[int, int | None], None]
 
 PLACES_SHOWN: Final = 5
 """Source lines kept of each device graph."""
@@ -80,11 +84,18 @@ class Reading:
         return sum(guess.completed for guess in self.guesses.values())
 
 
-def read(path: str, places: Places) -> Reading:
-    """Analyse one log. Raises as ``Source`` does where it cannot be opened."""
-    reader = _Reader(path, Sources(places))
+def read(path: str, places: Places, tell: Tell | None = None, more: Iterable[Path] = ()) -> Reading:
+    """Analyse one log. Raises as ``Source`` does where it cannot be opened or read.
+
+    Source lines are quoted from below the root of ``places`` and from ``more``.
+    ``tell`` is called now and then with how many bytes of the file were read, and
+    how many it has, None where that is not known.
+    """
+    reader = _Reader(path, Sources(places, more))
     with Source(path) as source:
         for block in source.blocks():
+            if tell is not None:
+                tell(source.taken, source.size)
             reader.block(block)
         return reader.finish(source.fault)
 

@@ -1,9 +1,10 @@
 """Finds the source files that a log names, on the machine that reads it.
 
 A log often comes from elsewhere (``/root/tt-xla/venv/lib/...``). A file is
-looked for where the log says, then in the user's own directory, then among the
-packages that are installed here. Only regular Python files are ever opened: a
-log is not trusted with names of anything else.
+looked for where the log says, then in the user's own directories, then among the
+packages that are installed here. A log is not trusted: what it names is opened
+only if it is a regular Python file that lies, with links followed, below the
+user's directories, or in an installed package.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.places import Places, function_name, is_resume
@@ -26,13 +29,20 @@ _MACHINERY: Final = re.compile(
 
 _LARGEST: Final = 10 * 1024 * 1024
 _FILES: Final = 20_000
+_LONGEST: Final = 4096
+_DEEPEST: Final = 32
+"""So many directories of a name are looked for below the user's own."""
 
 
 class Sources:
     """Names places of a log, with their source lines where the files are found here."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, more: Iterable[Path] = ()) -> None:
+        """The user's directories are the root of ``places`` and ``more``."""
         self._places = places
+        self._roots = [str(places.root), *map(str, more)]
+        self._below = [os.path.join(os.path.realpath(root), "") for root in self._roots]
+        self._installed = [os.path.join(directory, "") for directory in _packages()]
         self.find = lru_cache(_FILES)(self._find)
         self.is_user = lru_cache(_FILES)(self._is_user)
         self.frame = lru_cache(_FILES)(self._frame)
@@ -46,18 +56,33 @@ class Sources:
 
     def _find(self, file: str) -> str | None:
         """The file on this machine, or None."""
-        found = _SITE.match(file)
-        tail = file[found.end() :] if found else file.lstrip("/")
-        candidates = [file]
-        if found:
-            candidates += [os.path.join(str(self._places.root), tail)]
-            candidates += [os.path.join(entry, tail) for entry in sys.path if entry]
+        if not file.endswith(".py") or "\0" in file or len(file) > _LONGEST:
+            return None
+        candidates = [file] if os.path.isabs(file) else []
+        if found := _SITE.match(file):
+            tail = file[found.end() :]
+            candidates += [os.path.join(place, tail) for place in (*self._roots, *self._installed)]
         else:
-            parts = tail.split("/")
+            parts = file.lstrip("/").split("/")
             candidates += [
-                os.path.join(str(self._places.root), *parts[index:]) for index in range(len(parts))
+                os.path.join(root, *parts[index:])
+                for root in self._roots
+                for index in range(max(0, len(parts) - _DEEPEST), len(parts))
             ]
-        return next(filter(_readable, candidates), None)
+        return next((path for path in candidates if self._may(path) and _readable(path)), None)
+
+    def _may(self, file: str) -> bool:
+        """Whether a log may have this file shown.
+
+        A checkout may come from others as well, with links in it that lead out; what is
+        installed here was installed by the user, who may have linked it from a cache.
+        """
+        try:
+            if os.path.normpath(file).startswith(tuple(self._installed)):
+                return True
+            return os.path.realpath(file).startswith(tuple(self._below))
+        except OSError:
+            return False
 
     def _is_user(self, file: str) -> bool:
         return not _MACHINERY.search(file) and self._places.is_user(file)
@@ -70,9 +95,16 @@ class Sources:
         return Frame(self._places.file(file), function_name(name), line, (code or "").strip())
 
 
+def _packages() -> list[str]:
+    """Where packages are installed for this Python."""
+    return [
+        os.path.abspath(entry)
+        for entry in sys.path
+        if os.path.basename(entry.rstrip("/")) in ("site-packages", "dist-packages")
+    ]
+
+
 def _readable(file: str) -> bool:
-    if not file.endswith(".py") or "\0" in file:
-        return False
     try:
         return os.path.isfile(file) and os.path.getsize(file) <= _LARGEST
     except OSError:

@@ -39,6 +39,9 @@ Frames that begin, recompile limits and suppressed errors are all printed by
 ``convert_frame.py``, which prints little else.
 """
 
+_SKIPPING: Final = b" skipping: "
+"""Frames that Dynamo does not look at: half of the lines of some logs, and nothing follows them."""
+
 _BEGIN: Final = re.compile(rb"^(?:Graph break(?! Reason)|Recompiling function)", re.M)
 _USUAL: Final = 8 * 1024
 _LONGEST: Final = 512 * 1024
@@ -110,6 +113,9 @@ class TorchLines:
         ahead = bytes(data[max(begin, found.start() - lines.BEFORE) : found.start()])
         key = (ahead, found[0])
         process = lines.rank_name(ahead).encode() + b" " + found["pid"]
+        if data.startswith(_SKIPPING, found.end()):
+            self._shut(process)
+            return found.end()
         text, end = _together(block, key, found.end())
         self._read = end + block.offset
         for record in _parts(text):

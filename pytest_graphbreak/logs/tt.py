@@ -188,7 +188,10 @@ class TTLines:
         self._open = None
 
     def _headless(self, rank: str) -> Markers:
-        return self.markers.setdefault(rank, Markers())
+        known = self.markers.get(rank)
+        if known is None:
+            known = self.markers[rank] = Markers()
+        return known
 
     def _who(self, block: Block, at: int) -> tuple[str, str]:
         data = block.data

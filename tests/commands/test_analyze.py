@@ -6,7 +6,13 @@ import argparse
 import gzip
 import io
 import json
+import os
+import pty
+import re
+import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +234,171 @@ def test_headless_logs_say_how_sure_they_are(
     out = capsys.readouterr().out
     assert "3 graphs (sure: worked out from 27 END markers): 3 lowered" in out
     assert "9 in 3 graphs" in out
+
+
+# Pipes: opened once, read once
+
+
+def graphs_said(out: str) -> str:
+    return next(line for line in out.split("\n") if line.startswith("  tt"))
+
+
+def feeding(*pieces: bytes, into: int | str) -> threading.Thread:
+    """Write to a pipe from another thread, piece by piece."""
+
+    def write() -> None:
+        with open(into, "wb", buffering=0) as pipe:
+            for piece in pieces:
+                pipe.write(piece)
+                time.sleep(0.02)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_a_fifo_is_opened_once_and_loses_nothing(
+    packed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its first byte may come alone, and no second reader ever comes."""
+    fifo = str(tmp_path / "run.log")
+    os.mkfifo(fifo)
+    text = gzip.compress(failing()) if packed else failing()
+    thread = feeding(text[:1], text[1:90], text[90:], into=fifo)
+    assert run(fifo) == 0
+    thread.join(10)
+    assert not thread.is_alive()
+    assert "3 graphs (certain: headers): 2 lowered, 1 failed" in graphs_said(
+        capsys.readouterr().out
+    )
+
+
+def test_the_pipe_of_a_process_substitution(capsys: pytest.CaptureFixture[str]) -> None:
+    """``analyze <(cat log)`` is a pipe that has a name, ``/dev/fd/63``."""
+    reading, writing = os.pipe()
+    thread = feeding(failing(), into=writing)
+    assert run(f"/dev/fd/{reading}") == 0
+    thread.join(10)
+    os.close(reading)
+    assert "3 graphs (certain: headers)" in graphs_said(capsys.readouterr().out)
+
+
+def test_fifos_that_are_written_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The writer opens the second when it has written the first."""
+    first, second = str(tmp_path / "a.log"), str(tmp_path / "b.log")
+    for path in (first, second):
+        os.mkfifo(path)
+
+    def write() -> None:
+        for path in (first, second):
+            Path(path).write_bytes(failing())
+
+    threading.Thread(target=write, daemon=True).start()
+    assert run(first, second) == 0
+    assert capsys.readouterr().out.count("3 graphs (certain: headers)") == 2
+
+
+def test_standard_input_that_does_not_block(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who starts us may have set its pipe so; that nothing is there yet is no end of the log."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    thread = feeding(failing()[:500], failing()[500:], into=writing)
+    monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
+    assert run("-") == 0
+    thread.join(10)
+    assert "3 graphs (certain: headers)" in graphs_said(capsys.readouterr().out)
+
+
+# How far it is
+
+
+def test_a_terminal_sees_how_far_it_is_and_nothing_is_left_of_it(tmp_path: Path) -> None:
+    path = log(tmp_path, text=failing() * 3000)
+    seen = in_terminal("analyze", path)
+    drawn = re.findall(r"\[([#.]{20})\] +(\d+)% of ([\d.]+ MB)", seen)
+    assert len(drawn) > 1, seen[:2000]
+    assert drawn == sorted(drawn, key=lambda one: int(one[1]))
+    last = seen.rindex("\r\x1b[K")
+    assert "% of" not in seen[last:]
+    assert seen[last:].count("9,000 graphs (certain: headers)") == 1
+    width = max(len(part.split("\n")[0]) for part in seen[:last].split("\r\x1b[K"))
+    assert width < 80
+
+
+def in_terminal(*arguments: str) -> str:
+    """What a terminal of 80 columns is sent by ``graphbreak``."""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ.update(TERM="xterm", COLUMNS="80", NO_COLOR="1")
+        os.execv(sys.executable, [sys.executable, "-m", "pytest_graphbreak", *arguments])
+    seen = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux tells so that the other side is closed
+            break
+        if not part:
+            break
+        seen += part
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    return seen.decode()
+
+
+def test_a_pipe_sees_nothing_of_it(tmp_path: Path) -> None:
+    path = log(tmp_path, text=failing() * 100)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_graphbreak", "analyze", path],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert "\r" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+# Whose files are quoted
+
+
+def test_only_files_of_the_checkout_are_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log names a file of this machine; who runs ``analyze`` may mean it, and says so."""
+    for name in ("here", "private"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "settings.py").write_text(f'TOKEN = "of {name}"\n')
+    text = b"".join(
+        dynamo(f"{number}/0", "load", str(tmp_path / name / "settings.py"), 1)
+        + broke_at(f"{number}/0", tmp_path / name / "settings.py")
+        for number, name in enumerate(("here", "private"))
+    )
+    path = log(tmp_path, text=text)
+    monkeypatch.chdir(tmp_path / "here")
+    assert run(path, "--json", "report.json", "--markdown", "report.md") == 0
+    written = capsys.readouterr().out + Path("report.json").read_text()
+    assert "of here" in written + Path("report.md").read_text()
+    assert "of private" not in written + Path("report.md").read_text()
+    assert run(path, "--root", str(tmp_path / "private")) == 0
+    out = capsys.readouterr().out
+    assert "of private" in out
+    assert "of here" in out
+    assert run(path, "--root", path) == 2
+    assert capsys.readouterr().err == f"graphbreak analyze: --root {path}: is no directory\n"
+
+
+def broke_at(id: str, file: Path) -> bytes:
+    """A graph break whose line the log does not quote."""
+    prefix = (
+        f"V0821 10:22:52.100000 4242 torch/_dynamo/symbolic_convert.py:1] [{id}] [__graph_breaks]"
+    )
+    text = (
+        f"Graph break in user code at {file}:1\nReason: Data-dependent jump\nUser code traceback:\n"
+    )
+    text += f'  File "{file}", line 1, in load\n'
+    return "".join(f"{prefix} {line}\n" for line in text.split("\n")).encode()

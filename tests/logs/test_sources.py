@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,52 @@ def test_only_regular_python_files_are_opened(tmp_path: Path) -> None:
         assert sources.find(name) is None
         assert sources.frame(name, 1).code == ""
     assert sources.find("a\0.py") is None
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file of this machine that no log may show, beside the checkout."""
+    (tmp_path / "checkout").mkdir()
+    path = tmp_path / "settings.py"
+    path.write_text("PASSWORD = 'hunter2'\n")
+    return path
+
+
+def test_a_log_shows_no_file_from_outside(secret: Path) -> None:
+    checkout = secret.parent / "checkout"
+    (checkout / "link.py").symlink_to(secret)
+    (checkout / "linked").symlink_to(secret.parent)
+    sources = Sources(Places(checkout))
+    for name in (
+        str(secret),
+        "../settings.py",
+        f"{checkout}/../settings.py",
+        "/x/../../settings.py",
+        "link.py",
+        "linked/settings.py",
+        "/elsewhere/lib/python3.12/site-packages/../settings.py",
+        f"/lib/site-packages/{secret}",
+        os.path.relpath(secret, Path(pytest.__file__).parent.parent),
+        f"{Path(pytest.__file__).parent.parent}/{os.path.relpath(secret, pytest.__file__)}",
+    ):
+        assert sources.find(name) is None, name
+        assert sources.function(name, 1, "f").code == "", name
+        assert sources.frame(name, 1).code == "", name
+
+
+def test_other_roots_are_the_users_word(secret: Path) -> None:
+    checkout = secret.parent / "checkout"
+    sources = Sources(Places(checkout), [secret.parent])
+    assert sources.frame(str(secret), 1).code == "PASSWORD = 'hunter2'"
+    assert sources.frame("/root/there/settings.py", 1).code == "PASSWORD = 'hunter2'"
+
+
+def test_a_name_that_is_all_slashes_costs_nothing(sources: Sources) -> None:
+    start = time.process_time()
+    for number in range(200):
+        assert sources.find("/a" * 2000 + f"/{number}.py") is None
+        assert sources.find("/a" * 1_000_000 + f"/{number}.py") is None
+    assert time.process_time() - start < 2
 
 
 def test_a_graph_has_the_lines_of_its_first_module(tmp_path: Path) -> None:
