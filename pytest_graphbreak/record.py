@@ -16,7 +16,7 @@ LAYERS = ("dynamo", "xla", "tt")
 """Where graphs are counted, from the user's code down to the device."""
 
 CAUSES = {
-    "dynamo": ("entry", "break", "callee", "recompile"),
+    "dynamo": ("entry", "break", "callee", "bucket", "recompile"),
     "xla": (
         "fx",
         "split",

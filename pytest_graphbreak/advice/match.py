@@ -9,6 +9,7 @@ from pytest_graphbreak.advice.breaks import BREAKS
 from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Family
 from pytest_graphbreak.advice.recompiles import RECOMPILES
+from pytest_graphbreak.advice.topics import BUCKET
 from pytest_graphbreak.record import Break, Eager, Graph, Recompile
 
 Item = Break | Eager | Recompile | Graph
@@ -37,7 +38,8 @@ def family(item: Item) -> Family | None:
     if isinstance(item, Eager):
         return first(BREAKS, item.reason, "", item.where.code)
     if item.layer == "dynamo":
-        return None  # entry, break, callee, recompile: the break or the recompile itself says it
+        # entry, break, callee, recompile: the break or the recompile itself says it
+        return first((BUCKET,), item.cause)
     return first(DEVICE, item.cause, item.reason)
 
 

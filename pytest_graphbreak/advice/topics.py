@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.advice.family import Family
+from pytest_graphbreak.advice.family import Family, Sign
+
+BUCKET = Family(
+    "bucket",
+    "a part of a graph that DDP cut where its gradient buckets end",
+    "a larger bucket_cap_mb makes fewer; torch._dynamo.config.optimize_ddp = False leaves it whole",
+    (Sign(reason=r"^bucket\b"),),
+)
+"""Said of dynamo graphs, as the families of ``device`` are of xla graphs."""
 
 TOPICS: tuple[Family, ...] = (
     Family("break", "a graph break", "mend the first break of a test first", ()),
@@ -19,5 +27,6 @@ TOPICS: tuple[Family, ...] = (
         "mend the break in the caller",
         (),
     ),
+    BUCKET,
     Family("fx", "an FX graph that became one device graph", "nothing: this is the good case", ()),
 )

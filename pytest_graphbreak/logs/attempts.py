@@ -27,6 +27,8 @@ class Attempt:
     parent: Attempt | None = None
     broke: str = ""
     graphs: int = 0
+    buckets: int = 1
+    """In how many parts the next graph goes to the backend: DDP cuts it."""
     eager: bool = False
     export: bool = False
 

@@ -33,6 +33,8 @@ _STARTED: Final = re.compile(
     r"(<[^>\n]*>|\S+) (.+?):(\d+)(?=,|$)",
     re.M,
 )
+_BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d+) buckets")
+"""Said before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
 _DONE: Final = "Step 2: done compiler function"
 _BROKE: Final = re.compile(
     r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d+)\n"
@@ -103,6 +105,9 @@ class Dynamo:
             self._recompile(process, record)
         elif found := _STARTED.match(record.text):
             self._start(process, record, found)
+        elif found := _BUCKETS.match(record.text):
+            if attempt := process.attempts.get(record.id):
+                attempt.buckets = int(found[1])
         elif record.text.startswith(_DONE):
             return self._graph(process, record)
         elif found := _LIMIT.search(record.text):
@@ -183,13 +188,26 @@ class Dynamo:
             reason=why,
             process=process.label if self.processes > 1 else None,
         )
-        self.graphs += 1
         self.compiled += not attempt.graphs
+        self._keep(attempt, graph)
+        self._cut(attempt, graph)
+        export = attempt.export or _EXPORT in record.text
+        return Made(record.rank, graph, export)
+
+    def _keep(self, attempt: Attempt, graph: Graph) -> None:
+        self.graphs += 1
         attempt.graphs += 1
         if len(self._graphs) < KEPT:
             self._graphs.append(graph)
-        export = attempt.export or _EXPORT in record.text
-        return Made(record.rank, graph, export)
+
+    def _cut(self, attempt: Attempt, graph: Graph) -> None:
+        """DDP had the backend make a graph of each gradient bucket: those after the first."""
+        parts, attempt.buckets = attempt.buckets, 1
+        for _ in range(1, parts):
+            name = f"{attempt.name}+{attempt.graphs}"
+            why = words.buckets(graph.name, parts)
+            cut = replace(graph, name=name, cause="bucket", sources=(graph.name,), reason=why)
+            self._keep(attempt, cut)
 
     def _cause(self, process: Process, id: str, attempt: Attempt) -> tuple[str, str]:
         if attempt.graphs:

@@ -31,6 +31,7 @@ MARKS: Final = (
     b"_dynamo/convert_frame.py:",
     b"torchdynamo start tracing",
     b"Step 2: done compiler function",
+    b"DDPOptimizer used bucket cap",
     b"] create_env",
 )
 """What the first lines of the records hold that are read; all else is passed over.

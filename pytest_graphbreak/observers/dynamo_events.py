@@ -87,7 +87,7 @@ class _Reading:
             ops=event.ops,
             inputs=event.inputs,
             outputs=event.outputs,
-            sources=self._sources(attempt) if cause in ("break", "callee") else (),
+            sources=self._cut_from(event, cause),
             where=self._where(attempt),
             reason=why,
         )
@@ -99,6 +99,9 @@ class _Reading:
     def _cause(self, event: Made) -> tuple[str, str]:
         """Why there is this graph, and the evidence."""
         attempt = event.attempt
+        if event.part:
+            whole = self._graph_name(attempt, event.number - event.part)
+            return "bucket", text.buckets(whole, event.parts)
         if event.number:
             return "recompile", _SPECIALIZED
         if attempt.guards is not None:
@@ -113,6 +116,11 @@ class _Reading:
         """The break that ended an attempt."""
         broke = list(attempt.broke.values()) if attempt is not None else []
         return text.reason(broke[-1].message).text if broke else ""
+
+    def _cut_from(self, event: Made, cause: str) -> tuple[str, ...]:
+        if cause == "bucket":
+            return (self._graph_name(event.attempt, event.number - event.part),)
+        return self._sources(event.attempt) if cause in ("break", "callee") else ()
 
     def _sources(self, attempt: Attempt) -> tuple[str, ...]:
         """The graph that this one was cut from: of the nearest function above that made one."""

@@ -16,6 +16,10 @@ Code = tuple[str, int, str]
 """A function: its file, its first line, the name of its code object."""
 
 
+Shape = tuple[int, int, int]
+"""Operators, inputs and outputs of an FX graph."""
+
+
 @dataclass(eq=False, slots=True)
 class Attempt:
     """Dynamo's attempt to compile one frame; ``id`` is its compile id, ``0/0``.
@@ -46,6 +50,7 @@ class Attempt:
     skip: str = ""
     suppressed: bool = False
     graphs: int = 0
+    calls: int = 0
     counted: tuple[int, int] | None = None
     broke: dict[tuple[Any, ...], Broke] = field(default_factory=dict)
     pending: tuple[str, Any] | None = None
@@ -77,7 +82,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """The backend made a graph. ``after_break`` says that a graph break ended it."""
+    """The backend made a graph. ``after_break`` says that a graph break ended it.
+
+    ``part`` counts from 0 where one captured graph went to the backend in ``parts``.
+    """
 
     attempt: Attempt
     number: int
@@ -85,6 +93,8 @@ class Made:
     inputs: int
     outputs: int
     after_break: bool
+    part: int = 0
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,6 +148,8 @@ class Local(threading.local):
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
         self.unsupported: tuple[str, Any] = ("", None)
+        self.buckets: list[Shape] = []
+        """What the backend made of the graph that it is called for now, if DDP cut it."""
 
     def current(self) -> Attempt | None:
         return self.running[-1] if self.running else None
@@ -147,6 +159,19 @@ def argument(
     name: str, where: dict[str, int], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     return kwargs[name] if name in kwargs else args[where[name]]
+
+
+def shape_of(gm: Any) -> Shape:
+    """Operators, inputs and outputs of an FX graph."""
+    ops = inputs = outputs = 0
+    for node in gm.graph.nodes:
+        if node.op.startswith("call_"):
+            ops += 1
+        elif node.op == "placeholder":
+            inputs += 1
+        elif node.op == "output":
+            outputs = len(node.args[0]) if isinstance(node.args[0], (tuple, list)) else 1
+    return ops, inputs, outputs
 
 
 def say(fault: BaseException) -> str:

@@ -18,12 +18,14 @@ import functools
 import inspect
 import sys
 import weakref
+from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
 from pytest_graphbreak.observers import dynamo_names as names
 from pytest_graphbreak.observers.bell import BELL
 from pytest_graphbreak.observers.dynamo_breaks import BreakSensors
+from pytest_graphbreak.observers.dynamo_buckets import BucketSensor
 from pytest_graphbreak.observers.dynamo_export import ExportSensor
 from pytest_graphbreak.observers.dynamo_hooks import Hook, Patch
 from pytest_graphbreak.observers.dynamo_ledger import Ledger
@@ -39,9 +41,11 @@ from pytest_graphbreak.observers.dynamo_notes import (
     Local,
     Made,
     Missed,
+    Shape,
     Started,
     argument,
     say,
+    shape_of,
 )
 from pytest_graphbreak.observers.dynamo_now import now
 
@@ -61,6 +65,7 @@ class Sensors:
         self._found: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.events, self._local, self._found, self._fell)
         self._exports = ExportSensor(self.events, self._caller, self._fell)
+        self._buckets = BucketSensor(self._local, self._fell)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
@@ -93,6 +98,7 @@ class Sensors:
         self.events.extend(Fell(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
         self._exports.attach()
+        self._buckets.attach()
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
@@ -111,6 +117,7 @@ class Sensors:
 
     def detach(self) -> None:
         """Take the sensors out."""
+        self._buckets.detach()
         self._exports.detach()
         for patch in reversed(self._patches):
             patch.remove()
@@ -211,7 +218,7 @@ class Sensors:
                     self._breaks.broke(attempt, *attempt.unlogged)
             attempt.pending = attempt.unlogged = None
             self.events.append(Ended(attempt))
-            if attempt.counted and not self._ledger.counted(attempt.counted, attempt.graphs):
+            if attempt.counted and not self._ledger.counted(attempt.counted, attempt.calls):
                 self.events.append(
                     Fell(
                         f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
@@ -224,7 +231,8 @@ class Sensors:
         if BELL.listener is not None:
             BELL.listener.ends()
 
-    # Graphs: one for each call of the backend that came back.
+    # Graphs: one for each call of the backend that came back. Of all the calls that torch makes
+    # (2.6 to 2.13), those of DDP (dynamo_buckets) are the only ones that go by another way.
 
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """``call_user_compiler(output, gm, ...)``"""
@@ -232,17 +240,22 @@ class Sensors:
         shape = (0, 0, 0)
         try:
             # Now: a backend may change the graph that it is given.
-            shape = _shape(args[1] if len(args) > 1 else kwargs["gm"])
+            shape = shape_of(args[1] if len(args) > 1 else kwargs["gm"])
         except Exception as fault:
             self._fell("graphs", fault)
-        result = original(*args, **kwargs)
+        outer, self._local.buckets = self._local.buckets, []
         try:
-            self._made(args[0], shape)
+            result = original(*args, **kwargs)
+        finally:
+            buckets, self._local.buckets = self._local.buckets, outer
+        try:
+            self._made(args[0], buckets or [shape])
         except Exception as fault:
             self._fell("graphs", fault)
         return result
 
-    def _made(self, output: Any, shape: tuple[int, int, int]) -> None:
+    def _made(self, output: Any, shapes: Sequence[Shape]) -> None:
+        """A graph came back from the backend, by one call or, in buckets, by several."""
         attempt = self._local.current() or self._owner(output)
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
@@ -251,14 +264,17 @@ class Sensors:
             self._captures += 1
             self.events += [Started(attempt), Ended(attempt)]
         number = attempt.graphs
-        attempt.graphs += 1
         if number == 0 or attempt.outcome == "running":
             counted = self._ledger.saw()
             attempt.counted = attempt.counted or counted
             self._owners[id(output)] = (weakref.ref(output), attempt)
         reason = getattr(output, "compile_subgraph_reason", None)
         after_break = bool(getattr(reason, "graph_break", False))
-        self.events.append(Made(attempt, number, *shape, after_break))
+        for part, shape in enumerate(shapes):
+            after = after_break and part == len(shapes) - 1
+            self.events.append(Made(attempt, number + part, *shape, after, part, len(shapes)))
+        attempt.graphs += len(shapes)
+        attempt.calls += 1
 
     def _owner(self, output: Any) -> Attempt | None:
         """The attempt that made a graph which is compiled again while it runs.
@@ -322,16 +338,3 @@ def _forward(code: CodeType, values: dict[str, Any]) -> CodeType | None:
         found = found or getattr(function, "__code__", None) is code
         function = function.__wrapped__
     return getattr(function, "__code__", None) if found else None
-
-
-def _shape(gm: Any) -> tuple[int, int, int]:
-    """Operators, inputs and outputs of an FX graph."""
-    ops = inputs = outputs = 0
-    for node in gm.graph.nodes:
-        if node.op.startswith("call_"):
-            ops += 1
-        elif node.op == "placeholder":
-            inputs += 1
-        elif node.op == "output":
-            outputs = len(node.args[0]) if isinstance(node.args[0], (tuple, list)) else 1
-    return ops, inputs, outputs

@@ -106,6 +106,11 @@ def limit(kind: str, message: str) -> str | None:
     return f"{text} ({value[1]})" if value else text
 
 
+def buckets(graph: str, parts: int) -> str:
+    """Why a captured graph went to the backend in parts."""
+    return f"DDP cut graph {graph} into {parts} gradient buckets"
+
+
 def plain(text: str) -> str:
     """One line without addresses, paths of this machine and numbers of this run."""
     text = _ADDRESS.sub("", text)

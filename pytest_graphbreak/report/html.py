@@ -316,7 +316,9 @@ class _Places:
 
     def _is_cut(self, graph: Plain) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
-        return graph["layer"] != "dynamo" and graph["cause"] not in INTENDED
+        if graph["layer"] == "dynamo":
+            return bool(graph["cause"] == "bucket")
+        return graph["cause"] not in INTENDED
 
     def _row(
         self, kind: str, layer: str, where: Plain, reason: str, id: str | None = None

@@ -174,11 +174,16 @@ def _places(verdict: Verdict, record: Record) -> Iterator[str]:
 
 
 def _telling_graphs(verdict: Verdict, record: Record) -> Iterator[Graph]:
-    """Device graphs that exist for a reason of their own, where their layer grew."""
+    """Graphs that exist for a reason of their own, where their layer grew.
+
+    Those of dynamo are told by breaks and recompiles, but for the buckets of DDP.
+    """
     grown = {step.layer for step in verdict.over if step.what == "graphs"}
     seen: set[tuple[str, ...]] = set()
     for graph in record.graph_list:
-        if graph.layer == "dynamo" or graph.layer not in grown or graph.cause == "fx":
+        if graph.layer not in grown or graph.cause == "fx":
+            continue
+        if graph.layer == "dynamo" and graph.cause != "bucket":
             continue
         key = (graph.layer, graph.cause, graph.reason, *graph.where.key)
         if key not in seen:

@@ -150,6 +150,12 @@ def test_graphs_that_are_as_they_should_be_need_no_advice() -> None:
         assert short(Graph("dynamo", "0/0", cause, reason="n == 3")) is None
 
 
+def test_a_bucket_of_ddp_is_advised_on() -> None:
+    bucket = short(Graph("dynamo", "0/0+1", "bucket", reason="DDP cut graph 0/0 into 4"))
+    assert bucket is not None
+    assert "optimize_ddp" in bucket
+
+
 def test_code_that_left_the_compiler_is_advised_on_as_a_break_is() -> None:
     assert short(Eager("dynamo", "Unsupported context manager")) == short(
         Break("dynamo", "Unsupported context manager")

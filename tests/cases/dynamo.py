@@ -1692,3 +1692,147 @@ def break_in_super_forward(compile: Compile) -> None:
             return super().forward(x) + 1
 
     compile(Child())(X())
+
+
+# --- calls of the backend that do not come from the tracing of a frame ---------------------
+
+
+class Wide(nn.Module):
+    """Four parameters of more than a megabyte, the smallest bucket that DDP makes."""
+
+    def __init__(self, broken: bool = False) -> None:
+        super().__init__()
+        self.broken = broken
+        self.layers = nn.ModuleList(nn.Linear(520, 520) for _ in range(4))
+
+    def forward(self, x):
+        for number, layer in enumerate(self.layers):
+            x = layer(x).relu()
+            if self.broken and number == 1:
+                break
+        if self.broken:
+            torch._dynamo.graph_break()
+            x = self.layers[3](self.layers[2](x))
+        return x
+
+
+@contextlib.contextmanager
+def distributed(module: nn.Module, megabytes: int = 1) -> Iterator[Any]:
+    """The module under DDP, in a group of this process alone."""
+    from torch import distributed
+    from torch.nn.parallel import DistributedDataParallel
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        yield DistributedDataParallel(module, bucket_cap_mb=megabytes)
+    finally:
+        distributed.destroy_process_group()
+
+
+def compiled_inside(module: nn.Module, compile: Compile) -> nn.Module:
+    """The module, its forward compiled: what DDP itself does is left alone."""
+    module.forward = compile(module.forward)
+    return module
+
+
+@case(4)
+def ddp_buckets(compile: Compile) -> None:
+    with distributed(compiled_inside(Wide(), compile)) as model:
+        for _ in range(2):
+            model(torch.ones(2, 520)).sum().backward()
+
+
+@case(4, 3, 1)  # in two places of torch: for the user one, the call
+def ddp_compiled_around(compile: Compile) -> None:
+    with distributed(Wide()) as model:
+        compile(model)(torch.ones(2, 520)).sum().backward()
+
+
+@case(2)
+def ddp_two_buckets_the_first_is_small(compile: Compile) -> None:
+    with distributed(compiled_inside(Wide(), compile), megabytes=25) as model:
+        model(torch.ones(2, 520))
+
+
+@case(1)
+def ddp_one_bucket(compile: Compile) -> None:
+    with distributed(compiled_inside(nn.Linear(4, 4), compile)) as model:
+        model(X())
+
+
+@case(4, 1, 1)
+def ddp_buckets_and_a_break(compile: Compile) -> None:
+    with distributed(compiled_inside(Wide(broken=True), compile)) as model:
+        model(torch.ones(2, 520))
+
+
+@case(8, recompiles=1)
+def ddp_buckets_recompiled(compile: Compile) -> None:
+    with distributed(compiled_inside(Wide(), compile)) as model:
+        model(torch.ones(2, 520))
+        model(torch.ones(3, 520))
+
+
+@case(1)
+def ddp_optimizer_off(compile: Compile) -> None:
+    with (
+        torch._dynamo.config.patch(optimize_ddp=False),
+        distributed(compiled_inside(Wide(), compile)) as model,
+    ):
+        model(torch.ones(2, 520))
+
+
+@case(0)
+def ddp_backend_error_in_the_third_bucket(compile: Compile) -> None:
+    calls = []
+
+    def backend(gm, inputs):
+        calls.append(gm)
+        if len(calls) == 3:
+            raise ValueError("the third")
+        return gm.forward
+
+    module = Wide()
+    module.forward = torch.compile(module.forward, backend=backend)
+    with distributed(module) as model, contextlib.suppress(Exception):
+        model(torch.ones(2, 520))
+    assert len(calls) == 3
+
+
+@case(2)
+def backend_that_compiles(compile: Compile) -> None:
+    def backend(gm, inputs):
+        again = compile(lambda x: torch.cos(x))
+        return lambda *args: (again(*gm(*args)),)
+
+    torch.compile(lambda x: torch.sin(x) * 2, backend=backend)(X())
+
+
+@case(1)
+def backend_called_to_verify(compile: Compile) -> None:
+    with torch._dynamo.config.patch(verify_correctness=True):
+        compile(lambda x: torch.sin(x) * 2)(X())
+
+
+@case(1)
+def compiled_autograd_without_a_compiler(compile: Compile) -> None:
+    from torch._dynamo import compiled_autograd
+
+    x = X().requires_grad_()
+    y = compile(lambda x: torch.sin(x) * 2)(x)
+    with compiled_autograd._enable(lambda gm: gm):
+        y.sum().backward()
+
+
+@case(1, since=(2, 9))
+def nested_compile_region(compile: Compile) -> None:
+    @torch.compiler.nested_compile_region
+    def block(x):
+        return torch.sin(x) * 2
+
+    def f(x):
+        for _ in range(3):
+            x = block(x)
+        return x
+
+    compile(f)(X())

@@ -273,3 +273,36 @@ def test_the_script_is_not_the_command_that_ran_it(tmp_path: Path) -> None:
         + b'  File "net.py", line 3, in <module>\n',
     )
     assert analyse(tmp_path, text).script == "net.py"
+
+
+def test_the_buckets_of_ddp_are_graphs(tmp_path: Path) -> None:
+    """As torch 2.13 wrote them; with one bucket nothing is cut."""
+    head = "[rank0]:I1122 00:47:13.782000 28632"
+    ddp = f"{head} torch/_dynamo/backends/distributed.py:104]"
+    start = (
+        "torch/_dynamo/convert_frame.py:1] [{id}] torchdynamo start compiling "
+        "forward /home/me/net.py:7, stack (elided 5 frames):"
+    )
+    done = "torch/_dynamo/output_graph.py:3120] [{id}] Step 2: done compiler function compile_fn"
+    text = ""
+    for id, buckets in (("0/0", 4), ("1/0", 1), ("2/0", 0)):
+        text += f"{head} {start.format(id=id)}\n"
+        if buckets:
+            text += (
+                f"{ddp} [{id}] DDPOptimizer used bucket cap 1048576 and created {buckets} buckets. "
+                "Enable debug logs for detailed bucket info.\n"
+            )
+        text += f"{head} {done.format(id=id)}\n"
+    record = analyse(tmp_path, text.encode()).record
+    assert record.graphs == {"dynamo": 6}
+    assert record.compiled == 3
+    causes = [(graph.name, graph.cause, graph.sources) for graph in record.graph_list]
+    cut = ("0/0",)
+    assert causes == [
+        ("0/0", "entry", ()),
+        ("0/0+1", "bucket", cut),
+        ("0/0+2", "bucket", cut),
+        ("0/0+3", "bucket", cut),
+        ("1/0", "entry", ()),
+        ("2/0", "entry", ()),
+    ]
