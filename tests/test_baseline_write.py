@@ -67,10 +67,16 @@ def start(source: str, *args: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT + textwrap.dedent(source), *map(str, args)],
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def visible(directory: Path) -> list[str]:
+    """The names of all files and directories below, but for the lock's."""
+    return sorted(item.name for item in directory.rglob("*") if writing.HIDDEN not in item.parts)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -161,31 +167,77 @@ def test_a_lock_that_is_held_times_out(path: Path) -> None:
     assert graphs(path.parent, "test_a") == 2
 
 
-def test_the_lock_is_not_in_the_tree(path: Path, tmp_path: Path) -> None:
+def test_the_lock_lies_with_the_baselines_and_git_ignores_it(path: Path, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     update(path.parent, [seen("test_a", 2)])
-    assert sorted(item.name for item in tmp_path.rglob("*")) == ["baselines", "test_a.yaml"]
+    assert visible(path.parent) == ["test_a.yaml"]
+    assert writing.lock_path(path.parent).is_relative_to(path.parent)
+    status = ["git", "status", "--porcelain", "--untracked-files=all"]
+    told = subprocess.run(status, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert told.stdout == "?? baselines/test_a.yaml\n"
     (tmp_path / "link").symlink_to(path.parent)
     assert writing.lock_path(tmp_path / "link") == writing.lock_path(path.parent)
     assert writing.lock_path(tmp_path) != writing.lock_path(path.parent)
 
 
-def test_a_lock_that_can_not_be_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(path))  # a file, no directory
-    with pytest.raises(BaselineError, match=r"can not be taken .*set TMPDIR"):
+def test_writers_with_other_temporary_directories_lose_nothing(path: Path, tmp_path: Path) -> None:
+    writer = """
+    import os, tempfile
+    tempfile.tempdir = sys.argv[3]
+    for number in range(25):
+        update(directory, [seen(f"test_{sys.argv[2]}_{number}", 2)])
+    """
+    writers = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        writers.append(start(writer, path.parent, name, tmp_path / name))
+    for process in writers:
+        finish(process)
+    assert len(list(Baselines(path.parent).entries())) == 51
+
+
+def test_a_lock_that_can_not_be_made(path: Path) -> None:
+    (path.parent / writing.HIDDEN).write_text("")  # a file, no directory
+    with pytest.raises(BaselineError, match=r"the lock .* can not be taken"):
         update(path.parent, [seen("test_a", 2)])
+    assert path.read_text() == OLD
 
 
-def test_a_lock_in_a_place_of_somebody_else_s(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The temporary directory is everybody's: a link put there is not followed."""
-    (tmp_path / "temporary").mkdir()
+@pytest.mark.parametrize("name", [writing.HIDDEN, f"{writing.HIDDEN}/lock"])
+def test_a_lock_that_is_a_link_is_not_followed(name: str, path: Path, tmp_path: Path) -> None:
+    """A checkout may come with one: it would make files, or empty them, elsewhere."""
     (tmp_path / "trap").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    writing.lock_path(path.parent).parent.symlink_to(tmp_path / "trap")
-    with pytest.raises(BaselineError, match="is not a directory of this user's"):
+    (tmp_path / "trap/kept").write_text("kept")
+    (path.parent / name).parent.mkdir(exist_ok=True)
+    target = tmp_path / ("trap/kept" if name.endswith("lock") else "trap")
+    (path.parent / name).symlink_to(target)
+    with pytest.raises(BaselineError, match="is a symbolic link"):
         update(path.parent, [seen("test_a", 2)])
-    assert list((tmp_path / "trap").iterdir()) == []
+    assert [item.name for item in (tmp_path / "trap").iterdir()] == ["kept"]
+    assert (tmp_path / "trap/kept").read_text() == "kept"
+
+
+def test_the_temporary_file_of_a_living_writer_stays(path: Path) -> None:
+    """One that does not know this lock, such as an older version, is left alone as well."""
+    script = f"""
+    import fcntl
+    file = open(directory / ".graphbreak-{"0" * 16}.tmp", "w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+    """
+    temporary = path.parent / f".graphbreak-{'0' * 16}.tmp"
+    holder = start(script, path.parent)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        update(path.parent, [seen("test_a", 2)])
+        assert temporary.exists()
+    finally:
+        holder.kill()
+        holder.communicate()
+    update(path.parent, [seen("test_a", 3)])
+    assert not temporary.exists()
 
 
 def test_a_preview_needs_no_lock(path: Path) -> None:
@@ -219,7 +271,7 @@ def counted(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 
-import filelock, hashlib, secrets, tempfile  # nothing is imported once the counting begins
+import filelock, secrets, tempfile  # nothing is imported once the counting begins
 tempfile.gettempdir()
 setattr(os, step, counted)
 update(directory, [seen("test_a", 2), seen("test_b", 3), seen("test", 1, file="sub/test_new.py")])
@@ -249,8 +301,7 @@ def test_killed_at_any_step(path: Path, step: str, when: str) -> None:
         baselines.check()
         # What is left over is no baseline, and goes with the next write.
         update(path.parent, [seen("test_a", 5), seen("test", 6, file="sub/test_new.py")])
-        left = sorted(item.name for item in path.parent.rglob("*"))
-        assert left == ["sub", "test_a.yaml", "test_new.yaml"]
+        assert visible(path.parent) == ["sub", "test_a.yaml", "test_new.yaml"]
         assert graphs(path.parent, "test_a") == 5
     else:
         pytest.fail("the update never came to its end")
@@ -263,7 +314,7 @@ def test_a_file_of_the_user_s_is_not_taken_for_a_left_over(path: Path) -> None:
         (path.parent / name).write_text("mine")
     (path.parent / ".graphbreak-0123456789abcdef.tmp").write_text("left over")
     update(path.parent, [seen("test_a", 2)])
-    assert sorted(item.name for item in path.parent.iterdir()) == sorted([*names, "test_a.yaml"])
+    assert visible(path.parent) == sorted([*names, "test_a.yaml"])
 
 
 # refused by the system
@@ -282,7 +333,7 @@ def test_a_disk_that_is_full(path: Path) -> None:
     output = finish(start(script, path.parent))
     assert f"{path}: can not be written (" in output
     assert "it is as it was; make room" in output
-    assert [item.name for item in path.parent.iterdir()] == ["test_a.yaml"]
+    assert visible(path.parent) == ["test_a.yaml"]
     assert path.read_text() == OLD
 
 
@@ -317,12 +368,25 @@ def test_a_directory_that_can_not_be_written(open_path: Path) -> None:
         output = as_nobody(open_path.parent)
     finally:
         open_path.parent.chmod(0o755)
-    assert f"{open_path}: can not be written (Permission denied); it is as it was" in output
-    assert "make its directory writable" in output
+    assert f"{open_path.parent}: can not be written: the lock " in output
+    assert "can not be taken (Permission denied); make it a directory that can be written" in output
     assert open_path.read_text() == OLD
 
 
+def test_a_file_whose_directory_can_not_be_written(open_path: Path) -> None:
+    (open_path.parent / "sub").mkdir()
+    (open_path.parent / "sub/test_a.yaml").write_text(OLD)
+    os.chmod(open_path.parent, 0o777)
+    (open_path.parent / "sub").chmod(0o555)
+    output = as_nobody(open_path.parent, "update(directory, [seen('test_a', 2, 'sub/test_a.py')])")
+    place = open_path.parent / "sub/test_a.yaml"
+    assert f"{place}: can not be written (Permission denied); it is as it was" in output
+    assert "make its directory writable" in output
+    assert place.read_text() == OLD
+
+
 def test_a_file_that_can_not_be_read(open_path: Path) -> None:
+    open_path.parent.chmod(0o777)
     open_path.chmod(0)
     output = as_nobody(open_path.parent)
     assert f"{open_path}: can not be read (Permission denied)" in output

@@ -7,26 +7,25 @@ one, and perhaps the hidden one, which nobody reads and the next writer removes.
 
 from __future__ import annotations
 
-import hashlib
+import fcntl
 import os
 import re
 import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytest_graphbreak.baseline.model import BaselineError
 
+HIDDEN = ".graphbreak"
+"""A directory of a baselines directory; in it is the lock."""
 _LEFT = re.compile(r"\.graphbreak-[0-9a-f]{16}\.tmp")
 
 
 def lock_path(directory: Path) -> Path:
-    """The lock of a baselines directory: among the temporary files, named after its real path."""
-    name = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()[:24]
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir(), f"pytest-graphbreak-{user}", f"{name}.lock")
+    """The lock of a baselines directory, in the directory itself: where every writer finds it."""
+    return Path(os.path.realpath(directory), HIDDEN, "lock")
 
 
 @contextmanager
@@ -39,9 +38,10 @@ def locked(directory: Path, timeout: float) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     path = lock_path(directory)
-    lock = FileLock(path)
     try:
-        _own_directory(path.parent)
+        _make_hidden(path)
+        # Who may write the baselines may lock them: a container's root leaves the file to others.
+        lock = FileLock(path, mode=0o666)
         lock.acquire(timeout=timeout)
     except Timeout:
         raise BaselineError(
@@ -50,10 +50,11 @@ def locked(directory: Path, timeout: float) -> Iterator[None]:
             step=f"wait for it and try again (fuser {path} tells which process it is)",
         ) from None
     except (OSError, NotImplementedError) as error:
+        words = getattr(error, "strerror", None) or error
         raise BaselineError(
-            f"the lock {path} can not be taken ({error})",
+            f"can not be written: the lock {path} can not be taken ({words})",
             path=directory,
-            step="set TMPDIR to a directory on a local disk that can be written",
+            step="make it a directory that can be written, on a file system that can lock",
         ) from None
     try:
         yield
@@ -61,20 +62,43 @@ def locked(directory: Path, timeout: float) -> Iterator[None]:
         lock.release()
 
 
-def _own_directory(path: Path) -> None:
-    """Make a directory that only this user can write to; its place can be written by all."""
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    status = os.lstat(path)
-    if not stat.S_ISDIR(status.st_mode) or (hasattr(os, "getuid") and status.st_uid != os.getuid()):
-        raise PermissionError(f"{path} is not a directory of this user's")
+def _make_hidden(lock: Path) -> None:
+    """The directory of the lock, which git ignores. A link there is not followed."""
+    folder = lock.parent
+    os.makedirs(folder, exist_ok=True)
+    for path in (folder, lock, folder / ".gitignore"):
+        if path.is_symlink():
+            raise OSError(f"{path} is a symbolic link")
+    with suppress(FileExistsError), open(folder / ".gitignore", "x") as file:
+        file.write("*\n")
 
 
 def clear(directory: Path) -> None:
-    """Remove what killed writers left here. The lock is held: nobody else writes."""
+    """Remove what killed writers left here, and nothing of a writer that lives."""
     with suppress(OSError):
         for name in os.listdir(directory):
-            if _LEFT.fullmatch(name):
+            if _LEFT.fullmatch(name) and not _is_held(directory / name):
                 os.unlink(directory / name)
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a living process holds its temporary file; it does so until that is in place."""
+    with suppress(OSError), open(path, "rb", opener=_open_own) as file:
+        return not _hold(file.fileno())
+    return True
+
+
+def _open_own(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
+def _hold(handle: int) -> bool:
+    """Lock a file that is open, until it is closed; False if another process holds it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def sync(directory: Path) -> None:
@@ -99,12 +123,13 @@ def replace(path: Path, text: str) -> None:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             try:
+                _hold(handle)
                 _write(handle, text.encode("utf-8"))
                 _keep_mode(handle, path)
                 os.fsync(handle)
+                os.replace(temporary, path)
             finally:
                 os.close(handle)
-            os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
