@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,13 +43,26 @@ class Checkout:
 def find(start: Path, directory: str | None = None) -> Checkout:
     """The checkout around ``start``. ``directory``, below ``start``, wins over the ini file.
 
-    Raises ``CheckoutError`` for a configuration file that is not readable.
+    Raises ``CheckoutError`` for a configuration file that is not readable, and
+    for baselines that lie in the checkout by name and elsewhere in truth.
     """
     root, keys = _configured(start.absolute())
     given = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
     if given == root:
         given = root / "baselines"
+    _refuse_link_out(root, given)
     return Checkout(root, given, _true(keys.get("graph_budget_strict", False)))
+
+
+def _refuse_link_out(root: Path, directory: Path) -> None:
+    """A checkout of a stranger must not choose what of this machine is read and written."""
+    named = Path(os.path.abspath(directory))
+    real = Path(os.path.realpath(directory))
+    if named.is_relative_to(root) and not real.is_relative_to(os.path.realpath(root)):
+        raise CheckoutError(
+            f"{named}: a symbolic link leads out of the checkout, to {real}; "
+            f"if that is meant, name it: --graph-budget-dir {real}"
+        )
 
 
 def _configured(start: Path) -> tuple[Path, Mapping[str, Any]]:
@@ -67,8 +81,9 @@ def _keys(path: Path) -> Mapping[str, Any] | None:
     try:
         text = path.read_text(encoding="utf-8")
         found = next(iter(_sections(path, text)), None)
-    except (OSError, ValueError, configparser.Error) as error:
-        raise CheckoutError(f"{path}: cannot be read: {error}") from None
+    except (OSError, ValueError, configparser.Error, RecursionError) as error:
+        words = str(error).replace("\n", " ")
+        raise CheckoutError(f"{path}: cannot be read: {words}") from None
     if found is None and path.name in ("pytest.ini", ".pytest.ini"):
         return {}  # these count also when they are empty
     return found
@@ -78,12 +93,13 @@ def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
     if path.suffix == ".toml":
         data = _toml(text)
         if path.name != "pyproject.toml":
-            yield data.get("pytest", {})
+            yield _table(data, "pytest")
             return
-        pytest = data.get("tool", {}).get("pytest")
-        if isinstance(pytest, dict):
+        tool = _table(data, "tool")
+        if "pytest" in tool:
             # pytest 9 reads the keys of [tool.pytest] itself, older ones those below ini_options.
-            yield pytest.get("ini_options", pytest)
+            pytest = _table(tool, "pytest")
+            yield _table(pytest, "ini_options") if "ini_options" in pytest else pytest
         return
     parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     parser.read_string(text)
@@ -96,6 +112,14 @@ def _toml(text: str) -> dict[str, Any]:
     # tomli is a dependency of pytest where Python has no tomllib.
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     found: dict[str, Any] = toml.loads(text)
+    return found
+
+
+def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A table of a TOML file, empty where there is none."""
+    found = data.get(key, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"{key} is no table")
     return found
 
 

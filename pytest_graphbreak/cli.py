@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,6 +29,11 @@ COMMANDS: Final = {
 }
 
 
+UNUSABLE: Final = 2
+LONGEST: Final = 1000
+"""Characters of the line that says what went wrong."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. A usage error exits with 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -35,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser(name)
     parsed = parser.parse_args(arguments)
     try:
-        return int(importlib.import_module(_module(parsed.command)).run(parsed))
+        return _guarded(parsed)
     except BrokenPipeError:
         # The reader of our output went away (`| head`); that is its right.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -43,6 +49,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("graphbreak: interrupted", file=sys.stderr)
         return 130
+
+
+def _guarded(parsed: argparse.Namespace) -> int:
+    """Run the command. What it could not foresee in its input ends in one line and 2.
+
+    Never in 1, which is Python's code for a traceback: to `check` that means
+    "over budget".
+    """
+    from pytest_graphbreak.commands.talk import complain
+
+    try:
+        return int(importlib.import_module(_module(parsed.command)).run(parsed))
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        complain(f"graphbreak {parsed.command}: {_words(error)}")
+    except Exception:
+        traceback.print_exc()
+        complain(f"graphbreak {parsed.command}: this is a defect of graphbreak, please report it")
+    return UNUSABLE
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, on one line of a bearable length."""
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "the input needs more memory than there is"
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return f"{where}{error.strerror}"[:LONGEST]
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words[:LONGEST]
 
 
 def _module(name: str) -> str:

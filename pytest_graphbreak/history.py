@@ -7,29 +7,35 @@ has one value at each time. A renamed baseline file keeps its history.
 from __future__ import annotations
 
 import datetime
-import os
 import re
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, baseline_path
 from pytest_graphbreak.baseline.model import Entry
-from pytest_graphbreak.baseline.paths import SUFFIX, mirrored_file
-from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
+from pytest_graphbreak.baseline.read import document, load_text
+from pytest_graphbreak.git import GitError, blobs, git, names
 
 _RAW = re.compile(r"\n?:\d+ \d+ [0-9a-f]+ ([0-9a-f]+) ([A-Z])\d*")
+_LATEST: Final = int(datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc).timestamp())
+"""The last day that a calendar of Python has; a commit may say any time at all."""
 _START, _FIELD = "\x1e", "\x1f"
 
 
 class HistoryError(RuntimeError):
-    """git cannot tell. The message says what to do."""
+    """There is no history to tell. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that touched baselines. ``hash`` is empty for what is not committed yet."""
+    """A commit that touched baselines. ``hash`` is empty for what is not committed yet.
+
+    ``time`` is in seconds from 1970 and within the years 1970 to 9999.
+    """
 
     hash: str
     time: int
@@ -80,10 +86,14 @@ def read(directory: Path) -> History:
     if not directory.is_dir():
         raise HistoryError(f"{directory}: there are no baselines here")
     reader = _Reader(directory)
-    for commit, changes in _commits(directory):
-        reader.take(commit, changes)
-    reader.take_worktree()
-    reader.history.shallow = _git(directory, "rev-parse", "--is-shallow-repository") == b"true\n"
+    try:
+        for commit, changes in _commits(directory):
+            reader.take(commit, changes)
+        reader.take_worktree()
+        shallow = git(directory, "rev-parse", "--is-shallow-repository")
+    except GitError as error:
+        raise HistoryError(str(error)) from None
+    reader.history.shallow = shallow == b"true\n"
     return reader.history
 
 
@@ -96,6 +106,10 @@ class _Changed:
     before: str | None = None
 
 
+_Said = dict[tuple[str, str], Mapping[str, int]]
+"""What a file allows, by node id and profile."""
+
+
 class _Reader:
     """Walks the commits, oldest first, and keeps what each baseline file says."""
 
@@ -103,49 +117,56 @@ class _Reader:
         self.directory = directory
         self.history = History()
         self._series: dict[tuple[str, str], Series] = {}
-        self._said: dict[str, dict[tuple[str, str], Mapping[str, int]]] = {}
+        self._said: dict[str, _Said] = {}
 
     def take(self, commit: Commit, changes: Iterable[_Changed]) -> None:
-        found = list(changes)
-        texts = _blobs(self.directory, [item.blob for item in found if item.blob])
+        found = [item for item in changes if item.path.endswith(SUFFIX)]
+        texts = blobs(self.directory, [item.blob for item in found if item.blob])
         for item in found:
-            if item.before is not None:
+            if item.before is not None and item.before.endswith(SUFFIX):
                 self._rename(item.before, item.path)
-            if item.blob is None or item.blob in texts:
-                self._update(commit, item.path, texts.get(item.blob or ""))
+            if item.blob is None:
+                self._says(commit, item.path, {})
+            elif item.blob in texts:
+                self._update(commit, item.path, partial(_decoded, item.path, texts[item.blob]))
 
     def take_worktree(self) -> None:
         """What the files say now, where git does not have that."""
         now = Commit("", int(datetime.datetime.now().timestamp()), "", "not committed")
-        for path in _git_names(self.directory, "diff", "HEAD", "--name-only", "--relative"):
-            file = self.directory / path
-            self._update(now, path, file.read_bytes() if file.is_file() else None)
-        for path in _git_names(self.directory, "ls-files", "--others", "--exclude-standard"):
-            self._update(now, path, (self.directory / path).read_bytes())
+        for path in (
+            *names(self.directory, "diff", "HEAD", "--name-only", "--relative", "-z", "--", "."),
+            *names(self.directory, "ls-files", "--others", "--exclude-standard", "-z", "--", "."),
+        ):
+            if path.endswith(SUFFIX):
+                self._update(now, path, partial(self._file, path))
 
-    def _update(self, commit: Commit, path: str, text: bytes | None) -> None:
-        if not path.endswith(SUFFIX):
-            return
+    def _file(self, path: str) -> str | None:
+        """A file as it is now. What is no file, or leads out of the directory, is not read."""
+        return load_text(inside(self.directory, self.directory / path))
+
+    def _update(self, commit: Commit, path: str, load: Callable[[], str | None]) -> None:
+        """A file is otherwise from this commit on; ``load`` reads it, and gives None if it went."""
         try:
+            text = load()
             said = {} if text is None else self._read(path, text)
         except BaselineError as error:
             self.history.unreadable.append(f"{commit.hash[:10] or 'now'} {error}")
             return
+        self._says(commit, path, said)
+
+    def _says(self, commit: Commit, path: str, said: _Said) -> None:
         before = self._said.get(path, {})
         for key in dict.fromkeys((*before, *said)):
             if before.get(key) != said.get(key):
                 self._add(key, Point(commit, said.get(key)))
         self._said[path] = said
 
-    def _read(self, path: str, text: bytes) -> dict[tuple[str, str], Mapping[str, int]]:
+    def _read(self, path: str, text: str) -> _Said:
         full = self.directory / path
         file = mirrored_file(self.directory, full)
         if baseline_path(self.directory, file) != full:
             return {}
-        try:
-            found = document(text.decode("utf-8").removeprefix("\ufeff"), full, file)
-        except UnicodeDecodeError:
-            raise BaselineError("is not UTF-8", path=full) from None
+        found = document(text.removeprefix("\ufeff"), full, file)
         return {
             (entry.nodeid, profile): graphs
             for entry in found.entries()
@@ -174,6 +195,16 @@ class _Reader:
             self._said[after][new] = graphs
 
 
+def _decoded(path: str, data: bytes | None) -> str:
+    """The text of a blob, which is None where it is too large to read."""
+    if data is None:
+        raise BaselineError("is too large to read", path=path)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BaselineError("is not UTF-8", path=path) from None
+
+
 def _graphs(entry: Entry) -> Iterator[tuple[str, Mapping[str, int]]]:
     """The counts of every profile that an entry has values for."""
     profiles = [entry.profile] if entry.values is not None else []
@@ -184,12 +215,12 @@ def _graphs(entry: Entry) -> Iterator[tuple[str, Mapping[str, int]]]:
 
 
 def _commits(directory: Path) -> Iterator[tuple[Commit, list[_Changed]]]:
-    output = _git(
+    output = git(
         directory,
         *("log", "-m", "--first-parent", "--reverse", "-M", "--relative", "--raw", "-z"),
         *("--no-abbrev", "--no-ext-diff", f"--format={_START}%H{_FIELD}%ct{_FIELD}%an{_FIELD}%s"),
         *("--", "."),
-    ).decode("utf-8", "backslashreplace")
+    ).decode("utf-8", "surrogateescape")
     tokens = iter(output.split("\0"))
     commit: Commit | None = None
     changes: list[_Changed] = []
@@ -198,7 +229,7 @@ def _commits(directory: Path) -> Iterator[tuple[Commit, list[_Changed]]]:
             if commit is not None:
                 yield commit, changes
             hash, time, author, subject = token[1:].split(_FIELD, 3)
-            commit, changes = Commit(hash, int(time), author, subject), []
+            commit, changes = Commit(hash, _seconds(time), author, subject), []
         elif found := _RAW.fullmatch(token):
             blob, status = found[1], found[2]
             path = next(tokens)
@@ -210,43 +241,6 @@ def _commits(directory: Path) -> Iterator[tuple[Commit, list[_Changed]]]:
         yield commit, changes
 
 
-def _blobs(directory: Path, names: list[str]) -> dict[str, bytes]:
-    """The contents of blobs, by one call of git."""
-    if not names:
-        return {}
-    output = _git(directory, "cat-file", "--batch", given="\n".join(names).encode() + b"\n")
-    found: dict[str, bytes] = {}
-    at = 0
-    for name in names:
-        end = output.index(b"\n", at)
-        words = output[at:end].split()
-        at = end + 1
-        if words[1] != b"missing":  # a partial clone has not fetched it
-            size = int(words[2])
-            found[name] = output[at : at + size]
-            at += size + 1
-    return found
-
-
-def _git_names(directory: Path, *args: str) -> list[str]:
-    names = _git(directory, *args, "-z", "--", ".").decode("utf-8", "surrogateescape")
-    return [name for name in names.split("\0") if name]
-
-
-def _git(directory: Path, *args: str, given: bytes | None = None) -> bytes:
-    command = ["git", "--no-pager", "--no-optional-locks", *args]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            env=os.environ | {"LC_ALL": "C"},
-            input=given,
-            capture_output=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise HistoryError("git is not installed, and the history is git's") from None
-    if done.returncode:
-        words = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-        raise HistoryError(f"{directory}: git {args[0]}: {words or 'failed'}")
-    return done.stdout
+def _seconds(time: str) -> int:
+    """The time of a commit. git keeps whatever was written there, up to 20 digits."""
+    return min(max(int(time), 0), _LATEST) if time.isdecimal() else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -25,6 +26,14 @@ class Repository:
     @property
     def directory(self) -> Path:
         return self.path / "baselines"
+
+    def object(self, kind: str, text: str) -> str:
+        """Write an object of git's as it stands, and return its name."""
+        command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+        done = subprocess.run(
+            command, cwd=self.path, input=text, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
 
     def git(self, *args: str) -> str:
         self.day += 1
@@ -193,3 +202,80 @@ def test_without_a_commit_it_says_so(repository: Repository) -> None:
     repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
     with pytest.raises(HistoryError, match="does not have any commits yet"):
         read(repository.directory)
+
+
+# what a stranger's checkout may hold
+
+
+def test_links_out_of_the_checkout_are_not_followed(repository: Repository) -> None:
+    secret = repository.path.parent / "secret"
+    secret.write_text("profile: a secret of this machine\n")
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    for name, target in (("x", secret), ("zero", "/dev/zero"), ("gone", "nothing"), ("d", "..")):
+        (repository.directory / f"test_{name}.yaml").symlink_to(target)
+    found = read(repository.directory)
+    assert told(found) == {"test_a.py::test_b cpu": [("first", {"dynamo": 1})]}
+    assert len(found.unreadable) == 3  # a link to nothing says nothing
+    assert "a secret" not in str(found.unreadable)
+    repository.commit("links")
+    assert "a secret" not in str(read(repository.directory).unreadable)
+
+
+def test_odd_things_below_the_baselines(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    for name in ("nested", "nested.yaml", "dir.yaml"):
+        (repository.directory / name).mkdir()
+    for name in ("nested", "nested.yaml"):
+        repository.git("init", "-q", f"baselines/{name}")
+        (repository.directory / name / "test_x.yaml").write_text("x")
+    for name in ("..yaml", "...yaml", ".yaml", ".~.yaml", "a\\b.yaml"):
+        (repository.directory / name).write_text("x")
+    os.mkfifo(repository.directory / "test_fifo.yaml")
+    assert len(told(read(repository.directory))) == 1
+    repository.git("add", "baselines/..yaml", "baselines/...yaml", "baselines/a\\b.yaml")
+    repository.git("commit", "-qm", "odd")
+    repository.git("mv", "baselines/..yaml", "baselines/.x.yaml")
+    repository.git("commit", "-qm", "renamed")
+    assert len(told(read(repository.directory))) == 1
+
+
+def test_a_commit_of_the_year_3170843(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.git("add", "-A")
+    tree = repository.git("write-tree").strip()
+    text = f"tree {tree}\nauthor A <a> 1 +0000\ncommitter A <a> 99999999999999 +0000\n\nfar\n"
+    repository.git("update-ref", "HEAD", repository.object("commit", text))
+    (series,) = read(repository.directory).series
+    assert series.points[0].commit.date == "9999-12-31"
+
+
+def test_a_blob_that_is_too_large_is_named(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_graphbreak.git.LARGEST", 200)
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.put(
+        "".join(f"  t{n}:\n    graphs: {{dynamo: 1}}\n" for n in range(9)), "test_b.yaml"
+    )
+    repository.commit("first")
+    found = read(repository.directory)
+    assert len(found.series) == 1
+    assert "test_b.yaml: is too large to read" in found.unreadable[0]
+
+
+def test_a_repository_in_the_baselines_runs_nothing(repository: Repository) -> None:
+    """A bare one needs no ``.git``, so a commit can hold it, with the programs it names."""
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    for name in ("HEAD", "objects", "refs", "index"):
+        (repository.path / ".git" / name).rename(repository.directory / name)
+    pwned = repository.path / "pwned"
+    (repository.directory / "config").write_text(
+        "[core]\nrepositoryformatversion = 0\nbare = false\n"
+        f'worktree = {repository.path}\nfsmonitor = "touch {pwned}; false"\n'
+    )
+    with contextlib.suppress(HistoryError):
+        read(repository.directory)
+    assert not pwned.exists()

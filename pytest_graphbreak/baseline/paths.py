@@ -47,10 +47,10 @@ def baseline_path(directory: Path, file: str) -> Path:
 
 def mirrored_file(directory: Path, path: Path) -> str:
     """The inverse of ``baseline_path``: the test file that a baseline mirrors."""
-    relative = path.relative_to(directory)
-    stem = relative.name.removesuffix(SUFFIX)
-    name = stem.removesuffix(_BARE) if "." in stem else stem + ".py"
-    return relative.with_name(name or stem).as_posix()
+    parent, slash, name = path.relative_to(directory).as_posix().rpartition("/")
+    stem = name.removesuffix(SUFFIX)
+    file = stem.removesuffix(_BARE) if "." in stem else stem + ".py"
+    return parent + slash + (file or stem)
 
 
 def inside(directory: Path, path: Path) -> Path:
@@ -77,9 +77,20 @@ def _refuse_outside(nodeid: str, file: str) -> None:
         problem = "is outside of the root directory"
     elif "." in parts or "" in parts:
         problem = "has an empty part or a '.' in its path"
+    elif not _is_encodable(file):
+        problem = "has a character that no file name has"
     else:
         return
     raise BaselineError(
         f"{nodeid!r} {problem}, and can have no baseline",
         step="run pytest with a rootdir that holds the test (--rootdir, or a pytest.ini there)",
     )
+
+
+def _is_encodable(file: str) -> bool:
+    """Whether the system can name such a file; a lone surrogate of a JSON text is no character."""
+    try:
+        os.fsencode(file)
+    except UnicodeEncodeError:
+        return False
+    return True

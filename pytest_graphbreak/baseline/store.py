@@ -55,9 +55,12 @@ class Baselines:
             for file, path in self._found():
                 try:
                     if file is None:
-                        load(inside(self.directory, path), "")
+                        found = load(inside(self.directory, path), "")
                     else:
-                        self.document(file)
+                        found = self.document(file)
+                    if found is None and path.is_symlink():
+                        step = "remove it, or put the file itself there"
+                        raise BaselineError("is a link to nothing", path=path, step=step)
                 except BaselineError as error:
                     faults.append(error)
         if faults:
@@ -121,8 +124,7 @@ class Baselines:
         return sorted(
             (
                 (_mirrored(self.directory, Path(parent, name)), Path(parent, name))
-                for parent, _, names in os.walk(self.directory, onerror=_unreadable)
-                for name in names
+                for parent, name in _walk(self.directory)
                 if name.endswith(SUFFIX)
             ),
             key=lambda found: found[1],
@@ -163,9 +165,24 @@ def _stale(document: Document, test: str, case: str | None) -> Stale:
     return Stale(document.file, test, case, document.path, document.lines[test, case])
 
 
-def _unreadable(error: OSError) -> None:
-    raise BaselineError(
-        f"can not be read ({error.strerror or error})",
-        path=error.filename,
-        step="make it a directory that can be read",
-    )
+def _walk(directory: Path) -> Iterator[tuple[str, str]]:
+    """Every file below with its directory; links to directories are not followed.
+
+    ``os.walk`` of Python before 3.12 calls itself, and Python's stack is finite.
+    """
+    left = [os.fspath(directory)]
+    while left:
+        parent = left.pop()
+        try:
+            with os.scandir(parent) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    else:
+                        yield parent, entry.name
+        except OSError as error:
+            raise BaselineError(
+                f"can not be read ({error.strerror or error})",
+                path=parent,
+                step="make it a directory that can be read",
+            ) from None

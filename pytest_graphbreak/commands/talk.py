@@ -61,7 +61,8 @@ def write_report(path: str, document: Plain) -> bool:
 def _written(path: str, put: Callable[[], object]) -> bool:
     try:
         put()
-    except OSError as error:
-        complain(f"graphbreak: {path}: cannot be written: {error.strerror or error}")
+    except (OSError, ValueError) as error:
+        words = getattr(error, "strerror", None) or error
+        complain(f"graphbreak: {path}: cannot be written: {words}")
         return False
     return True

@@ -1,0 +1,92 @@
+"""What git knows of a checkout: asked by its own command, read as data.
+
+A checkout may come from a stranger. git runs no program that such a checkout
+names (a monitor of files, a difference tool), and takes no directory in it for
+a repository of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+LARGEST: Final = 32 * 2**20
+"""Bytes of a blob that is read."""
+SLOWEST: Final = 120
+"""Seconds that one call of git may take."""
+_SAFE: Final = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
+
+
+class GitError(RuntimeError):
+    """git cannot tell. The message says why."""
+
+
+def git(directory: Path, *args: str, given: bytes | None = None) -> bytes:
+    """What ``git args`` prints in ``directory``. ``GitError`` with its first words if it fails."""
+    command = ["git", *_SAFE, "--no-pager", "--no-optional-locks", *args]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env=os.environ | {"LC_ALL": "C"},
+            input=given,
+            stdin=subprocess.DEVNULL if given is None else None,
+            capture_output=True,
+            check=False,
+            timeout=SLOWEST,
+        )
+    except FileNotFoundError:
+        raise GitError("git is not installed, and the history is git's") from None
+    except subprocess.TimeoutExpired:
+        raise GitError(f"{directory}: git {args[0]} took more than {SLOWEST} s") from None
+    except OSError as error:
+        raise GitError(f"{directory}: git: {error.strerror or error}") from None
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+        raise GitError(f"{directory}: git {args[0]}: {words[:400] or 'failed'}")
+    return done.stdout
+
+
+def names(directory: Path, *args: str) -> list[str]:
+    """The paths that a command of git lists (with its option ``-z``)."""
+    listed = git(directory, *args).decode("utf-8", "surrogateescape")
+    return [name for name in listed.split("\0") if name]
+
+
+def blobs(directory: Path, wanted: Iterable[str]) -> dict[str, bytes | None]:
+    """The contents of blobs, by two calls of git; None for one that is too large to read.
+
+    A blob that is not there (a partial clone has not fetched it) is left out.
+    """
+    sizes = _sizes(directory, list(dict.fromkeys(wanted)))
+    found: dict[str, bytes | None] = {name: None for name, size in sizes.items() if size > LARGEST}
+    small = [name for name in sizes if name not in found]
+    if not small:
+        return found
+    output = git(directory, "cat-file", "--batch", given=_lines(small))
+    at = 0
+    for name in small:
+        at = output.index(b"\n", at) + 1
+        found[name] = output[at : at + sizes[name]]
+        at += sizes[name] + 1
+    return found
+
+
+def _sizes(directory: Path, wanted: list[str]) -> dict[str, int]:
+    """The sizes in bytes of those that are there and are blobs."""
+    if not wanted:
+        return {}
+    output = git(directory, "cat-file", "--batch-check", given=_lines(wanted))
+    told = zip(wanted, output.decode("utf-8", "surrogateescape").split("\n"), strict=False)
+    return {
+        name: int(words[-1])
+        for name, line in told
+        if len(words := line.split(" ")) >= 3 and words[-2] == "blob"
+    }
+
+
+def _lines(wanted: list[str]) -> bytes:
+    return "".join(f"{name}\n" for name in wanted).encode("utf-8", "surrogateescape")
