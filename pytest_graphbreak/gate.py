@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Baselines, Entry, Expected
     from pytest_graphbreak.device import Device
     from pytest_graphbreak.trace import Trace
+    from pytest_graphbreak.typed import Typed
     from pytest_graphbreak.verdict import Verdict
 
 GATE = pytest.StashKey["Gate"]()
@@ -257,6 +258,7 @@ class Gate:
             recorded_profile=expected.profile if expected else None,
             recorded_torch=expected.torch if expected else None,
             ci=in_ci(),
+            typed=self.settings.typed,
         )
 
 
@@ -292,7 +294,7 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
             # A unittest class keeps its failure to itself until here.
             entry.update(verdict="none", message=None)
             if not block:  # its own text says it
-                _add_section(report, entry, call)
+                _add_section(report, entry, call, item.config.stash[GATE].settings.typed)
     # A copy, since the dict grows on: teardown adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]
 
@@ -345,7 +347,7 @@ def _told(log: str) -> str:
 
 
 def _add_section(
-    report: pytest.TestReport, entry: Mapping[str, Any], call: pytest.CallInfo[Any]
+    report: pytest.TestReport, entry: Mapping[str, Any], call: pytest.CallInfo[Any], typed: Typed
 ) -> None:
     """What a test that failed by itself compiled, and which kind of compile failure it is."""
     from pytest_graphbreak import triage
@@ -355,7 +357,9 @@ def _add_section(
     if record.active or record.errors:
         words = text.describe(record)
         if record.active and call.excinfo is not None:
-            words = "\n".join((words, *triage.of_error(call.excinfo.value, entry["nodeid"])))
+            words = "\n".join(
+                (words, *triage.of_error(call.excinfo.value, typed.test(entry["nodeid"])))
+            )
         report.sections[:] = [*_without_trace(report.sections), ("graph budget", words)]
 
 

@@ -84,6 +84,11 @@ class Session:
         _take_outcome(tally, report)
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """xdist: tell a worker how the session was started, which it cannot see."""
+        node.workerinput["graphbreak_typed"] = self.settings.typed.to_dict()
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """xdist: a worker ended; one that crashed has no output, and another's will do."""
         output = getattr(node, "workeroutput", None) or {}

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from pytest_graphbreak.typed import Typed, typed
 
 DEVICES: Final = ("auto", "tt", "xla", "cpu", "cuda")
 ISOLATION: Final = ("test", "none")
@@ -32,7 +34,8 @@ class Settings:
 
     ``report``, ``trace`` and ``directory`` are absolute. ``profile`` is the user's
     template (``tt-{arch}``) or None where the profile is to be detected; ``arch``
-    is what the suite's own option ``--arch`` says, as tt-xla's does.
+    is what the suite's own option ``--arch`` says, as tt-xla's does. ``typed`` is how
+    the session was started, for the commands that texts name.
     """
 
     root: Path
@@ -50,6 +53,7 @@ class Settings:
     strict: bool = False
     reasons: bool = True
     tt_log: str = "headers"
+    typed: Typed = field(default_factory=Typed)
 
     @property
     def active(self) -> bool:
@@ -160,6 +164,7 @@ def from_config(config: pytest.Config) -> Settings:
         strict=bool(config.getini("graph_budget_strict")),
         reasons=bool(config.getini("graph_budget_reasons")),
         tt_log=tt_log,
+        typed=typed(config),
     )
     _refuse_writing_in_ci(settings)
     return settings

@@ -12,7 +12,6 @@ matter of accuracy here, whatever they were compared with.
 from __future__ import annotations
 
 import re
-import shlex
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -367,11 +366,11 @@ def triage(
     return Triage(rule.kind, rule.topic or _topic(rule.kind))
 
 
-def of_error(error: BaseException, nodeid: str) -> tuple[str, ...]:
+def of_error(error: BaseException, command: str) -> tuple[str, ...]:
     """The lines for the report of a test that died of ``error``; empty if it is no compile failure.
 
-    A failure that was raised while another was handled is looked at first, then
-    the one below it: backends wrap what the compiler said.
+    ``command`` runs the test again. A failure that was raised while another was handled is
+    looked at first, then the one below it: backends wrap what the compiler said.
     """
     from pytest_graphbreak.report.safe import console
 
@@ -382,7 +381,7 @@ def of_error(error: BaseException, nodeid: str) -> tuple[str, ...]:
         trace = "".join(traceback.format_exception(type(one), one, one.__traceback__, chain=False))
         found = triage(type(one).__name__, str(one), trace)
         if found is not None:
-            return tuple(map(console, ("", *found.lines(f"pytest {shlex.quote(nodeid)}"))))
+            return tuple(map(console, ("", *found.lines(command))))
         one = one.__cause__
     return ()
 

@@ -46,7 +46,7 @@ def test_fullgraph_is_told_as_the_break_that_it_is(suite: Suite) -> None:
             "*graph budget*",
             "*graph break under fullgraph:*",
             "*try:*",
-            "*TORCH_LOGS=graph_breaks pytest test_it.py::test_model",
+            "*TORCH_LOGS=graph_breaks *pytest * test_it.py::test_model",
         ]
     )
 
@@ -56,7 +56,7 @@ def test_a_backend_failure_names_what_to_gather(suite: Suite) -> None:
     result = suite.run("--graph-budget")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*backend failure:*", "*TORCH_COMPILE_DEBUG=1 pytest test_it.py::test_model"]
+        ["*backend failure:*", "*TORCH_COMPILE_DEBUG=1 *pytest * test_it.py::test_model"]
     )
 
 

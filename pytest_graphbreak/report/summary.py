@@ -165,9 +165,20 @@ def _next(outcome: Outcome) -> Iterator[Line]:
         return
     if settings.writes:
         return
+    typed = settings.typed
+    update, record = typed.again("--graph-budget-update"), typed.again("--graph-budget-record")
     if verdicts & {"over", "changed", "lost"}:
-        yield PLAIN, "next       mend the code, or accept: pytest --graph-budget-update TESTS"
+        yield PLAIN, f"next       mend the code, or accept: {update}"
+    if any(map(_needs_prune, _standing(outcome))):
+        yield PLAIN, "           (and --graph-budget-prune for what is not compiled any more)"
     if "new" in verdicts:
-        yield PLAIN, "next       record what is missing: pytest --graph-budget-record"
+        yield PLAIN, f"next       record what is missing: {record}"
     if "improved" in verdicts:
-        yield PLAIN, "next       tighten the baseline: pytest --graph-budget-update TESTS"
+        yield PLAIN, f"next       tighten the baseline: {update}"
+
+
+def _needs_prune(test: Plain) -> bool:
+    """Whether a layer went to none, or code left the compiler: update alone never writes that."""
+    was = (test["baseline"] or {}).get("graphs", {})
+    gone = any(count and not test["graphs"].get(layer) for layer, count in was.items())
+    return bool(test["verdict"] == "lost" or (test["verdict"] == "over" and gone))

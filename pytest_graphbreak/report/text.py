@@ -6,16 +6,16 @@ Everything from outside (names, reasons, source lines) is made harmless here
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Known, minor, same_minor
 from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record, decomposition
 from pytest_graphbreak.report.safe import console, printable
 from pytest_graphbreak.report.steady import Series, series
+from pytest_graphbreak.typed import Typed
 from pytest_graphbreak.verdict import Step, Verdict
 
 MOST_PLACES = 12
@@ -28,7 +28,7 @@ class Context:
 
     ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
     with ``baseline_line`` of the entry; ``recorded_torch`` measured it,
-    ``torch`` is running now. ``command`` is how the user accepts, or None.
+    ``torch`` is running now. ``typed`` is how pytest was started.
     """
 
     nodeid: str
@@ -39,6 +39,7 @@ class Context:
     recorded_profile: str | None = None
     recorded_torch: str | None = None
     ci: bool = False
+    typed: Typed = field(default_factory=Typed)
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> str:
@@ -81,17 +82,21 @@ def headline(verdict: Verdict, record: Record) -> str:
     """One line: the count that moved most, and whose number it passed."""
     if verdict.name == "new":
         return f"graph budget: no baseline for this test ({_totals(record)})"
+    if verdict.emptied:
+        return _nothing_left(verdict, record)
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
         return f"graph budget: {verdict.name}, {_totals(record)}"
     step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
-    if verdict.name == "lost" and step.what == "graphs":
-        return (
-            f"graph budget: no {step.layer} graph any more, "
-            f"{_who(step)} {step.allowed} (nothing was compiled)"
-        )
     sign = f"{step.growth:+d}"
     return f"graph budget: {_amount(step)}, {_who(step)} {step.allowed} ({sign})"
+
+
+def _nothing_left(verdict: Verdict, record: Record) -> str:
+    """A layer that makes no graph any more: worse than any that makes more."""
+    step = next(step for step in verdict.lost if step.what == "graphs" and not step.now)
+    made = f"{_totals(record)} still" if any(record.graphs.values()) else "nothing was compiled"
+    return f"graph budget: no {step.layer} graph any more, {_who(step)} {step.allowed} ({made})"
 
 
 def _who(step: Step) -> str:
@@ -126,8 +131,9 @@ def _totals(record: Record) -> str:
 
 
 def _counts(verdict: Verdict, record: Record) -> Iterator[str]:
-    """The table of what moved: ``  xla      1 -> 4   +3``."""
-    for step in _unique((*verdict.over, *verdict.lost, *verdict.fewer)):
+    """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
+    steps = _unique((*verdict.over, *verdict.lost, *verdict.fewer))
+    for step in sorted(steps, key=lambda item: item.what != "graphs" or item.now > 0):
         name = step.layer if step.what == "graphs" else step.what
         if step.what == "recompiles":
             name = f"{step.layer} recompiles"
@@ -317,21 +323,19 @@ def _measured(context: Context) -> str:
     now = ""
     if context.torch and not same_minor(context.torch, context.recorded_torch):
         now = f" (now {minor(context.torch)}, where counts may differ)"
-    elif context.torch and context.torch != context.recorded_torch:
-        now = f" (now {context.torch})"
     on = f" on {context.recorded_profile}" if context.recorded_profile else ""
     return f", recorded{on} with torch {context.recorded_torch}{now}"
 
 
 def _accept(verdict: Verdict, context: Context) -> Iterator[str]:
     word = "record" if verdict.name == "new" else "accept"
-    nodeid = shlex.quote(printable(context.nodeid))
+    flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
+    if verdict.name == "lost" or verdict.emptied:
+        flags.append("--graph-budget-prune")
+    command = context.typed.test(context.nodeid, *flags)
     if context.ci:
-        yield f"  {word:<8}  graphbreak accept REPORT.json (what --graph-budget-report wrote here)"
-    elif verdict.name == "lost":
-        yield f"  {word:<8}  pytest --graph-budget-update --graph-budget-prune {nodeid}"
-    else:
-        yield f"  {word:<8}  pytest --graph-budget-update {nodeid}"
+        command = "graphbreak accept REPORT.json (what --graph-budget-report wrote here)"
+    yield f"  {word:<8}  {command}"
 
 
 def describe(record: Record) -> str:

@@ -39,7 +39,7 @@ def test_growth_fails_with_the_reason_that_is_new(recorded: Suite) -> None:
             '          print("hello")',
             "      try: *",
             "  baseline  baselines/test_it.yaml:*, recorded on * with torch *",
-            "  accept    pytest --graph-budget-update test_it.py::test_model",
+            "  accept    *pytest * --graph-budget-update test_it.py::test_model",
             "*= graph budget =*",
             "over       test_it.py::test_model   dynamo 1 -> 2*",
             "FAILED test_it.py::test_model - graph budget: 2 dynamo graphs, the baseline *",
@@ -56,9 +56,9 @@ def test_a_test_without_a_baseline_is_new(suite: Suite) -> None:
     result.stdout.fnmatch_lines(
         [
             "graph budget: no baseline for this test (1 dynamo graph)",
-            "  record    pytest --graph-budget-update test_it.py::test_model",
+            "  record    *pytest * --graph-budget-record test_it.py::test_model",
             "new        test_it.py::test_model*",
-            "next       record what is missing: pytest --graph-budget-record",
+            "next       record what is missing: *pytest * --graph-budget-record",
         ]
     )
 

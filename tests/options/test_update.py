@@ -40,7 +40,7 @@ def test_it_never_brings_a_layer_to_none(suite: Suite) -> None:
     result = suite.run("--graph-budget-update")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["  accept    pytest --graph-budget-update --graph-budget-prune test_it.py::test_model"]
+        ["  accept    *pytest * --graph-budget-update --graph-budget-prune test_it.py::test_model"]
     )
     assert suite.baseline() == before
 
