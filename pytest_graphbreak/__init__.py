@@ -1,27 +1,49 @@
-"""Graph-count regression tests for torch.compile, torch_xla and TT models."""
+"""Graph-count regression tests for torch.compile, torch_xla and TT models.
+
+The public names, each imported when it is asked for: pytest imports this package in
+every run of the environment.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_graphbreak.cap import CapError
+    from pytest_graphbreak.compiling import CompileModel, Run
     from pytest_graphbreak.record import Record
-    from pytest_graphbreak.watch import BudgetExceeded, Seen, observe
+    from pytest_graphbreak.watch import BudgetExceeded, GraphBudget, Seen, observe
 
-__all__ = ["BudgetExceeded", "Record", "Seen", "observe"]
+__all__ = [
+    "BudgetExceeded",
+    "CapError",
+    "CompileModel",
+    "GraphBudget",
+    "Record",
+    "Run",
+    "Seen",
+    "observe",
+]
 
 _HOMES = {
     "BudgetExceeded": "watch",
+    "CapError": "cap",
+    "CompileModel": "compiling",
+    "GraphBudget": "watch",
     "Record": "record",
+    "Run": "compiling",
     "Seen": "watch",
     "observe": "watch",
 }
 
+if not TYPE_CHECKING:  # a type checker that saw it would take every name for one of ours
 
-def __getattr__(name: str) -> Any:
-    # Lazy, since pytest imports this package in every run of the environment.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from pytest_graphbreak.record import LAYERS, Plain
 
@@ -13,6 +13,16 @@ ALLOWED: Final = (
     f"({', '.join(f'{layer}=N' for layer in LAYERS)}), recompiles=N, breaks=N; "
     "N is a whole number, 0 or more"
 )
+
+
+class Limits(TypedDict, total=False):
+    """The keywords of a cap, as a type checker knows them; ``parse`` holds a call to them."""
+
+    dynamo: int
+    xla: int
+    tt: int
+    recompiles: int
+    breaks: int
 
 
 class CapError(ValueError):

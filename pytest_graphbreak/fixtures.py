@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +11,11 @@ from pytest_graphbreak.gate import GATE
 
 if TYPE_CHECKING:
     from pytest_graphbreak.compiling import CompileModel
-    from pytest_graphbreak.watch import Seen
+    from pytest_graphbreak.watch import GraphBudget
 
 
 @pytest.fixture
-def graph_budget(request: pytest.FixtureRequest) -> Callable[..., AbstractContextManager[Seen]]:
+def graph_budget(request: pytest.FixtureRequest) -> GraphBudget:
     """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
 
     Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The
@@ -24,12 +23,7 @@ def graph_budget(request: pytest.FixtureRequest) -> Callable[..., AbstractContex
     """
     from pytest_graphbreak.watch import watch
 
-    root = request.config.rootpath
-
-    def block(max_graphs: int | None = None, **limits: int) -> AbstractContextManager[Seen]:
-        return watch(max_graphs, root=root, **limits)
-
-    return block
+    return partial(watch, root=request.config.rootpath)
 
 
 @pytest.fixture

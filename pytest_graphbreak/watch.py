@@ -6,10 +6,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_graphbreak import cap as caps
 from pytest_graphbreak.measure import Measurement
 from pytest_graphbreak.record import Record
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in `typing` from Python 3.11 on
+
+    from pytest_graphbreak.cap import Limits
 
 
 class BudgetExceeded(AssertionError):
@@ -48,8 +54,18 @@ class Seen:
         return len(self.record.breaks)
 
 
+class GraphBudget(Protocol):
+    """The fixture ``graph_budget``: a budget for any block of a test."""
+
+    def __call__(
+        self, max_graphs: int | None = None, **limits: Unpack[Limits]
+    ) -> AbstractContextManager[Seen]:
+        """As ``observe``; files are named from pytest's rootdir."""
+        ...
+
+
 def watch(
-    max_graphs: int | None = None, *, root: Path, **limits: int
+    max_graphs: int | None = None, *, root: Path, **limits: Unpack[Limits]
 ) -> AbstractContextManager[Seen]:
     """Watch a block; at its end raise ``BudgetExceeded`` if it went over.
 
@@ -61,12 +77,18 @@ def watch(
     cap = None
     if max_graphs is not None or limits:
         positional = () if max_graphs is None else (max_graphs,)
-        cap = caps.parse(positional, limits, "graph_budget")
+        cap = caps.parse(positional, dict(limits), "graph_budget")
     return _Block(cap, root)
 
 
-def observe(max_graphs: int | None = None, **limits: int) -> AbstractContextManager[Seen]:
+def observe(
+    max_graphs: int | None = None, **limits: Unpack[Limits]
+) -> AbstractContextManager[Seen]:
     """Watch a block of any program, without pytest; files are named from the current directory.
+
+    Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. Raises
+    ``CapError`` (a ``ValueError``) at once for a limit it does not know, and
+    ``BudgetExceeded`` at the end of a block that went over.
 
     >>> with observe(max_graphs=1) as seen:  # doctest: +SKIP
     ...     compiled(x)

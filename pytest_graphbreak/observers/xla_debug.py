@@ -15,9 +15,7 @@ only it tells of stay unknown).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import resource
 import tempfile
 
 from pytest_graphbreak.observers import xla_native as native
@@ -126,6 +124,10 @@ class DebugFile:
     def _lend(self) -> None:
         """Our file, emptied, and torch_xla told of it if it has not asked yet."""
         if self._fd < 0:
+            # Imported here: Windows has neither, nor a torch_xla.
+            import fcntl
+            import resource
+
             # A high number: it must not be one that the user's code closes and opens by habit.
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             with tempfile.TemporaryFile() as file:

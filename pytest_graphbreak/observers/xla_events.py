@@ -80,7 +80,8 @@ class Recorder:
         self._queue: list[Report] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
-        os.register_at_fork(after_in_child=self._in_child)
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=self._in_child)
 
     def begin(self) -> None:
         """Count from here. Raises ``native.Missing``."""
