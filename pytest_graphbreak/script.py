@@ -188,4 +188,13 @@ def _redirect(terminal: TextIO, log: TextIO) -> None:
         if name == "torch" or name.startswith(("torch.", "torch_xla")):
             for handler in logging.getLogger(name).handlers:
                 if getattr(handler, "stream", None) in (terminal, sys.stderr):
-                    handler.setStream(log)  # type: ignore[attr-defined]
+                    _write_to(handler, log)
+
+
+def _write_to(handler: logging.Handler, log: TextIO) -> None:
+    if isinstance(handler, logging.StreamHandler):
+        handler.setStream(log)
+        return
+    # From 2.15 on torch's handler looks up sys.stderr at each record (torch/_logging/_internal.py).
+    kind = type(handler)
+    handler.__class__ = type(kind.__name__, (kind,), {"stream": log})

@@ -52,11 +52,13 @@ def test_it_makes_fewer_graphs_and_equal_outputs(case: Case, tmp_path: Path) -> 
         return
     before = run_before(case)
     after = running.run(example.after, example.inputs, tmp_path)
-    # From Python 3.12 on a `while` is one graph and then runs eagerly: code comes back then.
+    # On Python 3.12 and 3.13 a `while` is one graph and then runs eagerly, on 3.14 it is none at
+    # all: code comes back then.
     left = len(before.record.eager) - len(after.record.eager)
-    assert after.graphs < before.graphs or (after.graphs == before.graphs and left > 0)
+    back = after.graphs <= max(before.graphs, 1) and left > 0
+    assert after.graphs < before.graphs or back
     torch.testing.assert_close(after.outputs, before.outputs, check_dtype=False)
-    assert before.record.graphs["dynamo"] == before.graphs
+    assert before.record.graphs.get("dynamo", 0) == before.graphs
     assert after.record.graphs.get("dynamo", 0) == after.graphs
 
 

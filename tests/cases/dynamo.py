@@ -875,7 +875,12 @@ def print_in_loop(compile: Compile) -> None:
     compile(f)(X())
 
 
-@case(2, 2, 1, pythons={(3, 12): (1, 2, 1, 0, 1), (3, 13): (1, 2, 1, 0, 1)})
+@case(
+    2,
+    2,
+    1,
+    pythons={(3, 12): (1, 2, 1, 0, 1), (3, 13): (1, 2, 1, 0, 1), (3, 14): (0, 1, 1, 0, 1)},
+)
 def data_dependent_loop(compile: Compile) -> None:
     def f(x):
         while x.sum() < 100:
