@@ -28,7 +28,9 @@ def built(folder: Path, *, link: str, urls: str, without: str = "") -> tuple[Pat
 
 
 def test_what_is_whole_has_no_problem(tmp_path: Path) -> None:
-    pair = built(tmp_path, link="https://example.org", urls="Project-URL: Home, https://example.org")
+    pair = built(
+        tmp_path, link="https://example.org", urls="Project-URL: Home, https://example.org"
+    )
     assert [text for text in problems(*pair) if "is not ours" not in text] == []
 
 

@@ -28,7 +28,8 @@ for module in pkgutil.walk_packages(pytest_graphbreak.__path__, "pytest_graphbre
 
 import pytest
 
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--graph-budget-report=graphs.json", "test_it.py"]))
+options = ["-q", "-p", "no:cacheprovider", "--graph-budget-report=graphs.json"]
+sys.exit(pytest.main([*options, "test_it.py"]))
 """
 
 
