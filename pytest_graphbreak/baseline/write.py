@@ -7,7 +7,6 @@ one, and perhaps the hidden one, which nobody reads and the next writer removes.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -89,11 +88,15 @@ def _is_held(path: Path) -> bool:
 
 
 def _open_own(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
 
 
 def _hold(handle: int) -> bool:
     """Lock a file that is open, until it is closed; False if another process holds it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, which removes no file that is open
+        return True
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
