@@ -23,7 +23,7 @@ BREAKS: tuple[Family, ...] = (
         (
             Sign(reason=_JUMP, code=r"^(el)?while\b"),
             Sign(reason=r"torch\.while_loop"),
-            Sign(reason=_BUILTIN, detail=r"`range`.*Tensor"),
+            Sign(reason=_BUILTIN, detail=r"`range`[^\n]{0,200}Tensor"),
             Sign(reason=r"builtin: range .*TensorVariable"),
         ),
     ),
@@ -151,7 +151,7 @@ BREAKS: tuple[Family, ...] = (
         "take the disallow_in_graph call away; torch.compiler.allow_in_graph(op) undoes it",
         (
             Sign(reason=_SKIPPED, detail=r"torch\._VariableFunctionsClass|`torch\._C\._nn\."),
-            Sign(reason=r"unsupported .*(_VariableFunctionsClass|torch\._C\._nn\.)"),
+            Sign(reason=r"unsupported [^\n]{0,200}(_VariableFunctionsClass|torch\._C\._nn\.)"),
         ),
     ),
     Family(

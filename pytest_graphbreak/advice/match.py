@@ -57,7 +57,7 @@ def short(item: Item) -> str | None:
 
 def guard(reason: str) -> str:
     """The failed guard alone: what follows ``  #`` or a line end is source code and hints."""
-    return re.split(r"\s+#|\n", reason.strip(), maxsplit=1)[0]
+    return re.split(r"\s#|\n", reason.strip(), maxsplit=1)[0].rstrip()
 
 
 def first(

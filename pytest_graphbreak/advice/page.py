@@ -19,8 +19,8 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
-_SECTION = re.compile(r"^## +(.+?)[ \t]*$", re.MULTILINE)
-_BLOCK = re.compile(r"^```python\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_SECTION = re.compile(r"^## +(\S.*)$", re.MULTILINE)
+_BLOCK = re.compile(r"^```python\n((?:(?!```).*\n)*)```[ \t]*$", re.MULTILINE)
 _KEY = re.compile(r"^(inputs|needs|raises|since|until):[ \t]*(.+)$", re.MULTILINE)
 SECTIONS = ("Why", "Instead", "Switch", "Example")
 
@@ -80,7 +80,8 @@ def parse(text: str, name: str = "page") -> Page:
     parts = _SECTION.split(text)
     page: dict[str, str] = {}
     examples: list[Example] = []
-    for title, body in zip(parts[1::2], parts[2::2], strict=True):
+    for heading, body in zip(parts[1::2], parts[2::2], strict=True):
+        title = heading.rstrip()
         if title == "Example":
             examples.append(_example(body, name))
         elif title in SECTIONS and title not in page:

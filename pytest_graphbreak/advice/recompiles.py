@@ -91,7 +91,7 @@ RECOMPILES: tuple[Family, ...] = (
         "alias",
         "arguments that are sometimes the same tensor",
         "pass tensors that are always distinct (x.clone()), or always the same",
-        (Sign(reason=r"duplicate tensors|^(\S+: ?)?\S+ is (not )?\S+|overlap"),),
+        (Sign(reason=r"duplicate tensors|^(\S+: )?\S+ is (not )?\S+|overlap"),),
     ),
     Family(
         "backend-object",

@@ -7,6 +7,7 @@ would change is shown first.
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -160,11 +161,8 @@ def pattern(text: str | None) -> _Filter:
         return lambda nodeid: True
     if "*" not in text and "?" not in text:
         return lambda nodeid: text in nodeid
-    parts = re.split(r"([*?])", text)
-    expression = re.compile(
-        "".join({"*": ".*", "?": "."}.get(part, re.escape(part)) for part in parts), re.DOTALL
-    )
-    return lambda nodeid: expression.fullmatch(nodeid) is not None
+    expression = re.compile(fnmatch.translate(text.replace("[", "[[]")))
+    return lambda nodeid: expression.match(nodeid) is not None
 
 
 def gather(

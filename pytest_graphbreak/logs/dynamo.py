@@ -25,6 +25,11 @@ LAYER: Final = "dynamo"
 KEPT: Final = 5_000
 """Graphs, recompiles, places: so many are kept one by one. All are counted."""
 
+LONGEST: Final = 4_000
+"""Characters kept of a reason: of thousands that are kept, each may be as long as a log's line."""
+
+_HINTS: Final = 20
+
 _EXPORT: Final = "dynamo_normalization_capturing_compiler"
 """The compiler function of strict torch.export (torch/_dynamo/eval_frame.py)."""
 
@@ -45,10 +50,14 @@ _UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?:.|\n)*)", re.M
 _RAISED: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
 )
-_RECOMPILED: Final = re.compile(r"Recompiling function (.+?) in ([^\n]*):(\d+)\n((?:.|\n)*)")
+_RECOMPILED: Final = re.compile(
+    r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d+)\n((?:.|\n)*)"
+)
 _GUARD: Final = re.compile(r"^ *- (!?[\d/]+: .*)$", re.M)
-_LIMIT: Final = re.compile(r"hit config\.(\w+) \((\d+)\)(?:\n *function: '(.*?)' \((.*):(\d+)\))?")
-_REFUSED: Final = re.compile(r"WON'T CONVERT (.+?) ([^\n]+) line (\d+)")
+_LIMIT: Final = re.compile(
+    r"hit config\.(\w+) \((\d+)\)(?:\n *function: '([^'\n]*)' \(([^\n]*):(\d+)\))?"
+)
+_REFUSED: Final = re.compile(r"WON'T CONVERT (<[^>\n]*>|\S+) ([^\n]+) line (\d+)")
 _LEFT: Final = "Skipping the function and falling back to eager"
 _IN_LOOP: Final = "Skipping frame because there is a graph break"
 
@@ -239,7 +248,7 @@ class Dynamo:
         attempt = process.attempts.get(record.id)
         above = attempt.above if attempt else ()
         message, traced, place = _read_break(record.text)
-        why = words.reason(message)
+        why = _cut(words.reason(message))
         known = self._places.get(place) if place else None
         if traced or known is None:
             stack = stacks.users(stacks.join(above, traced), self._sources) if traced else ()
@@ -301,7 +310,7 @@ class Dynamo:
                 return  # both recompiles and recompiles_verbose are on
             process.begin()
         where = self._sources.function(file, int(line), name)
-        why = words.guard(tuple(_GUARD.findall(rest)))
+        why = words.guard(tuple(guard[:LONGEST] for guard in _GUARD.findall(rest)))
         self._note_recompile(process, record.id, why, where, record.artifact)
 
     def _note_recompile(
@@ -333,12 +342,22 @@ def _script(above: Sequence[Line]) -> str:
     return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
 
 
+def _cut(why: words.Reason) -> words.Reason:
+    """What is kept of a reason."""
+    return words.Reason(
+        why.text[:LONGEST],
+        why.id,
+        why.explanation[:LONGEST],
+        tuple(hint[:LONGEST] for hint in why.hints[:_HINTS]),
+    )
+
+
 def _raised(text: str) -> str:
     """The last exception of a traceback, in words."""
     raised = _RAISED.findall(text)
     if not raised:
         return ""
-    kind, message = raised[-1]
+    kind, message = raised[-1][0], raised[-1][1][:LONGEST]
     return words.reason(message).text if kind == "Unsupported" else words.error(kind, message)
 
 

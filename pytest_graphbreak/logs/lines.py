@@ -16,9 +16,7 @@ from typing import Final
 
 ANSI: Final = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
-_RANK: Final = re.compile(
-    rb"(?:\x1b\[[0-9;]*m)*\[(?:(\d+,\d+)\]<std(?:out|err)>|((?:rank|default)\d+)\]):"
-)
+_RANK: Final = re.compile(rb"\[(?:(\d+,\d+)\]<std(?:out|err)>|((?:rank|default)\d+)\]):")
 _THREAD: Final = re.compile(rb"\[ *([^\[\]\r\n]{1,16})\] *$")
 
 REACH: Final = 4096

@@ -23,7 +23,7 @@ _ALIAS: Final = re.compile(rb"#loc(\d*) = loc\(([^\n]*)\)")
 _PLAIN: Final = re.compile(rb'"([^"\n]{1,4096}\.py)":(\d+)')
 _FILE: Final = re.compile(rb'"([^"]*\.py)":(\d+)(?::\d+)?$')
 _NAMED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?$')
-_CALLSITE: Final = re.compile(rb"callsite\((.*?) at (.*)\)$")
+_CALLSITE: Final = b"callsite("
 _REFERENCE: Final = re.compile(rb"#loc(\d*)")
 _PACKED: Final = re.compile(
     rb"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d+)\|"
@@ -116,10 +116,12 @@ class Locations:
         if found := _FILE.match(body):
             file = _text(found[1])
             return (file, int(found[2]), name) if is_user(file) else None
-        if found := _CALLSITE.match(body):
-            return self._innermost(found[1], is_user, known, depth - 1) or self._innermost(
-                found[2], is_user, known, depth - 1
-            )
+        if body.startswith(_CALLSITE) and body.endswith(b")"):
+            callee, at, caller = body[len(_CALLSITE) : -1].partition(b" at ")
+            if at:
+                return self._innermost(callee, is_user, known, depth - 1) or self._innermost(
+                    caller, is_user, known, depth - 1
+                )
         if found := _NAMED.match(body):
             if not found[2]:
                 return None
@@ -129,7 +131,7 @@ class Locations:
 
 def _module(modules: bytes) -> str:
     """``Net[net]|Linear[blocks.0.fc]`` -> ``blocks.0.fc``: the innermost module's own path."""
-    inner = re.findall(rb"\[([^\]|]*)\]", modules)
+    inner = re.findall(rb"\[([^\[\]|]*)\]", modules)
     return _text(inner[-1]) if inner else ""
 
 

@@ -69,7 +69,7 @@ def most_frequent(found: list[Finding]) -> Iterator[str]:
     for number, item in enumerate(found[:MOST], 1):
         name = f" {item.id}" if item.id else ""
         kind = words.KINDS.get(item.kind, item.kind)
-        yield f"{number}. **{item.count:,}x {kind}{name}** {safe.markdown(item.reason)}"
+        yield f"{number}. **{item.count:,}x {kind}{name}** {safe.markdown(safe.cut(item.reason))}"
         yield ""
         yield from _frames((item.where, *item.stack))
         if item.advice:
@@ -85,8 +85,8 @@ def _failed(reading: Reading) -> Iterator[str]:
     yield "### Failed graphs"
     yield ""
     for item in found[:MOST]:
-        yield f"- **{item.count:,}x** {safe.markdown(words.failure(item))}"
-        yield f"  {safe.markdown(words.first(item))}"
+        yield f"- **{item.count:,}x** {safe.markdown(safe.cut(words.failure(item)))}"
+        yield f"  {safe.markdown(safe.cut(words.first(item)))}"
     yield ""
     yield from _left_out(len(found))
 
@@ -98,8 +98,8 @@ def places(found: list[tuple[Frame, int]]) -> Iterator[str]:
     yield "### Source of the device graphs"
     yield ""
     for frame, count in found[:MOST]:
-        code = f" {safe.markdown(frame.code)}" if frame.code else ""
-        yield f"- **{count:,}x** {safe.markdown(words.place(frame))}{code}"
+        code = f" {safe.markdown(safe.cut(frame.code))}" if frame.code else ""
+        yield f"- **{count:,}x** {safe.markdown(safe.cut(words.place(frame)))}{code}"
     yield ""
     yield from _left_out(len(found))
 
@@ -109,9 +109,9 @@ def _frames(frames: Iterable[Frame]) -> Iterator[str]:
     shown = [frame for frame in frames if frame.file]
     for number, frame in enumerate(shown):
         above = "from " if number else ""
-        yield f"       {above}{safe.console(words.place(frame))}"
+        yield f"       {above}{safe.console(safe.cut(words.place(frame)))}"
         if frame.code:
-            yield f"           {safe.console(frame.code)}"
+            yield f"           {safe.console(safe.cut(frame.code))}"
     if shown:
         yield ""
 

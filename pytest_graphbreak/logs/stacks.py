@@ -12,10 +12,13 @@ from pytest_graphbreak.places import function_name, is_resume
 from pytest_graphbreak.record import Frame
 
 _FRAME: Final = re.compile(
-    r'^[ -]*File "([^"\n]+)", line (\d+), in (\S+)[^\n]*'
+    r'^[ -]*File "([^"\n]{1,4096})", line (\d{1,9}), in (\S{1,500})[^\n]*'
     r'(?:\n +(?! |File "|[\^~ ]+$)([^\n]+))?',
     re.M,
 )
+_LONGEST: Final = 1000
+"""Characters kept of a source line."""
+
 _RUNNERS: Final = ("/_pytest/", "/pluggy/")
 
 
@@ -31,7 +34,9 @@ class Line(NamedTuple):
 def read(text: str) -> tuple[Line, ...]:
     """The frames of a traceback, outermost first."""
     return tuple(
-        Line(intern(file), int(line), intern(name), intern(code.strip()) if code else None)
+        Line(
+            intern(file), int(line), intern(name), intern(code.strip()[:_LONGEST]) if code else None
+        )
         for file, line, name, code in _FRAME.findall(text)
     )
 

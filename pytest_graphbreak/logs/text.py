@@ -9,6 +9,7 @@ from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.findings import Finding, failures, findings, homes
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.record import Frame
+from pytest_graphbreak.report.safe import cut
 
 MOST = 20
 """Entries of one section; the JSON report has all."""
@@ -56,7 +57,7 @@ def finding(item: Finding) -> Iterator[str]:
     """How often, what, where, and what mends it."""
     name = f"{item.id}  " if item.id else ""
     kind = words.KINDS.get(item.kind, item.kind)
-    yield f"    {item.count:>4}x  {kind}  {name}{item.reason}".rstrip()
+    yield f"    {item.count:>4}x  {kind}  {name}{cut(item.reason)}".rstrip()
     yield from _at(item.where)
     for frame in item.stack[:_ABOVE]:
         yield from _at(frame, "from ")
@@ -66,23 +67,24 @@ def finding(item: Finding) -> Iterator[str]:
 
 def _failed(reading: Reading) -> Iterator[Iterable[str]]:
     for item in failures(reading):
-        yield f"    {item.count:>4}x  {words.failure(item)}", f"           {words.first(item)}"
+        how = cut(words.failure(item))
+        yield f"    {item.count:>4}x  {how}", f"           {cut(words.first(item))}"
 
 
 def home(frame: Frame, count: int) -> list[str]:
     """A source line that graphs come from."""
-    return [f"    {count:>4}x  {words.place(frame)}", *_code(frame)]
+    return [f"    {count:>4}x  {cut(words.place(frame))}", *_code(frame)]
 
 
 def _at(frame: Frame, before: str = "") -> Iterator[str]:
     if frame.file:
-        yield f"           {before}{words.place(frame)}"
+        yield f"           {before}{cut(words.place(frame))}"
         yield from _code(frame)
 
 
 def _code(frame: Frame) -> Iterator[str]:
     if frame.code:
-        yield f"               {frame.code}"
+        yield f"               {cut(frame.code)}"
 
 
 def _next(bearing: Bearing) -> Iterator[str]:

@@ -52,7 +52,7 @@ def guard(texts: tuple[str, ...]) -> str:
         return "Dynamo did not say which guard failed"
     text = re.sub(r"^!?[\d/]+:\s*", "", texts[0].strip())
     text = text.split("\nUser stack trace:")[0]
-    text = re.split(r"\s{2,}#|\s+#(?= )", text)[0]
+    text = re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip()
     text = re.sub(r"L\['(\w+)'\]", r"\1", text)
     text = re.sub(r"G\['(\w+)'\]", r"\1", text)
     text = re.sub(r"\._modules\['(\w+)'\]", _module, text)
@@ -86,7 +86,7 @@ def stopped(kind: str, message: str) -> str:
         why = error(kind, message)
     found = re.search(r"Could not (?:guard|extract).*", why)  # what comes before is advice
     why = found[0] if found else why
-    why = re.sub(r"\s*\((?:unhinted|Size-like symbols): .*", "", why)
+    why = re.split(r"\((?:unhinted|Size-like symbols): ", why, maxsplit=1)[0].rstrip()
     return f"{why} (it stops torch.export)"
 
 
@@ -151,7 +151,7 @@ def _free(message: str) -> Reason:
         text = text[1:-1]
     text = text.split("\n")[0]
     # Values in the notation of Dynamo's own variables, and which of its rules it looked up.
-    text = re.sub(r"\s*\[<class .*", "", text)
+    text = text.split("[<class ")[0].rstrip()
     text = re.sub(r",? skipped according trace_rules.*", "", text)
     text = re.sub(r"(inline in skipfiles: \S+).*", r"\1", text)
     text = re.sub(r" \(\) \{\}$", "", plain(text))

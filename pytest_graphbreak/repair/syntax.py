@@ -14,6 +14,7 @@ from typing import Final
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS: Final = (*FUNCTIONS, ast.ClassDef)
+_CALL: Final = re.compile(r"([A-Za-z_][\w.]*)(\(?)")
 IMPORTS: Final = (ast.Import, ast.ImportFrom)
 
 
@@ -21,6 +22,11 @@ def arguments(node: Function) -> set[str]:
     args = node.args
     every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
     return {one.arg for one in every if one is not None}
+
+
+def called(code: str) -> list[str]:
+    """The dotted names that a line calls, in order. The line need not be a whole statement."""
+    return [name for name, opened in _CALL.findall(code) if opened]
 
 
 def bound(body: Iterable[ast.stmt]) -> Iterator[str]:

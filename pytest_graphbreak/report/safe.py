@@ -27,6 +27,13 @@ def printable(text: str) -> str:
     )
 
 
+def cut(text: str, most: int = 400) -> str:
+    """At most ``most`` characters of one line; what is left out is counted."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most].rstrip()} ... ({len(text) - most:,} more characters)"
+
+
 def lines(text: str) -> str:
     """Text whose own line ends may stay: every line is printable, tabs are spaces."""
     return "\n".join(printable(line.replace("\t", "    ")) for line in text.split("\n"))

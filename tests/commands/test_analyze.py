@@ -20,6 +20,8 @@ import pytest
 
 from pytest_graphbreak.commands import analyze
 from pytest_graphbreak.incoming import load_all
+from pytest_graphbreak.logs.reading import read
+from pytest_graphbreak.places import Places
 from tests.logs.test_bearing import whole
 from tests.logs.writer import Style, Writer, broke, dynamo, join
 
@@ -402,3 +404,74 @@ def broke_at(id: str, file: Path) -> bytes:
     )
     text += f'  File "{file}", line 1, in load\n'
     return "".join(f"{prefix} {line}\n" for line in text.split("\n")).encode()
+
+
+# What is written to take long, or to fill the terminal
+
+
+def test_reasons_are_cut_where_they_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = dynamo("0/0") + broke("0/0", 12, "y = " + "x + " * 30_000, "why " * 30_000)
+    page, report = tmp_path / "report.md", tmp_path / "report.json"
+    assert run(log(tmp_path, text=text), "--markdown", str(page), "--json", str(report)) == 0
+    for said in (capsys.readouterr().out, page.read_text()):
+        assert "more characters)" in said
+        assert max(map(len, said.split("\n"))) < 1000
+    (found,) = entries(report)[0]["breaks"]
+    assert len(found["reason"]) == 4000
+
+
+LINE = "V0821 10:22:52.100000 4242 torch/_dynamo/{}.py:1] [0/{}] {}\n"
+HOSTILE = {
+    "refused": lambda n: LINE.format("convert_frame", 0, "WON'T CONVERT " + "f " * n),
+    "recompiled": lambda n: LINE.format(
+        "guards", 1, "[__recompiles] Recompiling function " + "f in " * n
+    ),
+    "limit": lambda n: LINE.format(
+        "convert_frame",
+        8,
+        "hit config.a (8)\n" + LINE.format("convert_frame", 8, "function: '" + "' (" * n),
+    ),
+    "guard": lambda n: (
+        LINE.format("guards", 1, "[__recompiles] Recompiling function f in a.py:1")
+        + LINE.format("guards", 1, "[__recompiles]     - 0/0: " + " " * n + "#")
+    ),
+    "spaces": lambda n: LINE.format("convert_frame", 0, "[__graph_breaks] Graph break" + " " * n),
+    "ends": lambda n: "------------------ END OF MLIR MODULE ------------------" * (n // 20),
+    "marks": lambda n: "[__graph_breaks]" * (n // 10),
+    "analysis": lambda n: "Compilation Analysis: " * (n // 10),
+    "headers": lambda n: "module_builder.cc:1 1| MLIR Module vhlo: " * (n // 20),
+    "callsites": lambda n: (
+        "module_builder.cc:1 1| MLIR Module vhlo:\n#loc1 = loc("
+        + "callsite(a at " * n
+        + ')\n#loc2 = loc("aten__x"(#loc1))\n'
+    ),
+    "modules": lambda n: (
+        'module_builder.cc:1 1| MLIR Module vhlo:\n#loc1 = loc("0|' + "[" * n + '|a.py:1|f|1|x")\n'
+    ),
+    "frames": lambda n: (
+        LINE.format("convert_frame", 0, "[__graph_breaks] Graph break in user code at a:1")
+        + "".join(
+            LINE.format("convert_frame", 0, '[__graph_breaks]   File "' + "a" * 50)
+            for _ in range(n // 50)
+        )
+    ),
+    "ranks": lambda n: "\x1b[0m" * n + "[__graph_breaks]\n",
+}
+"""Texts of about ``n`` characters or more, each of one kind of line or part of a line."""
+
+
+@pytest.mark.parametrize("kind", list(HOSTILE))
+def test_no_log_takes_longer_than_in_proportion_to_its_size(kind: str, tmp_path: Path) -> None:
+    """A quadratic reader takes sixteen times as long for four times as much, and seconds here."""
+    times = []
+    for size in (40_000, 160_000):
+        path = log(tmp_path, text=HOSTILE[kind](size).encode())
+        rounds = []
+        for _ in range(2):
+            start = time.process_time()
+            read(path, Places(tmp_path))
+            rounds.append(time.process_time() - start)
+        times.append(min(rounds))
+    assert times[1] < max(0.3, 8 * times[0]), times

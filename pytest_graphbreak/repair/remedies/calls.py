@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.repair import syntax
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
 from pytest_graphbreak.repair.trial import Trial
 
@@ -26,13 +26,12 @@ def _graphbreak_{short}(*args, _call={name}):
 
 {name} = torch._dynamo.assume_constant_result(_graphbreak_{short})
 """.strip()
-_CALLED: Final = re.compile(r"([A-Za-z_][\w.]*)\(")
 
 
 def propose(item: Break, trial: Trial) -> Iterator[Patch]:
     family = advice.family(item)
     name = family.name if family else ""
-    called = _CALLED.findall(item.where.code)
+    called = syntax.called(item.where.code)
     if name == "graph-break" or "graph_break" in item.where.code:
         yield Patch("the explicit graph break is gone", (Rewrite("drop_graph_break", item.where),))
     if name == "disabled" or "disable" in item.reason:

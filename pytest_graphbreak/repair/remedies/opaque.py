@@ -8,7 +8,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.record import Break, Frame
-from pytest_graphbreak.repair import pure
+from pytest_graphbreak.repair import pure, syntax
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
 from pytest_graphbreak.repair.remedies.calls import PURE
 from pytest_graphbreak.repair.trial import Trial
@@ -33,7 +33,6 @@ _FOLLOWED: Final = frozenset(
 """Families where Dynamo could not follow a call; an opaque node hides what it could not."""
 _READ: Final = frozenset({"branch", "compare", "item", "loop", "mask", "nonzero", "tolist"})
 """Families where values are read: only what runs each time, with the values, can stay."""
-_CALLED: Final = re.compile(r"([A-Za-z_][\w.]*)\(")
 
 OP: Final = Line(
     '''
@@ -135,7 +134,7 @@ def _called(item: Break, trial: Trial) -> Iterator[Patch]:
     """A function of another module that the line calls, as one node."""
     source = _source(item.where, trial)
     known = pure.imports(source) if source else {}
-    for called in dict.fromkeys(_CALLED.findall(item.where.code)):
+    for called in dict.fromkeys(syntax.called(item.where.code)):
         first, _, rest = called.partition(".")
         full = ".".join(part for part in (known.get(first, ""), rest) if part)
         module = full.rpartition(".")[0]

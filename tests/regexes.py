@@ -1,0 +1,342 @@
+"""Every regular expression of the package, and strings on which one may take too long.
+
+A pattern is slow where it can read one stretch of text in several ways, and
+then fails: ``\\s+#`` on a run of spaces starts anew at each of them. So strings
+are made from the pattern's own syntax tree: what its parts match, a part or
+several of them again and again, and an end that does not fit. A pattern that is
+linear takes four times as long for four times as much.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+if sys.version_info >= (3, 11):
+    from re import _constants as constants  # type: ignore[attr-defined]
+    from re import _parser as parser  # type: ignore[attr-defined]
+else:
+    import sre_constants as constants
+    import sre_parse as parser
+
+import pytest_graphbreak
+
+PACKAGE: Final = Path(pytest_graphbreak.__file__).parent
+METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
+LIMITS: Final = {20: 0.0002, 32: 0.0002, 200: 0.001, 3000: 0.002}
+"""Seconds of CPU for so many characters; a linear pattern takes a tenth of each or less.
+
+Exponential patterns show at the first two, cubic ones at the next, quadratic at the last.
+"""
+
+HOPELESS: Final = 0.2
+"""No machine is so busy that it takes so much CPU for so short a text."""
+
+GROWTH: Final = 8.0
+"""Of the time, where the text is four times as long: 4 is linear, 16 quadratic."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A pattern, where it stands, and the methods that are called on it."""
+
+    where: str
+    pattern: re.Pattern[Any]
+    methods: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.pattern.pattern!r} ({', '.join(sorted(self.methods))})"
+
+
+# Which there are
+
+
+def expressions(dynamic: dict[str, Callable[[], Iterable[str]]]) -> Iterator[Expression]:
+    """All of the package; ``dynamic`` gives the patterns of calls whose pattern is no constant.
+
+    Its keys are ``file:expression``. Raises ``LookupError`` for a call that it lacks.
+    """
+    seen = set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants_here = _constants(tree)
+        used = _used(tree)
+        for call, target in _calls(tree):
+            assert isinstance(call.func, ast.Attribute)
+            method = call.func.attr
+            methods = used.get(target, {"search"}) if method == "compile" else {method}
+            first = call.args[0]
+            key = f"{name}:{ast.unparse(first)}"
+            known = _value(first, constants_here)
+            if known is None and key not in dynamic:
+                raise LookupError(f"{name}:{call.lineno}: what patterns can this be? {key!r}")
+            for text in [known] if known is not None else dynamic[key]():
+                pattern = re.compile(text, _flags(call, method))
+                if (pattern, *sorted(methods)) not in seen:
+                    seen.add((pattern, *sorted(methods)))
+                    yield Expression(f"{name}:{call.lineno}", pattern, frozenset(methods))
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+    """Calls of ``re``, each with the name that its result is given."""
+    targets: dict[int, str] = {}
+    for node in ast.walk(tree):
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            targets[id(value)] = node.targets[0].id
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            targets[id(value)] = node.target.id
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "re"
+            and node.func.attr in (*METHODS, "compile")
+        ):
+            yield node, targets.get(id(node), "")
+
+
+def _used(tree: ast.AST) -> dict[str, set[str]]:
+    """By name, the methods of patterns that are used on it in this file."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS:
+            found.setdefault(ast.unparse(node.value), set()).add(node.attr)
+    return found
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """The module's own names for texts, for those that are put together from others."""
+    found: dict[str, str] = {}
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and value is not None:
+            known = _value(value, found)
+            if known is not None:
+                found[target.id] = known
+    return found
+
+
+def _value(node: ast.expr, names: dict[str, Any]) -> Any:
+    """The text of an expression of constants and names; None for any other."""
+    try:
+        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, names)
+    except Exception:
+        return None
+    return value if isinstance(value, (str, bytes)) else None
+
+
+def _flags(call: ast.Call, method: str) -> int:
+    """The flags that a call is given."""
+    place = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(method, 2)
+    given = [key.value for key in call.keywords if key.arg == "flags"] or call.args[place:]
+    return int(eval(ast.unparse(given[0]), {"re": re})) if given else 0
+
+
+# What they are tried on
+
+
+def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
+    """What comes first, what comes again and again, and the end."""
+    seen = set()
+    chars = _chars(pattern)
+    for parts in _variants(parser.parse(pattern.pattern, pattern.flags), 12):
+        texts = _words(parts)
+        heads = dict.fromkeys(["", *("".join(texts[:end]) for end in range(1, len(texts) + 1))])
+        windows = {
+            "".join(texts[start : start + length])
+            for length in (1, 2, 3, len(texts))
+            for start in range(len(texts))
+        }
+        pumps = dict.fromkeys([*chars, *sorted(windows)])
+        for head in heads:
+            for pump in pumps:
+                for tail in ("", "\x01", "\n\x01"):
+                    if (head, pump, tail) not in seen:
+                        seen.add((head, pump, tail))
+                        yield head, pump, tail
+
+
+def _variants(tree: Any, most: int) -> list[list[str]]:
+    """What the parts of a pattern match, in order; one list for each way through its branches."""
+    found: list[list[str]] = [[]]
+    for op, argument in tree:
+        inner = _part(op, argument, most)
+        found = [[*before, *after] for before in found for after in inner][:most]
+    return found
+
+
+def _words(parts: list[str]) -> list[str]:
+    """Without empty parts; literals that stand together are one part, wherever they were cut."""
+    found: list[str] = []
+    literal = False
+    for part in parts:
+        text = part.removeprefix(_LITERAL)
+        if found and literal and text != part:
+            found[-1] += text
+        elif text:
+            found.append(text)
+        literal = text != part
+    return found
+
+
+def _part(op: Any, argument: Any, most: int) -> list[list[str]]:
+    if op in (constants.MAX_REPEAT, constants.MIN_REPEAT, *_POSSESSIVE):
+        least, _, body = argument
+        return [parts * max(1, min(least, 64)) for parts in _variants(body, most)]
+    if op is constants.SUBPATTERN:
+        return _variants(argument[-1], most)
+    if op is constants.BRANCH:
+        return [parts for branch in argument[1] for parts in _variants(branch, most)][:most]
+    if op in (constants.ASSERT, *_ATOMIC):
+        return _variants(argument[1] if op is constants.ASSERT else argument, most)
+    if op is constants.LITERAL:
+        return [[_LITERAL + chr(argument)]]
+    if op in (constants.ANY, constants.NOT_LITERAL, constants.IN):
+        return [[next(iter(_matching(op, argument)), "")]]
+    return [[]]  # a position, what must not follow, a group again
+
+
+_LITERAL: Final = "\0"
+"""Before a part that stands for itself; no pattern here has this character."""
+
+_POSSESSIVE: Final = [
+    getattr(constants, name) for name in ("POSSESSIVE_REPEAT",) if hasattr(constants, name)
+]
+_ATOMIC: Final = [
+    getattr(constants, name) for name in ("ATOMIC_GROUP",) if hasattr(constants, name)
+]
+_ALPHABET: Final = "a0 _.:/-,'\"()[]<>{}#\n\t" + "".join(map(chr, range(33, 127)))
+
+
+def _matching(op: Any, argument: Any) -> str:
+    """The characters, of those that are tried, that one item of a pattern matches."""
+    if op is constants.ANY:
+        return _ALPHABET.replace("\n", "")
+    if op is constants.NOT_LITERAL:
+        return _ALPHABET.replace(chr(argument), "")
+    negated = argument[0][0] is constants.NEGATE
+    inside = {char for char in _ALPHABET for item in argument if _is_in(char, item)}
+    return "".join(char for char in _ALPHABET if (char in inside) != negated)
+
+
+def _is_in(char: str, item: Any) -> bool:
+    kind, value = item
+    if kind is constants.LITERAL:
+        return bool(ord(char) == value)
+    if kind is constants.RANGE:
+        return bool(value[0] <= ord(char) <= value[1])
+    if kind is constants.CATEGORY:
+        name = str(value).rpartition("_")[2].lower()
+        fits = {"digit": str.isdigit, "space": str.isspace, "word": _is_word}[name](char)
+        return fits != ("NOT_" in str(value))
+    return False
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _chars(pattern: re.Pattern[Any]) -> list[str]:
+    """One character for each set of items that match the same, of those that a pattern has."""
+    items: list[tuple[Any, Any]] = []
+
+    def walk(tree: Any) -> None:
+        for op, argument in tree:
+            if op in (constants.ANY, constants.NOT_LITERAL, constants.IN):
+                items.append((op, argument))
+            elif op is constants.LITERAL:
+                items.append((constants.IN, [(op, argument)]))
+            elif isinstance(argument, tuple):
+                for part in argument:
+                    for below in part if isinstance(part, list) else [part]:
+                        if isinstance(below, parser.SubPattern):
+                            walk(below)
+            elif isinstance(argument, parser.SubPattern):
+                walk(argument)
+
+    walk(parser.parse(pattern.pattern, pattern.flags))
+    matched = [set(_matching(*item)) for item in items]
+    kinds: dict[tuple[bool, ...], str] = {}
+    for char in _ALPHABET:
+        kinds.setdefault(tuple(char in chars for chars in matched), char)
+    return list(kinds.values())
+
+
+# How long they take
+
+Run = Callable[[Any], object]
+
+
+def slow(expression: Expression) -> str | None:
+    """The first string on which an expression takes too long, in words; None if there is none."""
+    pattern = expression.pattern
+    gc.disable()
+    try:
+        for run in {_runner(pattern, method) for method in expression.methods}:
+            for attack in attacks(pattern):
+                if _too_long(pattern, run, attack):
+                    head, pump, tail = attack
+                    return f"{expression}\n    takes too long on {head!r} + {pump!r} * n + {tail!r}"
+    finally:
+        gc.enable()
+    return None
+
+
+def _too_long(pattern: re.Pattern[Any], run: Run, attack: tuple[str, str, str]) -> bool:
+    """Whether time grows faster than the text. The best of several rounds is not the machine's."""
+    for size, limit in LIMITS.items():
+        text = _text(pattern, attack, size)
+        took = _cpu(run, text, 1)
+        if took > HOPELESS:
+            return True
+        if took > limit and (once := _cpu(run, text, 5)) > limit:
+            if size < max(LIMITS):
+                return True
+            return _cpu(run, _text(pattern, attack, size * 4), 2) > GROWTH * once
+    return False
+
+
+def _text(pattern: re.Pattern[Any], attack: tuple[str, str, str], size: int) -> Any:
+    head, pump, tail = attack
+    text = head + pump * max(1, size // len(pump)) + tail
+    return text if isinstance(pattern.pattern, str) else text.encode("latin-1")
+
+
+def _runner(pattern: re.Pattern[Any], method: str) -> Run:
+    if method == "match":
+        return pattern.match
+    if method == "fullmatch":
+        return pattern.fullmatch
+    if method == "search":
+        return pattern.search
+    return _All(pattern)
+
+
+@dataclass(frozen=True)
+class _All:
+    pattern: re.Pattern[Any]
+
+    def __call__(self, text: Any) -> object:
+        return deque(self.pattern.finditer(text), 0)
+
+
+def _cpu(run: Run, text: Any, rounds: int) -> float:
+    """Seconds of CPU of the fastest round."""
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.thread_time()
+        run(text)
+        best = min(best, time.thread_time() - start)
+    return best

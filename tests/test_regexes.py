@@ -1,0 +1,88 @@
+"""No regular expression of the package takes longer than in proportion to its text.
+
+Much of what they read was written by others: logs, reports, messages of torch.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from pytest_graphbreak import triage
+from pytest_graphbreak.advice.breaks import BREAKS
+from pytest_graphbreak.advice.device import DEVICE
+from pytest_graphbreak.advice.recompiles import RECOMPILES
+from pytest_graphbreak.observers import xla_causes
+from tests.regexes import Expression, expressions, slow
+
+
+def signs() -> Iterator[str]:
+    for family in (*BREAKS, *DEVICE, *RECOMPILES):
+        for sign in family.signs:
+            yield from filter(None, (sign.reason, sign.detail, sign.code))
+
+
+def rules(*parts: str) -> Iterator[str]:
+    for rule in triage._RULES:
+        yield from filter(None, (getattr(rule, part) for part in parts))
+
+
+DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
+    "advice/family.py:part": signs,
+    "advice/family.py:self.reason": signs,
+    "commands/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
+        fnmatch.translate("tests/*::test_*[[]*-*]")
+    ],
+    "observers/children_inside.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
+    "observers/xla_causes.py:pattern": lambda: [one.pattern for one, _ in xla_causes._READERS],
+    "repair/slicing.py:f'def\\\\s+{node.name}\\\\b'": lambda: [r"def\s+forward\b"],
+    "triage.py:self.error": lambda: rules("error"),
+    "triage.py:part": lambda: rules("message", "place", "trace"),
+}
+"""What the patterns are that stand in no source text; a new one has to be told here."""
+
+
+def test_every_expression_is_linear() -> None:
+    found = list(expressions(DYNAMIC))
+    assert len(found) > 150
+    assert {one.where.partition(":")[0] for one in found} >= {"logs/dynamo.py", "advice/match.py"}
+    faults = [words for one in found if (words := slow(one))]
+    assert not faults, "\n".join(faults)
+
+
+def expression(text: str, method: str) -> Expression:
+    return Expression("here", re.compile(text, re.M), frozenset([method]))
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        (r"\s+#|\n", "split"),
+        (r"WON'T CONVERT (.+?) ([^\n]+) line (\d+)", "match"),
+        (r"function: '(.*?)' \((.*):(\d+)\)", "search"),
+        (r"(a+)+$", "match"),
+        (r"(?:\w|\w\w)*;", "match"),
+        (r"x[^y]*,[^y]*,[^y]*y", "match"),
+        (r"<b>.*?</b>", "sub"),
+    ],
+)
+def test_slow_expressions_are_found(text: str, method: str) -> None:
+    assert slow(expression(text, method))
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        (r"\s#|\n", "split"),
+        (r"\s+#", "match"),
+        (r"[^#\n]*#", "match"),
+        (r"^ *- (\S.*)$", "findall"),
+        (r"(?:a|b|c|d)*e", "match"),
+        (r"<[^<>]{0,256}>", "search"),
+    ],
+)
+def test_linear_expressions_are_not(text: str, method: str) -> None:
+    assert slow(expression(text, method)) is None
