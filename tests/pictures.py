@@ -6,6 +6,7 @@ test as a terminal has it (SVG), and the page of the same report (PNG).
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -77,7 +78,7 @@ def terminal(output: str, path: Path) -> None:
     first = next(number for number, line in enumerate(plain) if line.startswith("graph budget: "))
     last = next(number for number, line in enumerate(plain) if line.startswith("  accept "))
     prompt = "\x1b[2m$ \x1b[0mpython -m pytest --graph-budget"
-    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"))
+    console = Console(record=True, width=WIDTH, file=io.StringIO())
     console.print(Text.from_ansi("\n".join([prompt, *lines[first - 1 : last + 1]])))
     svg = console.export_svg(title="")
     # The font that rich names is loaded from elsewhere; the reader's own will do.
