@@ -18,7 +18,7 @@ import pytest
 
 from pytest_graphbreak import budget
 from pytest_graphbreak import cap as caps
-from pytest_graphbreak.record import Plain, Record
+from pytest_graphbreak.record import Frame, Plain, Record
 from pytest_graphbreak.settings import Settings, in_ci
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Gate:
             verdict, written = capped, False
         failing = verdict.fails or (self.settings.strict and verdict.name in STRICT)
         fails = failing and not written and not (verdict.name == "new" and marked_xfail(item))
-        context = self._context(nodeid, baseline, expected, torch)
+        context = self._context(item, nodeid, baseline, expected, torch)
         entry = record.to_dict() | {
             "verdict": verdict.name,
             "baseline": budget.baseline(expected),
@@ -245,10 +245,16 @@ class Gate:
         return self.settings.update and verdict.name in ("over", "improved", "changed")
 
     def _context(
-        self, nodeid: str, entry: Entry | None, expected: Expected | None, torch: str | None
+        self,
+        item: pytest.Item,
+        nodeid: str,
+        entry: Entry | None,
+        expected: Expected | None,
+        torch: str | None,
     ) -> Any:
         from pytest_graphbreak.report.text import Context
 
+        file, line, name = item.location
         return Context(
             nodeid=nodeid,
             profile=self.profile,
@@ -259,6 +265,7 @@ class Gate:
             recorded_torch=expected.torch if expected else None,
             ci=in_ci(),
             typed=self.settings.typed,
+            test=Frame(file, name, 0 if line is None else line + 1),
         )
 
 

@@ -267,7 +267,13 @@ _BREAK = _object(
     stack=(_list_of(_where), list),
 )
 _EAGER = _object(layer=_LAYER, reason=_TEXT, count=(_count, 1), where=(_where, dict))
-_RECOMPILE = _object(layer=_LAYER, graph=_TEXT, reason=_TEXT, where=(_where, dict))
+_RECOMPILE = _object(
+    layer=_LAYER,
+    graph=_TEXT,
+    reason=_TEXT,
+    where=(_where, dict),
+    stack=(_list_of(_where), list),
+)
 _GRAPH = _object(
     layer=_LAYER,
     name=_TEXT,

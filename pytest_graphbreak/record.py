@@ -159,12 +159,16 @@ class Eager:
 
 @dataclass(frozen=True, slots=True)
 class Recompile:
-    """A frame compiled again. ``graph`` is the name of the new graph (``0/1``)."""
+    """A frame compiled again. ``graph`` is the name of the new graph (``0/1``).
+
+    ``stack`` is the call that did it, from the outermost user frame inwards.
+    """
 
     layer: str
     graph: str
     reason: str
     where: Frame = NOWHERE
+    stack: tuple[Frame, ...] = ()
 
     def to_dict(self) -> Plain:
         return {
@@ -172,6 +176,7 @@ class Recompile:
             "graph": self.graph,
             "reason": self.reason,
             "where": _where(self.where),
+            "stack": [frame.to_dict() for frame in self.stack],
         }
 
     @classmethod
@@ -181,6 +186,7 @@ class Recompile:
             graph=str(data.get("graph") or ""),
             reason=str(data.get("reason") or ""),
             where=_frame(data.get("where")),
+            stack=tuple(Frame.from_dict(frame) for frame in data.get("stack") or ()),
         )
 
 

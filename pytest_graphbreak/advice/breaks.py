@@ -63,7 +63,8 @@ BREAKS: tuple[Family, ...] = (
     Family(
         "tolist",
         ".tolist(): a tensor read back as a Python list",
-        "keep it a tensor (x.unbind()), or torch._dynamo.config.capture_scalar_outputs = True",
+        "keep it a tensor (x.unbind()), or (integers) "
+        "torch._dynamo.config.capture_scalar_outputs = True",
         (
             Sign(reason=r"tolist"),
             Sign(reason=r"data.dependent operator|Tensor\.item", code=r"\.tolist\("),
@@ -100,7 +101,8 @@ BREAKS: tuple[Family, ...] = (
     Family(
         "nonzero",
         "nonzero, unique, repeat_interleave: an output shape that depends on values",
-        "a fixed shape (a mask, topk), or torch._dynamo.config.capture_dynamic_output_shape_ops",
+        "a fixed shape (a mask, topk), or "
+        "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
         (
             Sign(reason=_NONZERO, code=r"nonzero\(|unique|where\(|repeat_interleave|bincount"),
             Sign(reason=_NONZERO, detail=r"unique|repeat_interleave|bincount"),
@@ -112,7 +114,7 @@ BREAKS: tuple[Family, ...] = (
     Family(
         "mask",
         "x[mask], masked_select: an output shape that depends on values",
-        "torch.where(mask, x, 0), or torch._dynamo.config.capture_dynamic_output_shape_ops",
+        "torch.where(mask, x, 0), or torch._dynamo.config.capture_dynamic_output_shape_ops = True",
         (Sign(reason=_NONZERO),),
     ),
     Family(
@@ -127,7 +129,8 @@ BREAKS: tuple[Family, ...] = (
     Family(
         "logging",
         "logging in compiled code",
-        "log after the call, or (drops the line) config.ignore_logger_methods.add(log.info)",
+        "log after the call, or drop it: "
+        "torch._dynamo.config.ignore_logger_methods.add(logging.Logger.info)",
         (Sign(reason=r"logging\.Logger|Logger not supported"),),
     ),
     Family(

@@ -27,6 +27,11 @@ _IDLE_HINTS = re.compile(
 )
 """Hints of torch that name nothing to do in the user's code."""
 
+_LOGGED = re.compile(
+    r"\.((?:debug|info|warning|warn|error|exception|critical|fatal|log)(?:_\w+)?)\("
+)
+"""The method of a logger that a line calls, also one that a library adds (``warning_once``)."""
+
 
 def family(item: Item) -> Family | None:
     """The family that an item belongs to, or None where we have no words of our own."""
@@ -51,8 +56,16 @@ def short(item: Item) -> str | None:
     """
     known = family(item)
     if known is not None:
-        return known.short
+        return _of_logger(item.where.code) if known.name == "logging" else known.short
     return _hint(item.hints) if isinstance(item, Break) else None
+
+
+def _of_logger(code: str) -> str:
+    """The advice on a call of a logger names its method: another one changes nothing."""
+    known = next(one.short for one in BREAKS if one.name == "logging")
+    found = _LOGGED.search(code)
+    line = known.replace("Logger.info", f"Logger.{found[1]}") if found else known
+    return line if len(line) <= SHORT_LIMIT else known.partition(",")[0]
 
 
 def guard(reason: str) -> str:

@@ -19,7 +19,8 @@ RECOMPILES: tuple[Family, ...] = (
     Family(
         "zero-one",
         "a dimension of size 0 or 1",
-        "sizes 0 and 1 get graphs of their own: pad them away, or mark_unbacked(x, dim)",
+        "0 and 1 get graphs of their own: pad them away, or "
+        "torch._dynamo.decorators.mark_unbacked(x, 0)",
         (
             Sign(reason=r"\b2 <= \S*size\(\)\[\d+\](?!\S| <=)"),
             Sign(reason=r"size mismatch at index \d+\. expected [01], actual"),
@@ -29,7 +30,7 @@ RECOMPILES: tuple[Family, ...] = (
     Family(
         "size",
         "a tensor's shape that varies",
-        "mark_dynamic or dynamic=True for many sizes; on a device, pad to a few sizes (buckets)",
+        "many sizes: torch._dynamo.mark_dynamic(x, 0), or dynamic=True; on a device pad to a few",
         (Sign(reason=r"size mismatch|rank mismatch"),),
     ),
     Family(

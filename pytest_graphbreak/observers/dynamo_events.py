@@ -70,7 +70,14 @@ class _Reading:
             breaks=merge_places(self._breaks.values()),
             eager=merge_eager(self._eager()),
             recompile_list=tuple(
-                Recompile(LAYER, self._names[id(a)], _failed(a), self._where(a)) for a in recompiles
+                Recompile(
+                    LAYER,
+                    self._names[id(a)],
+                    _failed(a),
+                    self._where(a),
+                    self._stack(a.above, ()) if a.above else (),
+                )
+                for a in recompiles
             ),
             graph_list=tuple(self._graph(event) for event in made),
             errors=tuple(dict.fromkeys([*errors, *self._errors(missed)])),

@@ -7,12 +7,22 @@ Everything from outside (names, reasons, source lines) is made harmless here
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Known, minor, same_minor
-from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record, decomposition
+from pytest_graphbreak.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Recompile,
+    Record,
+    decomposition,
+)
+from pytest_graphbreak.report.fallen import Fallen, sort
 from pytest_graphbreak.report.safe import console, printable
 from pytest_graphbreak.report.steady import Series, series
 from pytest_graphbreak.typed import Typed
@@ -20,6 +30,8 @@ from pytest_graphbreak.verdict import Step, Verdict
 
 MOST_PLACES = 12
 """Places that a failure shows in full; what is left out is counted."""
+NEAR = 2
+"""Calls above a place that are shown in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,8 @@ class Context:
 
     ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
     with ``baseline_line`` of the entry; ``recorded_torch`` measured it,
-    ``torch`` is running now. ``typed`` is how pytest was started.
+    ``torch`` is running now. ``typed`` is how pytest was started, ``test`` where
+    the test is.
     """
 
     nodeid: str
@@ -40,6 +53,7 @@ class Context:
     recorded_torch: str | None = None
     ci: bool = False
     typed: Typed = field(default_factory=Typed)
+    test: Frame = NOWHERE
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> str:
@@ -51,6 +65,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> str:
             [headline(verdict, record)],
             _counts(verdict, record),
             _causes(verdict, record),
+            _nowhere(verdict, record, context),
             _places(verdict, record),
             _footer(verdict, context),
         )
@@ -158,14 +173,33 @@ def _causes(verdict: Verdict, record: Record) -> Iterator[str]:
             yield f"  {count} {layer} {_plural('graph', count)} = {parts}"
 
 
+def _nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
+    """Where nothing is compiled any more and nothing broke: what to look for, and where."""
+    if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
+        return
+    if record.attempted:
+        number = f"{record.attempted} {_plural('function', record.attempted)}"
+        yield f"  - {number} looked at, and no tensor operation found to compile"
+        words = "compile the function that computes, and not one that only calls or returns"
+    else:
+        yield "  - nothing was handed to the compiler"
+        words = (
+            "look for a torch.compile that is gone, torch.compiler.disable, "
+            'or set_stance("force_eager")'
+        )
+    yield from (*_at(context.test), *_try(words))
+
+
 def _places(verdict: Verdict, record: Record) -> Iterator[str]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
+    recompiles = _telling_recompiles(verdict, record)
+    found = sort(verdict.added, verdict.left, recompiles, record.graph_list)
     shown: list[list[str]] = [
-        *(_break("+", item) for item in verdict.added),
+        *(_break("+", *pair) for pair in zip(verdict.added, found.under, strict=True)),
         *(_graph("+", item) for item in _telling_graphs(verdict, record)),
         *(_entry(item, count) for item, count in _entries(verdict, record)),
-        *(_recompile("+", item) for item in series(_telling_recompiles(verdict, record))),
-        *(_eager("+", item) for item in verdict.left),
+        *(_recompile("+", item) for item in series(found.recompiles)),
+        *(_eager("+", item) for item in found.eager),
         *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
         *(_reworded(old, new) for old, new in verdict.reworded),
     ]
@@ -222,13 +256,41 @@ def _telling_recompiles(verdict: Verdict, record: Record) -> Iterator[Recompile]
     return (item for item in record.recompile_list if item.layer in grown)
 
 
-def _break(sign: str, item: Break) -> list[str]:
+def _break(sign: str, item: Break, fallen: Fallen) -> list[str]:
     times = f"   x{item.count}" if item.count > 1 else ""
     name = f"{item.id}  " if item.id else ""
-    lines = [f"  {sign} {name}{printable(item.reason)}{times}", *_at(item.where)]
-    for frame in reversed(item.stack[:-1][-2:]):
-        lines += [f"      from {_place(frame)}", *_code(frame)]
-    return lines + _try(advice.short(item))
+    return [
+        f"  {sign} {name}{printable(item.reason)}{times}",
+        *_at(item.where),
+        *_from(item.stack[:-1]),
+        *_try(advice.short(item)),
+        *_with_it(fallen),
+    ]
+
+
+def _from(callers: Sequence[Frame]) -> Iterator[str]:
+    """The calls that lead there, the nearest first: two, and the user's own line."""
+    near = callers[-NEAR:][::-1]
+    for frame in near:
+        yield from (f"      from {_place(frame)}", *_code(frame))
+    between = len(callers) - len(near) - 1
+    if between >= 0:
+        if between:
+            yield f"      ... {between} {_plural('call', between)} between"
+        yield from (f"      from {_place(callers[0])}", *_code(callers[0]))
+
+
+def _with_it(fallen: Fallen) -> Iterator[str]:
+    """What fell with a break, a line for each and no advice: it comes back with it."""
+    again = series(fallen.recompiles)
+    if not fallen.eager and not again:
+        return
+    yield "      and with it, until it is mended:"
+    for left in fallen.eager:
+        yield f"        {_place(left.where)} runs without the compiler"
+    for one in again:
+        guard = printable(one.reason)
+        yield f"        {_place(one.first.where)} is compiled again ({one.graphs}): {guard}"
 
 
 def _graph(sign: str, item: Graph) -> list[str]:
@@ -254,6 +316,7 @@ def _recompile(sign: str, item: Series) -> list[str]:
     return [
         f"  {sign} recompile {item.graphs}   {printable(item.reason)}",
         *_at(item.first.where),
+        *_from(item.first.stack),
         *_try(advice.short(item.first)),
     ]
 
@@ -346,9 +409,10 @@ def describe(record: Record) -> str:
         if causes:
             parts = " + ".join(f"{number} {cause}" for cause, number in causes.items())
             lines.append(f"  {layer}: {parts}")
-    for item in record.breaks[:MOST_PLACES]:
-        lines += _break(" ", item)
-    for left in record.eager[:MOST_PLACES]:
+    found = sort(record.breaks, record.eager, record.recompile_list, record.graph_list)
+    for item, fallen in list(zip(record.breaks, found.under, strict=True))[:MOST_PLACES]:
+        lines += _break(" ", item, fallen)
+    for left in found.eager[:MOST_PLACES]:
         lines += _eager(" ", left)
     lines += [f"  {printable(error)}" for error in record.errors]
     return "\n".join(map(console, lines))

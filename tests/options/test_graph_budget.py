@@ -220,3 +220,32 @@ TWICE = """
         torch.compile(f, backend="eager")(torch.ones(3))
         torch._dynamo.reset()
 """
+
+
+def test_a_recompile_says_which_call_did_it(suite: Suite) -> None:
+    suite.write(
+        """
+        import torch
+
+        def f(x):
+            return x + 1
+
+        def test_sizes():
+            g = torch.compile(f, backend="eager", dynamic=False)
+            g(torch.ones(3))
+            g(torch.ones(4))
+        """
+    )
+    source = (suite.path / "test_it.py").read_text()
+    (suite.path / "test_it.py").write_text(source.replace("g(torch.ones(4))", ""))
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    (suite.path / "test_it.py").write_text(source)
+    result = suite.run("--graph-budget")
+    result.stdout.fnmatch_lines(
+        [
+            "  + recompile 0/1   tensor * size mismatch *",
+            "      test_it.py:* in f",
+            "      from test_it.py:* in test_sizes",
+            "          g(torch.ones(4))",
+        ]
+    )

@@ -1,0 +1,136 @@
+"""The words of a red test: the cause once, with all that fell with it; the worst first."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.baseline.model import Expected, Values
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.report.fallen import sort
+from pytest_graphbreak.report.text import Context, describe, failure
+from pytest_graphbreak.typed import Typed
+from pytest_graphbreak.verdict import judge
+
+CALLS = (
+    Frame("tests/test_it.py", "test_it", 5, "model(x)"),
+    Frame("net.py", "Net.forward", 20, "return self.bert(x)"),
+    Frame("transformers/bert.py", "Bert.forward", 90, "x = self.encoder(x)"),
+    Frame("transformers/bert.py", "Encoder.forward", 60, "x = layer(x)"),
+    Frame("transformers/bert.py", "Layer.forward", 30, "x = self.attend(x)"),
+)
+WHERE = Frame("transformers/bert.py", "Layer.attend", 12, 'print("hi")')
+PRINT = Break("dynamo", "Failed to trace builtin operator", WHERE, "GB0059", stack=(*CALLS, WHERE))
+SKIPPED = Eager(
+    "dynamo", PRINT.reason, Frame(WHERE.file, "Encoder.forward", 55, "def forward(self):")
+)
+AGAIN = Recompile(
+    "dynamo",
+    "2/1",
+    "x requires_grad mismatch",
+    Frame(WHERE.file, "Layer.forward", 29, "def forward"),
+)
+ENTRY = Graph("dynamo", "0/0", "entry", where=Frame("net.py", "Net.forward", 18))
+BROKEN = Record(
+    layers=("dynamo",),
+    graphs={"dynamo": 3},
+    recompiles={"dynamo": 1},
+    attempted=5,
+    breaks=(PRINT,),
+    eager=(SKIPPED,),
+    recompile_list=(AGAIN,),
+    graph_list=(ENTRY,),
+)
+
+
+def red(record: Record, **graphs: int) -> str:
+    """The text of a record against a baseline that has these graphs and nothing else."""
+    expected = Expected(Values(graphs), "cpu", "2.13", True, own=frozenset(graphs))
+    context = Context(
+        "tests/test_it.py::test_it",
+        "cpu",
+        torch="2.13.0+cpu",
+        baseline="baselines/tests/test_it.yaml",
+        baseline_line=5,
+        recorded_profile="cpu",
+        recorded_torch="2.13",
+        typed=Typed(("python", "-m", "pytest")),
+        test=Frame("tests/test_it.py", "test_it", 3),
+    )
+    return failure(judge(record, expected, torch="2.13.0+cpu"), record, context)
+
+
+def test_a_print_deep_inside_is_one_entry() -> None:
+    shown = red(BROKEN, dynamo=1)
+    assert shown.count("\n  + ") == 1
+    assert shown.count("try:") == 1
+    assert (
+        "      and with it, until it is mended:\n"
+        "        transformers/bert.py:55 in Encoder.forward runs without the compiler\n"
+        "        transformers/bert.py:29 in Layer.forward is compiled again (2/1): x requires_grad"
+    ) in shown
+
+
+def test_the_stack_reaches_the_users_own_line() -> None:
+    assert (
+        "      from transformers/bert.py:60 in Encoder.forward\n"
+        "          x = layer(x)\n"
+        "      ... 2 calls between\n"
+        "      from tests/test_it.py:5 in test_it\n"
+        "          model(x)\n"
+    ) in red(BROKEN, dynamo=1)
+
+
+def test_what_fell_for_itself_keeps_its_advice() -> None:
+    own = Recompile(
+        "dynamo", "0/1", "x size mismatch", Frame("net.py", "Net.forward", 18), CALLS[:1]
+    )
+    limit = Eager("dynamo", "recompile_limit (8) was reached", SKIPPED.where)
+    found = sort([PRINT], [SKIPPED, limit], [AGAIN, own], [ENTRY])
+    assert (found.eager, found.recompiles) == ([limit], [own])
+    assert (found.under[0].eager, found.under[0].recompiles) == ([SKIPPED], [AGAIN])
+    shown = red(
+        Record(
+            layers=("dynamo",),
+            graphs={"dynamo": 2},
+            recompiles={"dynamo": 1},
+            recompile_list=(own,),
+            graph_list=(ENTRY,),
+        ),
+        dynamo=1,
+    )
+    assert "  + recompile 0/1   x size mismatch\n" in shown
+    assert "      from tests/test_it.py:5 in test_it\n          model(x)\n      try: " in shown
+
+
+def test_a_test_that_failed_by_itself_is_told_the_same_way() -> None:
+    shown = describe(BROKEN)
+    assert shown.count("try:") == 1
+    assert "        transformers/bert.py:55 in Encoder.forward runs without the compiler" in shown
+
+
+def test_nothing_compiled_any_more_comes_first() -> None:
+    gone = Record(layers=("dynamo",), attempted=1, breaks=(PRINT,), eager=(SKIPPED,))
+    headline, _, first, *_ = red(gone, dynamo=1).split("\n")
+    assert headline == (
+        "graph budget: no dynamo graph any more, the baseline has 1 (nothing was compiled)"
+    )
+    assert first.split() == ["dynamo", "1", "->", "0", "-1"]
+    assert "accept    python -m pytest --graph-budget-update --graph-budget-prune tests/" in red(
+        gone, dynamo=1
+    )
+
+
+def test_a_layer_that_is_gone_names_those_that_are_there() -> None:
+    gone = Record(layers=("dynamo", "xla"), graphs={"dynamo": 2}, attempted=1)
+    assert red(gone, dynamo=1, xla=1).startswith(
+        "graph budget: no xla graph any more, the baseline has 1 (2 dynamo graphs still)\n"
+    )
+
+
+def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
+    shown = red(Record(layers=("dynamo",)), dynamo=1)
+    assert "  - nothing was handed to the compiler\n      tests/test_it.py:3 in test_it\n" in shown
+    assert "      try: look for a torch.compile that is gone" in shown
+    assert "1 function looked at" in red(Record(layers=("dynamo",), attempted=1), dynamo=1)
+
+
+def test_the_same_torch_is_not_told_twice() -> None:
+    assert "recorded on cpu with torch 2.13\n" in red(BROKEN, dynamo=1)
