@@ -77,11 +77,21 @@ def _configured(start: Path) -> tuple[Path, Mapping[str, Any]]:
 
 
 def _keys(path: Path) -> Mapping[str, Any] | None:
-    """pytest's section of a file; None where the file has none."""
     try:
         text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CheckoutError(f"{path}: cannot be read: {error}") from None
+    return keys_of(path, text)
+
+
+def keys_of(path: Path, text: str) -> Mapping[str, Any] | None:
+    """pytest's section in the text of a file; None where it has none.
+
+    Raises ``CheckoutError`` for a text that is not of the kind that ``path`` says.
+    """
+    try:
         found = next(iter(_sections(path, text)), None)
-    except (OSError, ValueError, configparser.Error, RecursionError) as error:
+    except (ValueError, configparser.Error, RecursionError) as error:
         words = str(error).replace("\n", " ")
         raise CheckoutError(f"{path}: cannot be read: {words}") from None
     if found is None and path.name in ("pytest.ini", ".pytest.ini"):

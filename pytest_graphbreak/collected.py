@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,19 @@ class Collector:
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output["graphbreak"] = self.collected.to_dict()
+
+
+def shard(config: pytest.Config) -> Plain | None:
+    """Which part of the tests this run took, by pytest-split or pytest-shard; None for all."""
+
+    def option(name: str) -> Any:
+        return config.getoption(name, default=None)
+
+    if option("splits") and option("group"):
+        return {"group": int(option("group")), "of": int(option("splits"))}
+    if option("num_shards") and option("shard_id") is not None:
+        return {"group": int(option("shard_id")) + 1, "of": int(option("num_shards"))}
+    return None
 
 
 def is_partial(config: pytest.Config) -> bool:

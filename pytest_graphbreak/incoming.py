@@ -23,6 +23,8 @@ VERSION: Final = 1
 MOST_BYTES: Final = 100 * 2**20
 """Size of one report file. A test with twenty graphs takes about 10 kB."""
 MOST_COUNT: Final = 10_000_000
+MOST_SHARDS: Final = 10_000
+"""Groups into which a run may be split."""
 LONGEST_NAME: Final = 4096
 """Characters of a node id, a profile, a file name."""
 
@@ -145,6 +147,12 @@ def _count(value: Any) -> int:
         shown = value if type(value) is int and abs(value) < 10**12 else _kind(value)
         raise _Fault(f"{shown} is not a count")
     return value
+
+
+def _shard(value: Any) -> int:
+    if not 1 <= _count(value) <= MOST_SHARDS:
+        raise _Fault(f"{value} is not one of at most {MOST_SHARDS:,} groups")
+    return int(value)
 
 
 def _kind(value: Any) -> str:
@@ -350,6 +358,7 @@ _SESSION = _object(
     deselected_tests=_NAMES,
     unmeasured=_NAMES,
     stale=_NAMES,
+    shard=(_maybe(_object(group=(_shard, _NEEDED), of=(_shard, _NEEDED))), None),
 )
 
 

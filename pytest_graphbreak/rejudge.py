@@ -15,6 +15,7 @@ from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.cap import Cap
 from pytest_graphbreak.checkout import Checkout
+from pytest_graphbreak.loosened import Source
 from pytest_graphbreak.record import Plain, Record
 from pytest_graphbreak.recorded import values
 from pytest_graphbreak.report.text import Context, failure
@@ -37,7 +38,8 @@ class Judge:
 
     With ``against``, the tests of another run by profile and node id, its
     counts are the budget; a test that it did not measure is judged by its
-    baseline.
+    baseline. ``disbelieved`` are the tests that a report calls ungated and that
+    nothing in the checkout takes out of the gate: they are judged.
     """
 
     def __init__(
@@ -45,6 +47,8 @@ class Judge:
     ) -> None:
         self.checkout = checkout
         self.baselines = Baselines(checkout.directory)
+        self.disbelieved: list[Seen] = []
+        self._source = Source(checkout.root)
         self._against = against or {}
 
     def judge(self, seen: Seen) -> Judged | None:
@@ -67,7 +71,7 @@ class Judge:
             context = self._context(seen, expected, self._shown(entry), entry)
         cap = _cap(seen.test)
         verdict = judge(record, expected, cap, gate=True, torch=seen.report.torch)
-        ungated = _ungated(seen.test, entry)
+        ungated = self._ungated(seen, entry)
         if ungated is not None:
             verdict = replace(verdict, name="none")
         # The gate fails a test inside its call, so an xfail mark takes that failure, too.
@@ -86,6 +90,16 @@ class Judge:
             "message": failure(verdict, record, context) if fails else None,
         }
         return Judged(seen, verdict, test, fails)
+
+    def _ungated(self, seen: Seen, entry: Entry | None) -> str | None:
+        """Why the test is not judged: by its baseline now, or by its marker, as the run told."""
+        if entry is not None and entry.ungated is not None:
+            return entry.ungated
+        reason: str | None = seen.test["ungated"]
+        if reason is not None and not self._source.may_ungate(seen.nodeid):
+            self.disbelieved.append(seen)
+            return None
+        return reason
 
     def _context(
         self, seen: Seen, expected: Expected | None, shown: str | None, entry: Entry | None
@@ -155,11 +169,3 @@ def _cap(test: Plain) -> Cap | None:
         if allowed is None or count < allowed.get(layer, 0)
     }
     return Cap(layers=layers) if layers else None
-
-
-def _ungated(test: Plain, entry: Entry | None) -> str | None:
-    """Why the test is not judged: by its marker, as the run told, or by its baseline now."""
-    if entry is not None and entry.ungated is not None:
-        return entry.ungated
-    reason: str | None = test["ungated"]
-    return reason

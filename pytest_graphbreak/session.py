@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_graphbreak.collected import Collected, Collector, file_of, gone_files
+from pytest_graphbreak.collected import Collected, Collector, file_of, gone_files, shard
 from pytest_graphbreak.device import environment
 from pytest_graphbreak.gate import Gate
 from pytest_graphbreak.record import Plain, Record
@@ -212,6 +212,7 @@ class Session:
             "stale": [item.nodeid for item in outcome.stale],
             "collected_whole": collected.scopes,
             "deselected_tests": collected.left,
+            "shard": shard(self.config),
         }
         return json_report.document(dict(outcome.environment), session, outcome.tests)
 

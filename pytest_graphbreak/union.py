@@ -6,7 +6,7 @@ that saw the most is taken; two that both measured it must agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,7 +56,8 @@ class Union:
     report measured and that one says ran or was to run. ``incomplete`` names
     reports whose run did not come to its end. ``whole`` are, by profile, the
     files and the functions that some run collected whole, ``collected`` all tests
-    that any run collected, also those that it left to other shards.
+    that any run collected, also those that it left to other shards, and ``shards``
+    the groups (of how many) that runs took.
     """
 
     seen: dict[tuple[str, str], Seen] = field(default_factory=dict)
@@ -64,7 +65,8 @@ class Union:
     unmeasured: list[tuple[str, str]] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
     whole: dict[str, set[str]] = field(default_factory=dict)
-    collected: set[str] = field(default_factory=set)
+    collected: dict[str, set[str]] = field(default_factory=dict)
+    shards: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def profiles(self) -> list[str]:
@@ -82,9 +84,39 @@ class Union:
         return [file for file in self.files if file not in known]
 
     @property
-    def left_out(self) -> set[str]:
-        """Tests that were collected and that no report tells of: no shard took them."""
-        return self.collected - {nodeid for _, nodeid in self.seen}
+    def everything(self) -> set[str]:
+        """All tests that any run collected, on any profile."""
+        return set().union(*self.collected.values())
+
+    @property
+    def lost_shards(self) -> list[tuple[str, int, int]]:
+        """Profile, group and number of groups, where other groups are there and no report of it."""
+        return [
+            (profile, group, of)
+            for profile, shards in self.shards.items()
+            for of in sorted({of for _, of in shards})
+            for group in range(1, of + 1)
+            if (group, of) not in shards
+        ]
+
+    def left_out(self, recorded: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+        """Tests that were collected and that no report tells of, by profile: no shard took them.
+
+        Where every group of a profile is there, what they left out was not meant
+        to run (``-m``). Another profile that ran a test is enough, unless
+        ``recorded(nodeid, profile)``: then it ran on this one before.
+        """
+        anywhere = {nodeid for _, nodeid in self.seen}
+        told = self.seen.keys() | set(self.unmeasured)
+        lost = {profile for profile, _, _ in self.lost_shards}
+        return [
+            (profile, nodeid)
+            for profile, nodeids in self.collected.items()
+            if profile in lost or profile not in self.shards
+            for nodeid in sorted(nodeids)
+            if (profile, nodeid) not in told
+            and (nodeid not in anywhere or recorded(nodeid, profile))
+        ]
 
 
 def level(test: Plain) -> int:
@@ -111,8 +143,12 @@ def union(reports: Iterable[Report]) -> Union:
             _add(found, Seen(test["nodeid"], report.profile, test, report))
         whole = found.whole.setdefault(report.profile, set())
         whole.update(report.session["complete_files"], report.session["collected_whole"])
-        found.collected.update(test["nodeid"] for test in report.tests)
-        found.collected.update(report.session["unmeasured"], report.session["deselected_tests"])
+        collected = found.collected.setdefault(report.profile, set())
+        collected.update(test["nodeid"] for test in report.tests)
+        collected.update(report.session["unmeasured"], report.session["deselected_tests"])
+        shard = report.session["shard"]
+        if shard is not None:
+            found.shards.setdefault(report.profile, set()).add((shard["group"], shard["of"]))
     found.unmeasured = list(dict.fromkeys(_unmeasured(found, shards)))
     return found
 

@@ -140,15 +140,39 @@ def shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
 def test_every_shard_tells_what_it_left_to_others() -> None:
     found = together(shard(0, 1), shard(2))
     assert found.whole == {"cpu": {"tests/test_a.py"}}
-    assert found.collected == {f"tests/test_a.py::test[{number}]" for number in range(4)}
-    assert found.left_out == {"tests/test_a.py::test[3]"}
-    assert not together(shard(0, 1), shard(2, 3)).left_out
+    assert found.everything == {f"tests/test_a.py::test[{number}]" for number in range(4)}
+    assert found.left_out(never) == [("cpu", "tests/test_a.py::test[3]")]
+    assert not together(shard(0, 1), shard(2, 3)).left_out(never)
     assert not found.incomplete
+
+
+def test_a_test_that_another_profile_ran_is_left_out_where_it_was_recorded() -> None:
+    """``-m n150`` on one machine and ``-m n300`` on the other leave nothing out."""
+    found = together(shard(0, 1), shard(2, 3) | {"environment": {"profile": "tt"}})
+    assert found.left_out(never) == []
+    assert found.left_out(lambda nodeid, profile: (nodeid[-2], profile) == ("3", "cpu")) == [
+        ("cpu", "tests/test_a.py::test[3]")
+    ]
+
+
+def test_groups_say_whether_one_is_lost() -> None:
+    groups = [shard(number, shard={"group": number + 1, "of": 3}) for number in range(3)]
+    assert together(groups[0], groups[2]).lost_shards == [("cpu", 2, 3)]
+    assert ("cpu", "tests/test_a.py::test[1]") in together(groups[0], groups[2]).left_out(never)
+    # All are there: what none of them took was not meant to run (-m).
+    found = together(*groups)
+    assert (found.lost_shards, found.left_out(never)) == ([], [])
+    retry = shard(1)
+    assert together(*groups, retry).left_out(never) == []
+
+
+def never(nodeid: str, profile: str) -> bool:
+    return False
 
 
 def test_a_crashed_test_was_collected() -> None:
     found = together(shard(0, 1, of=2, unmeasured=["tests/test_a.py::test[9]"]))
-    assert "tests/test_a.py::test[9]" in found.collected
+    assert "tests/test_a.py::test[9]" in found.everything
 
 
 def test_a_file_that_nobody_collected_whole_is_partial() -> None:

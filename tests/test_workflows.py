@@ -119,6 +119,7 @@ class Action:
 
     def run(self, **inputs: str) -> subprocess.CompletedProcess[str]:
         given = {"REPORTS": "graphs/**/*.json", "AGAINST": "", "BASELINES": "", "PAGES": "pages"}
+        given |= {"BASE": "", "ALLOW_MISSING": "false"}
         return bash(
             script_of(ACTION, "Check"),
             self.path,
@@ -167,6 +168,14 @@ def test_action_without_a_report_does_not_pass(action: Action) -> None:
     assert done.returncode == 2
     assert action.output == "verdict=2\n"
     assert "No report fits" in done.stderr
+
+
+def test_action_with_nothing_judged_does_not_pass_unless_it_is_told(action: Action) -> None:
+    write(action.path / "graphs/one.json", a_report())
+    assert action.run().returncode == 2
+    assert "No verdict: nothing was judged" in action.run().stdout
+    assert action.run(ALLOW_MISSING="true").returncode == 0
+    assert "nosuch is not here to compare with" in action.run(BASE="nosuch").stderr
 
 
 def test_action_reads_baselines_where_it_is_told(action: Action) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,12 @@ from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_no
 from pytest_graphbreak.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.commands.report import add_outputs, row, write_pages
 from pytest_graphbreak.commands.talk import MOST, complain, listing, plural, say
+from pytest_graphbreak.git import GitError
 from pytest_graphbreak.incoming import Report, ReportError, load_all, uncollected
+from pytest_graphbreak.loosened import BaseError, Loosened, base, by_reports, since
 from pytest_graphbreak.record import Plain
 from pytest_graphbreak.rejudge import Judge, Judged
-from pytest_graphbreak.report.view import ORDER, weight
+from pytest_graphbreak.report.view import ORDER, Aside, counted, weight
 from pytest_graphbreak.union import FAILED, Union, union
 
 HELP = "one verdict over the reports of all shards"
@@ -36,6 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="reports of another run (main's), whose counts are the budget; a test that they "
         "do not have is judged by its baseline",
     )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="pass although nothing was judged, or tests were collected and ran nowhere",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="REV",
+        help="tell what was taken out of the gate since this branch or commit (default: the "
+        "branch that the pull request is for, or origin's own)",
+    )
     add_directory(parser)
     add_outputs(parser)
 
@@ -50,13 +62,26 @@ def add_directory(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Result:
-    """What a check found. ``unusable`` says why reports cannot be judged."""
+    """What a check found. ``unusable`` says why reports cannot be judged.
+
+    ``missing`` are tests that were collected and ran nowhere, and ``lost`` the
+    shards that would have run them; with ``allow_missing`` they are only told.
+    ``disbelieved`` are tests that a report alone calls ungated. ``loosened`` is
+    what the gate sees less of since ``base``; ``baseless`` says why that is not known.
+    """
 
     judged: list[Judged] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
     stale: list[Stale] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    disbelieved: list[str] = field(default_factory=list)
+    loosened: list[Loosened] = field(default_factory=list)
+    base: str = ""
+    baseless: str = ""
     strict: bool = False
+    allow_missing: bool = False
 
     @property
     def failing(self) -> list[Judged]:
@@ -64,8 +89,25 @@ class Result:
         return sorted(failing, key=lambda item: weight(item.test))
 
     @property
-    def code(self) -> int:
+    def no_verdict(self) -> str:
+        """Why there is no verdict; empty where there is one."""
         if self.unusable:
+            return "the reports cannot be judged"
+        if self.allow_missing:
+            return ""
+        if self.lost:
+            return f"{plural(len(self.lost), 'shard')} missing"
+        if self.missing:
+            return (
+                f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
+            )
+        if not self.unmeasured and all(item.test["ungated"] is not None for item in self.judged):
+            return "nothing was judged"
+        return ""
+
+    @property
+    def code(self) -> int:
+        if self.no_verdict:
             return UNUSABLE
         return FAILS if self.failing or self.unmeasured or (self.strict and self.stale) else OK
 
@@ -86,8 +128,10 @@ def _check(args: argparse.Namespace) -> int:
     other = union(load_all(args.against, counts_only=True)) if args.against else None
     together = union(reports)
     result = check(together, checkout, other)
+    result.allow_missing = args.allow_missing
+    _compare(result, checkout, args.base, other)
     _tell(result, together, reports)
-    written = write_pages(_rewritten(reports, result), args)
+    written = write_pages(_rewritten(reports, result), args, _aside(result))
     return result.code if written else UNUSABLE
 
 
@@ -95,6 +139,7 @@ def check(together: Union, checkout: Checkout, other: Union | None = None) -> Re
     """Judge everything that was measured."""
     result = Result(strict=checkout.strict)
     result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
+    result.lost = [f"group {group} of {of} on {at}" for at, group, of in together.lost_shards]
     for name, part in (("", together), ("--against: ", other)):
         if part is not None:
             result.unusable += [f"{name}{item}" for item in unusable(part)]
@@ -105,6 +150,8 @@ def check(together: Union, checkout: Checkout, other: Union | None = None) -> Re
     except BaselineError as error:
         result.unusable.append(str(error))
         return result
+    left_out = together.left_out(lambda nodeid, at: _is_recorded(judge.baselines, nodeid, at))
+    result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
     for seen in together.seen.values():
         try:
             judged = judge.judge(seen)
@@ -113,7 +160,50 @@ def check(together: Union, checkout: Checkout, other: Union | None = None) -> Re
             continue
         if judged is not None:
             result.judged.append(judged)
+    result.disbelieved = [
+        f"{seen.nodeid}   {seen.test['ungated']}   on {seen.profile}" for seen in judge.disbelieved
+    ]
     return result
+
+
+def _compare(result: Result, checkout: Checkout, asked: str | None, other: Union | None) -> None:
+    """What the gate sees less of than the branch that this is compared with."""
+    try:
+        found = base(checkout.root, asked)
+        if found is not None:
+            result.base = f"{found.name} ({found.commit[:10]})"
+            result.loosened = since(checkout, found.commit)
+    except (BaseError, GitError) as error:
+        if asked:
+            raise ReportError(str(error)) from None
+        result.baseless = str(error)
+    if other is not None:
+        result.base = result.base or "the reports of --against"
+        told = {(item.what, item.where) for item in result.loosened}
+        for judged in result.judged:
+            before = other.seen.get((judged.seen.profile, judged.seen.nodeid))
+            for item in () if before is None else by_reports(before.test, judged.test):
+                if (item.what, item.where.partition("[")[0]) not in told:
+                    result.loosened.append(item)
+
+
+def _aside(result: Result) -> Aside:
+    return Aside(
+        no_verdict=result.no_verdict,
+        problems=tuple(result.unusable),
+        missing=(*result.lost, *result.missing),
+        loosened=tuple(f"{item.what}: {item}" for item in result.loosened),
+        base=result.base,
+    )
+
+
+def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
+    """Whether a test was measured on a profile when its baseline was written."""
+    try:
+        entry = baselines.entry(nodeid)
+    except BaselineError:
+        return False
+    return entry is not None and profile in entry.recorded
 
 
 def unusable(together: Union) -> Iterator[str]:
@@ -144,7 +234,7 @@ def _stale_on(
         for file in baselines.files()
         if Path(file).parent in known and not os.path.exists(root / file)
     }
-    for item in baselines.stale(together.collected, files, gone, profile=profile):
+    for item in baselines.stale(together.everything, files, gone, profile=profile):
         if item.file in whole or item.file in gone or f"{item.file}::{item.test}" in whole:
             yield item
 
@@ -174,8 +264,21 @@ def _tell(result: Result, together: Union, reports: Sequence[Report]) -> None:
     by_themselves = sum(1 for seen in together.seen.values() if seen.level == FAILED)
     if by_themselves:
         say(f"{plural(by_themselves, 'test')} failed without the gate, and are not judged")
-    if together.left_out:
-        say(f"{plural(len(together.left_out), 'test')} collected, and run in none of these reports")
+    ungated = (item for item in result.judged if item.test["ungated"] is not None)
+    listing(
+        "ungated",
+        (f"{one.seen.nodeid}   {one.test['ungated']}   on {one.seen.profile}" for one in ungated),
+    )
+    listing(
+        "not so", (f"{words}   no mark of this checkout says it" for words in result.disbelieved)
+    )
+    if result.loosened:
+        say(f"Taken out of the gate since {result.base}:")
+    listing("loosened", (f"{item.what:<9}  {item}" for item in result.loosened))
+    if result.baseless:
+        say(f"note       what was taken out of the gate is not known: {result.baseless}")
+    listing("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
+    listing("missing", result.missing, FULL)
     if together.partial_files:
         say(
             f"{plural(len(together.partial_files), 'file')} collected in part only: "
@@ -189,12 +292,13 @@ def _tell(result: Result, together: Union, reports: Sequence[Report]) -> None:
 
 
 def _totals(result: Result, together: Union, reports: Sequence[Report]) -> str:
-    counted = Counter(item.verdict.name for item in result.judged)
-    parts = ", ".join(f"{counted[name]:,} {name}" for name in ORDER if counted[name])
+    counts = counted(item.test for item in result.judged)
+    parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
     head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
-    if result.code == UNUSABLE:
-        return f"{head}. No verdict: the reports cannot be judged."
+    if result.no_verdict:
+        step = "" if result.unusable else " Is a report missing? If this is meant: --allow-missing."
+        return f"{head}. No verdict: {result.no_verdict}.{step}"
     if result.code == OK:
         return f"{head}. Within the graph budget."
     accept = "" if not result.failing else " Accept what is meant: graphbreak accept REPORT.json..."

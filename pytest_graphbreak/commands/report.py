@@ -11,7 +11,7 @@ from pytest_graphbreak.commands.talk import complain, listing, plural, say, writ
 from pytest_graphbreak.incoming import Report, ReportError, load_all, uncollected
 from pytest_graphbreak.record import Plain
 from pytest_graphbreak.report import html, junit, markdown
-from pytest_graphbreak.report.view import TOLD, Run, counted, moves, runs, weight
+from pytest_graphbreak.report.view import NOTHING, TOLD, Aside, Run, counted, moves, runs, weight
 
 HELP = "turn JSON reports into pages that people read"
 
@@ -42,12 +42,14 @@ def run(args: argparse.Namespace) -> int:
         return 2
 
 
-def write_pages(reports: Sequence[Report], args: argparse.Namespace) -> bool:
+def write_pages(
+    reports: Sequence[Report], args: argparse.Namespace, aside: Aside = NOTHING
+) -> bool:
     """Write every page that ``args`` names; False where one could not be written."""
     found = runs(reports)
     pages: dict[str, Callable[[], str]] = {
-        "markdown": lambda: markdown.render(found),
-        "html": lambda: html.render(found, _root()),
+        "markdown": lambda: markdown.render(found, aside=aside),
+        "html": lambda: html.render(found, _root(), aside),
         "junit": lambda: junit.render(found),
     }
     written = [write(path, page()) for name, page in pages.items() if (path := getattr(args, name))]
@@ -69,6 +71,7 @@ def tell(found: Sequence[Run]) -> None:
         for verdict in TOLD:
             listing(verdict, (row(test) for test in tests if test["verdict"] == verdict))
         listing("unmeasured", one.unmeasured)
+        listing("ungated", one.ungated)
         listing("stale", one.stale)
         parts = ", ".join(f"{count:,} {name}" for name, count in counted(tests).items())
         say(f"{plural(len(tests), 'test')} on {one.label}: {parts or 'none'}")

@@ -21,7 +21,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report.safe import html, printable, script_json
 from pytest_graphbreak.report.source import Sources
-from pytest_graphbreak.report.view import ORDER, Move, Run, counted, moves, weight
+from pytest_graphbreak.report.view import NOTHING, ORDER, Aside, Move, Run, counted, moves, weight
 from pytest_graphbreak.verdict import place_of
 
 INTENDED: Final = ("entry", "fx", "backward")
@@ -30,9 +30,9 @@ MOST_GRAPHS: Final = 400
 """Graphs of one layer that a page lists for one test; a test had 343."""
 
 
-def render(runs: Sequence[Run], root: Path | None = None) -> str:
+def render(runs: Sequence[Run], root: Path | None = None, aside: Aside = NOTHING) -> str:
     """The page. ``root`` is a checkout to take source excerpts from, or None."""
-    return fill("page", "Graph budget", page_data(runs, Sources(root)))
+    return fill("page", "Graph budget", page_data(runs, Sources(root), aside))
 
 
 def fill(name: str, title: str, data: Any) -> str:
@@ -61,7 +61,7 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def page_data(runs: Sequence[Run], sources: Sources) -> Plain:
+def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
     shared = _Shared(sources)
     found: dict[str, list[Plain | None]] = {}
@@ -75,6 +75,13 @@ def page_data(runs: Sequence[Run], sources: Sources) -> Plain:
     return {
         "verdicts": list(ORDER),
         "runs": [_run(run) for run in runs],
+        "noVerdict": aside.no_verdict,
+        "base": _clean(aside.base),
+        "beside": {
+            "problems": [_clean(text) for text in aside.problems],
+            "missing": [_clean(text) for text in aside.missing],
+            "loosened": [_clean(text) for text in aside.loosened],
+        },
         "frames": shared.frames,
         "texts": shared.texts,
         "tests": tests,
@@ -131,6 +138,7 @@ def _run(run: Run) -> Plain:
         "reports": len(run.reports),
         "unmeasured": [_clean(name) for name in run.unmeasured],
         "stale": [_clean(name) for name in run.stale],
+        "ungated": [_clean(name) for name in run.ungated],
     }
 
 

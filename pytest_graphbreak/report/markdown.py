@@ -11,7 +11,7 @@ from typing import Final
 
 from pytest_graphbreak.record import LAYERS, Plain, Record, decomposition
 from pytest_graphbreak.report import safe
-from pytest_graphbreak.report.view import TOLD, Run, counted, moves, weight
+from pytest_graphbreak.report.view import NOTHING, TOLD, UNGATED, Aside, Run, counted, moves, weight
 
 COMMENT: Final = 64_000
 """Bytes of a comment: a byte is at least one character, and something is left for a greeting."""
@@ -29,6 +29,9 @@ _WORDS: Final = {
     "new": ("test has no baseline", "tests have no baseline"),
 }
 _LONGEST_NAME: Final = 200
+_NAMES: Final = 10
+"""Lines of one kind that are listed."""
+_RUNS: Final = 20
 _LONGEST_MESSAGE: Final = 6_000
 _UNFOLDED: Final = 20
 """Rows of the table that are seen at once."""
@@ -37,16 +40,26 @@ _RESERVE: Final = 700
 """Bytes kept for the lines at the end: what was left out, what to do next."""
 
 
-def render(runs: Sequence[Run], limit: int = COMMENT) -> str:
+def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) -> str:
     """The comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     told = sorted(
         ((run, test) for run in runs for test in run.tests if test["verdict"] in TOLD),
         key=lambda pair: weight(pair[1]),
     )
     page = _Page(limit - _RESERVE)
-    page.add(f"{MARK}\n### {_headline(runs)}\n\n{_environment(runs)}\n")
-    for title, names in (("Unmeasured", "unmeasured"), ("Stale baseline entries", "stale")):
-        page.add(_names(title, [name for run in runs for name in getattr(run, names)]))
+    page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
+    _listed(page, _environment(runs), len(runs), "run", limit // 8)
+    for title, names in (
+        ("Cannot be judged", list(aside.problems)),
+        ("Missing", list(aside.missing)),
+        ("Unmeasured", [name for run in runs for name in run.unmeasured]),
+        (f"Taken out of the gate since {_code(aside.base)}", list(aside.loosened)),
+        ("Not gated", [name for run in runs for name in run.ungated]),
+        ("Stale baseline entries", [name for run in runs for name in run.stale]),
+    ):
+        if names and page.add(f"\n**{title}**\n\n"):
+            some = (f"- {_code(name)}\n" for name in names[:_NAMES])
+            _listed(page, some, len(names), "", limit // 16)
     # The table may take half: then there is room for the reasons of the first tests.
     shown = _table(page, told, len(runs) > 1, limit // 2)
     explained = _details(page, [pair for pair in told if pair[1]["verdict"] in _FAILING])
@@ -81,9 +94,10 @@ class _Page:
         return "".join(self._parts)
 
 
-def _headline(runs: Sequence[Run]) -> str:
+def _headline(runs: Sequence[Run], aside: Aside) -> str:
     verdicts = counted(test for run in runs for test in run.tests)
-    parts = [
+    parts = [f"no verdict, {aside.no_verdict}"] if aside.no_verdict else []
+    parts += [
         f"{verdicts[verdict]} {_WORDS[verdict][verdicts[verdict] != 1]}"
         for verdict in _FAILING
         if verdict in verdicts
@@ -91,36 +105,40 @@ def _headline(runs: Sequence[Run]) -> str:
     blind = sum(len(run.unmeasured) for run in runs)
     if blind:
         parts.append(f"{blind} not measured")
-    if parts:
-        return f"Graph budget: {', '.join(parts)}"
     total = sum(verdicts.values())
-    return f"Graph budget: {total:,} {'test' if total == 1 else 'tests'}, none over budget"
+    if not parts:
+        parts.append(f"{total:,} {'test' if total == 1 else 'tests'}")
+        parts.append("none over budget" if total else "so nothing was judged")
+    if UNGATED in verdicts:
+        parts.append(f"{verdicts[UNGATED]:,} not gated")
+    return f"Graph budget: {', '.join(parts)}"
 
 
-def _environment(runs: Sequence[Run]) -> str:
-    lines = []
-    for run in runs:
+def _environment(runs: Sequence[Run]) -> Iterator[str]:
+    for run in runs[:_RUNS]:
         verdicts = counted(run.tests)
         parts = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        torch = f", torch {safe.markdown(run.torch)}" if run.torch else ""
-        lines.append(f"- {safe.markdown(_cut(run.label))}{torch}: {parts or 'no tests'}\n")
-    most = 20
-    if len(lines) > most:
-        lines[most:] = [f"- and {len(lines) - most} more runs\n"]
-    return "".join(lines)
+        torch = f", torch {_code(run.torch, 40)}" if run.torch else ""
+        yield f"- {_code(run.label)}{torch}: {parts or 'no tests'}\n"
 
 
 def _cut(text: str, most: int = _LONGEST_NAME) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-(most // 2 - 3) :]}"
 
 
-def _names(title: str, names: list[str]) -> str:
-    if not names:
-        return ""
-    most = 10
-    listed = "".join(f"- {safe.markdown(_cut(name))}\n" for name in names[:most])
-    more = f"- and {len(names) - most} more\n" if len(names) > most else ""
-    return f"\n**{title}**\n\n{listed}{more}"
+def _code(text: str, most: int = _LONGEST_NAME) -> str:
+    return safe.markdown(_cut(text, most))
+
+
+def _listed(page: _Page, lines: Iterable[str], total: int, word: str, size: int) -> None:
+    """As many lines as fit into ``size`` bytes, and how many more there are."""
+    end, shown = page.size + size, 0
+    for line in lines:
+        if page.size + len(line.encode()) > end or not page.add(line):
+            break
+        shown += 1
+    if shown < total:
+        page.add(f"- and {total - shown:,} more{f' {word}s' if word else ''}\n")
 
 
 def _table(page: _Page, told: Sequence[tuple[Run, Plain]], many_runs: bool, limit: int) -> int:
@@ -153,9 +171,9 @@ def _row(run: Run | None, test: Plain) -> str:
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"
         for move in moves(test)
     ]
-    cells = [test["verdict"], safe.markdown(_cut(test["nodeid"])), ", ".join(graphs)]
+    cells = [test["verdict"], _code(test["nodeid"]), ", ".join(graphs)]
     if run is not None:
-        cells.insert(1, safe.markdown(_cut(run.label, 60)))
+        cells.insert(1, _code(run.label, 60))
     return f"| {' | '.join((*cells, _breaks(test)))} |\n"
 
 
@@ -177,7 +195,7 @@ def _details(page: _Page, failing: Iterable[tuple[Run, Plain]]) -> int:
 
 
 def _fold(run: Run, test: Plain) -> str:
-    title = f"{safe.markdown(_cut(test['nodeid']))} on {safe.markdown(_cut(run.label, 60))}"
+    title = f"{_code(test['nodeid'])} on {_code(run.label, 60)}"
     body = safe.preformatted(_shorten("\n".join(_reasons(test))))
     return f"\n<details><summary>{title}</summary>\n\n{body}\n\n</details>\n"
 

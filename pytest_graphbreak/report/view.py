@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pytest_graphbreak.incoming import Report
 from pytest_graphbreak.record import LAYERS, Plain
@@ -100,6 +101,15 @@ class Run:
         names = (name for report in self.reports for name in report.session["stale"])
         return list(dict.fromkeys(names))
 
+    @property
+    def ungated(self) -> list[str]:
+        """The tests that were taken out of the gate, with the reasons."""
+        return [
+            f"{test['nodeid']}   {test['ungated'] or 'no reason given'}"
+            for test in self.tests
+            if test["ungated"] is not None
+        ]
+
 
 def runs(reports: Iterable[Report]) -> list[Run]:
     """Put shards together.
@@ -134,7 +144,30 @@ def _labels(groups: Sequence[Sequence[Report]]) -> list[str]:
     ]
 
 
+UNGATED = "ungated"
+"""What is counted in place of a verdict where a test was taken out of the gate."""
+
+
 def counted(tests: Iterable[Plain]) -> dict[str, int]:
     """How many tests have each verdict, in the order of ``ORDER``; none that is zero."""
-    found = Counter(test["verdict"] for test in tests)
-    return {verdict: found[verdict] for verdict in ORDER if found[verdict]}
+    found = Counter(test["verdict"] if test["ungated"] is None else UNGATED for test in tests)
+    return {name: found[name] for name in (*ORDER, UNGATED) if found[name]}
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What a verdict says beside its tests.
+
+    ``no_verdict`` says why there is none, in words of ours; ``problems`` are those
+    of reports, in anybody's. ``missing`` was collected and ran nowhere.
+    ``loosened`` is what the gate sees less of since ``base``.
+    """
+
+    no_verdict: str = ""
+    problems: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    loosened: tuple[str, ...] = ()
+    base: str = ""
+
+
+NOTHING: Final = Aside()

@@ -10,6 +10,7 @@ import pytest
 from tests.commands.conftest import Desk
 from tests.hostile import PATHS, STRINGS, everywhere
 from tests.making import Data, a_break, a_report, a_test, over, place
+from tests.test_history import Repository
 
 T = "tests/test_a.py::test_b"
 
@@ -111,8 +112,74 @@ def test_all_shards_are_one_gate(desk: Desk) -> None:
     assert "stale      baselines/tests/test_a.yaml:" in said.out
     assert "tests/test_a.py::gone" in said.out
     said = desk.run("check", *names[:3])
-    assert "1 test collected, and run in none of these reports" in said.out
+    assert said.code == 2
+    assert "missing    tests/test_a.py::test[3]   on cpu" in said.out
+    assert "No verdict: 1 test collected, and run in none of these reports." in said.out
     assert said.out.count("stale ") == 1
+    assert desk.run("check", "--allow-missing", *names[:3]).code == 0
+
+
+def test_a_shard_that_is_missing_is_named(desk: Desk) -> None:
+    """Its runner was lost: what it would have found is not known."""
+    tests = [a_test(f"tests/test_a.py::test[{number}]") for number in range(2)]
+    accepted(desk, *tests)
+    for number, test in enumerate(tests):
+        for profile in ("cpu", "tt"):
+            left = [tests[1 - number]["nodeid"]]
+            part: Data = {"collected": 2, "deselected": 1, "deselected_tests": left}
+            report = a_report(test, profile=profile, **part, shard={"group": number + 1, "of": 2})
+            desk.report(f"{profile}{number}.json", report)
+    assert desk.run("check", "cpu0.json", "cpu1.json", "tt0.json", "tt1.json").code == 0
+    said = desk.run("check", "cpu0.json", "cpu1.json", "tt1.json")
+    assert said.code == 2
+    assert "missing    group 1 of 2 on tt: no report is of it" in said.out
+    assert "No verdict: 1 shard missing. Is a report missing?" in said.out
+    assert desk.run("check", "cpu0.json", "cpu1.json", "tt1.json", "--allow-missing").code == 0
+
+
+def test_what_one_profile_left_out_and_another_ran(desk: Desk) -> None:
+    """A matrix of marks leaves out what was never recorded there; else a shard is missing."""
+    one, two = (a_test(f"tests/test_a.py::test[{name}]") for name in "ab")
+    left: Data = {"collected": 2, "deselected": 1}
+    desk.report("cpu.json", a_report(one, **left, deselected_tests=[two["nodeid"]]))
+    desk.report("tt.json", a_report(two, profile="tt", **left, deselected_tests=[one["nodeid"]]))
+    assert desk.run("accept", "--yes", "cpu.json", "tt.json").code == 0
+    assert desk.run("check", "cpu.json", "tt.json").code == 0
+    desk.report("more.json", a_report(one, profile="tt"))
+    assert desk.run("accept", "--yes", "more.json").code == 0
+    desk.report("other.json", a_report(one | {"graphs": {"dynamo": 2}}, profile="tt"))
+    assert desk.run("accept", "--yes", "other.json").code == 0  # now tt has values of its own
+    said = desk.run("check", "cpu.json", "tt.json")
+    assert said.code == 2
+    assert f"missing    {one['nodeid']}   on tt" in said.out
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        [],
+        [a_test(T, 0, outcome="skipped")],
+        [a_test(T, 1, outcome="failed", failed_by="test")],
+        [a_test(T, 0, outcome="xfailed", failed_by="test")],
+    ],
+    ids=["none", "skipped", "failed by itself", "xfailed"],
+)
+def test_a_gate_that_judged_nothing_does_not_pass(tests: list[Data], desk: Desk) -> None:
+    accepted(desk, a_test(T, 1))
+    desk.report("one.json", a_report(*tests))
+    said = desk.run("check", "one.json", "--markdown", "page.md")
+    assert said.code == 2
+    assert (
+        "No verdict: nothing was judged. Is a report missing? If this is meant: --allow" in said.out
+    )
+    assert "none over budget" not in (desk.path / "page.md").read_text()
+    assert desk.run("check", "one.json", "--allow-missing").code == 0
+
+
+def test_two_reports_of_which_one_is_empty(desk: Desk) -> None:
+    accepted(desk, a_test(T, 1))
+    desk.report("one.json", a_report())
+    assert desk.run("check", "one.json", "accepted.json").code == 0
 
 
 def test_profiles_are_judged_by_their_own_values(desk: Desk) -> None:
@@ -128,20 +195,135 @@ def test_profiles_are_judged_by_their_own_values(desk: Desk) -> None:
 
 def test_a_test_that_failed_by_itself_is_not_judged(desk: Desk) -> None:
     accepted(desk, a_test(T, 1))
-    desk.report("one.json", a_report(a_test(T, 9, outcome="failed", failed_by="test")))
+    failed = a_test("tests/test_a.py::test_c", 9, outcome="failed", failed_by="test")
+    desk.report("one.json", a_report(a_test(T, 1), failed))
     said = desk.run("check", "one.json")
     assert said.code == 0
     assert "1 test failed without the gate" in said.out
 
 
+MARKED = """
+import pytest
+
+@pytest.mark.graph_budget(gate=False, reason="being mended")
+def test_b(): ...
+"""
+
+
 def test_ungated_by_marker_or_baseline(desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
-    desk.report("one.json", a_report(a_test(T, 9, ungated="being mended")))
-    assert desk.run("check", "one.json").code == 0
+    other = a_test("tests/test_b.py::t")
+    accepted(desk, a_test(T, 1), other)
+    (desk.path / "tests/test_a.py").write_text(MARKED)
+    desk.report("one.json", a_report(a_test(T, 9, ungated="being mended"), other))
+    said = desk.run("check", "one.json")
+    assert said.code == 0
+    assert f"ungated    {T}   being mended   on cpu\n" in said.out
+    assert "2 tests judged on cpu (1 report): 1 ok, 1 ungated. Within" in said.out
+    (desk.path / "tests/test_a.py").write_text("")
     path = desk.path / "baselines/tests/test_a.yaml"
     path.write_text(path.read_text().replace("  test_b:\n", "  test_b:\n    ungated: flaky\n"))
-    desk.report("one.json", a_report(a_test(T, 9)))
-    assert desk.run("check", "one.json").code == 0
+    desk.report("one.json", a_report(a_test(T, 9), other))
+    said = desk.run("check", "one.json")
+    assert said.code == 0
+    assert f"ungated    {T}   flaky   on cpu\n" in said.out
+
+
+def test_what_is_ungated_is_in_every_page(desk: Desk) -> None:
+    (desk.path / "tests/test_a.py").write_text(MARKED)
+    other = a_test("tests/test_b.py::t", 0)
+    desk.report("one.json", a_report(a_test(T, 2, ungated="being <mended>"), other))
+    for command in ("check", "report"):
+        said = desk.run(command, "one.json", "--markdown", "page.md", "--html", "page.html")
+        assert said.code == 0
+        text = (desk.path / "page.md").read_text()
+        assert "### Graph budget: 2 tests, none over budget, 1 not gated" in text
+        assert "1 none, 1 ungated" in text
+        assert f"**Not gated**\n\n- <code>{T}   being &#60;mended&#62;</code>\n" in text
+        assert (
+            f'"ungated":["{T}   being \\u003cmended\\u003e"]'
+            in (desk.path / "page.html").read_text()
+        )
+    assert (
+        "ungated    tests/test_a.py::test_b   being <mended>" in desk.run("report", "one.json").out
+    )
+
+
+def test_a_report_s_own_ungated_is_not_believed(desk: Desk) -> None:
+    """The checkout has the source: no mark in it takes this test out."""
+    accepted(desk, a_test(T, 1))
+    desk.report("one.json", a_report(a_test(T, 9, ungated="being mended")))
+    said = desk.run("check", "one.json")
+    assert said.code == 1
+    assert f"not so     {T}   being mended   on cpu   no mark of this checkout says it" in said.out
+    helper = desk.path / "tests/conftest.py"
+    helper.write_text("def add(item): item.add_marker(pytest.mark.graph_budget(gate=FLAKY))")
+    assert desk.run("check", "one.json", "--allow-missing").code == 0
+    helper.write_text("# graph_budget(gate=False)")
+    (desk.path / "tests/test_b.py").write_text(MARKED)
+    assert desk.run("check", "one.json").code == 1
+
+
+def test_what_became_ungated_since_main(desk: Desk) -> None:
+    repository = Repository(desk.path)
+    (desk.path / "tests/test_a.py").write_text(MARKED.replace("graph_budget(", "max_graphs(1) #"))
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n", "tests/test_a.yaml")
+    repository.commit("first")
+    repository.git("checkout", "-qb", "branch")
+    (desk.path / "tests/test_a.py").write_text(MARKED)
+    (desk.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
+    repository.commit("take it out")
+    desk.report(
+        "one.json", a_report(a_test(T, 2, ungated="being mended"), a_test("tests/b.py::t", 0))
+    )
+    words = (
+        "Taken out of the gate since main (",
+        f"ungated    {T}   graph_budget(gate=False, reason='being mended')",
+        f"cap        {T}   no max_graphs any more   was max_graphs(1)",
+        "setting    pytest.ini   graph_budget_isolation = none   was not set",
+    )
+    said = desk.run("check", "one.json", "--base", "main", "--markdown", "c.md", "--html", "h.html")
+    assert said.code == 0
+    for word in words:
+        assert word in said.out
+    text = (desk.path / "c.md").read_text()
+    assert "**Taken out of the gate since <code>main" in text
+    assert "graph_budget&#40;gate=False" in text
+    assert "graph_budget(gate=False" in (desk.path / "h.html").read_text()
+    said = desk.run("check", "one.json", "--base", "nosuch")
+    assert said.code == 2
+    assert "nosuch is not here to compare with" in said.err
+    assert "Taken out" not in desk.run("check", "one.json", "--base", "branch").out
+
+
+def test_the_branch_of_a_pull_request_is_found(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository(desk.path)
+    repository.commit("first")
+    repository.git("update-ref", "refs/remotes/origin/dev", "HEAD")
+    (desk.path / "tests/test_a.py").write_text(MARKED)
+    monkeypatch.setenv("GITHUB_BASE_REF", "dev")
+    desk.report("one.json", a_report(a_test(T, 0)))
+    assert "Taken out of the gate since origin/dev (" in desk.run("check", "one.json").out
+    monkeypatch.setenv("GITHUB_BASE_REF", "gone")
+    said = desk.run("check", "one.json")
+    assert said.code == 0
+    assert "note       what was taken out of the gate is not known: origin/gone is not" in said.out
+
+
+def test_what_became_ungated_since_the_other_reports(desk: Desk) -> None:
+    (desk.path / "tests/test_a.py").write_text(MARKED)
+    cap: Data = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
+    other = a_test("tests/test_a.py::t", cap=cap)
+    desk.report("main.json", a_report(a_test(T), other))
+    raised = other | {
+        "cap": {"every": None, "layers": {"dynamo": 3}, "recompiles": 0, "breaks": None}
+    }
+    desk.report("one.json", a_report(a_test(T, 2, ungated="x"), raised))
+    said = desk.run("check", "one.json", "--against", "main.json")
+    assert said.code == 0
+    assert "Taken out of the gate since the reports of --against:" in said.out
+    assert f"ungated    {T}   x\n" in said.out
+    words = "max_graphs(dynamo=3, recompiles=0)   was max_graphs(1)"
+    assert f"cap        tests/test_a.py::t   {words}" in said.out
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["cap in the report", "budget only"])

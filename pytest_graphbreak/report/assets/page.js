@@ -292,10 +292,18 @@
       const facts = [shards, ...run.facts].filter(Boolean).join(" \u00b7 ");
       return make("p", {}, make("b", {}, run.label), make("span", { class: "facts" }, facts));
     });
-    for (const [key, title] of [["unmeasured", "not measured"], ["stale", "stale in the baselines"]]) {
-      const names = [...new Set(data.runs.flatMap((run) => run[key]))];
+    if (data.noVerdict) lines.unshift(make("p", {}, make("b", {}, `No verdict: ${data.noVerdict}`)));
+    const ofRuns = (key) => [...new Set(data.runs.flatMap((run) => run[key]))];
+    for (const [names, word, title] of [
+      [data.beside.problems, "report", "cannot be judged"],
+      [data.beside.missing, "test", "missing"],
+      [ofRuns("unmeasured"), "test", "not measured"],
+      [data.beside.loosened, "thing", `taken out of the gate since ${data.base}`],
+      [ofRuns("ungated"), "test", "not gated"],
+      [ofRuns("stale"), "test", "stale in the baselines"],
+    ]) {
       if (names.length) {
-        lines.push(fold("names", `${plural(names.length, "test")} ${title}`, make("ul", {}, names.map((name) => make("li", { class: "mono" }, name)))));
+        lines.push(fold("names", `${plural(names.length, word)} ${title}`, make("ul", {}, names.map((name) => make("li", { class: "mono" }, name)))));
       }
     }
     byId("runs").append(...lines);
