@@ -253,7 +253,7 @@ class Session:
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
     """pytest's outcome of a test from the reports of its phases."""
-    if report.when not in ("setup", "call", "teardown"):
+    if _is_crash(tally, report):
         tally.outcome, tally.failed_by = "crashed", "test"
     elif report.failed or str(report.outcome) == "rerun":
         # rerunfailures names a failed attempt ``rerun``; a new setup report follows.
@@ -265,3 +265,16 @@ def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
         tally.outcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
         if tally.data.get("failed_by"):  # a subtest failed; pytest says so only when it prints
             tally.outcome, tally.failed_by = "failed", "test"
+
+
+def _is_crash(tally: Tally, report: pytest.TestReport) -> bool:
+    """Whether a report was made up for a process that died.
+
+    pytest-forked and xdist say ``???`` for the phase, and other hooks may change
+    that (tt-xla's make it a teardown, for junit). What is left to tell it by: the
+    test's call has no report, and this one was not made in the test's process.
+    """
+    if report.when not in ("setup", "call", "teardown"):
+        return True
+    unseen = tally.outcome is None and not hasattr(report, "graphbreak")
+    return bool(report.failed) and report.when != "setup" and unseen

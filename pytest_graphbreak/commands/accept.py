@@ -75,6 +75,7 @@ class Harvest:
     take: list[Measured] = field(default_factory=list)
     blind: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    xfailed: list[str] = field(default_factory=list)
     unmeasured: int = 0
 
 
@@ -182,7 +183,8 @@ def gather(
         elif seen.level == BLIND:
             harvest.blind.append(f"{seen.nodeid}   {seen.test['errors'][0]}   on {seen.profile}")
         elif seen.level == FAILED:
-            harvest.failed.append(f"{seen.nodeid}   on {seen.profile}")
+            left = harvest.xfailed if seen.test["outcome"] == "xfailed" else harvest.failed
+            left.append(f"{seen.nodeid}   on {seen.profile}")
         else:
             harvest.unmeasured += 1
     return harvest
@@ -250,6 +252,7 @@ def _tell(harvest: Harvest, together: Union, changes: Changes, *, pruning: bool)
     """What is left out, and what cannot be told from these reports."""
     listing("not seen", harvest.blind)
     listing("failed", harvest.failed, 20)
+    listing("xfailed", harvest.xfailed, 20)
     ungated = changes.of("ungated")
     listing("ungated", (item.nodeid for item in ungated), 20)
     parts = [
@@ -261,6 +264,7 @@ def _tell(harvest: Harvest, together: Union, changes: Changes, *, pruning: bool)
             (len(changes.pruned), "gone"),
             (len(ungated), "ungated"),
             (len(harvest.failed), "failed by themselves and left out"),
+            (len(harvest.xfailed), "xfailed and left out"),
             (len(harvest.blind), "that could not be seen and are left out"),
             (harvest.unmeasured, "skipped or crashed"),
         )

@@ -261,9 +261,9 @@ def _tell(result: Result, together: Union, reports: Sequence[Report]) -> None:
         listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
     listing("unmeasured", result.unmeasured)
     listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
-    by_themselves = sum(1 for seen in together.seen.values() if seen.level == FAILED)
-    if by_themselves:
-        say(f"{plural(by_themselves, 'test')} failed without the gate, and are not judged")
+    for outcome, count in _by_themselves(together).items():
+        verb = "is" if count == 1 else "are"
+        say(f"{plural(count, 'test')} {outcome} without the gate, and {verb} not judged")
     ungated = (item for item in result.judged if item.test["ungated"] is not None)
     listing(
         "ungated",
@@ -289,6 +289,12 @@ def _tell(result: Result, together: Union, reports: Sequence[Report]) -> None:
     if len(result.unusable) > MOST:
         complain(f"... and {len(result.unusable) - MOST:,} more")
     say(_totals(result, together, reports))
+
+
+def _by_themselves(together: Union) -> Counter[str]:
+    """How many tests failed by themselves, as they were expected to and otherwise."""
+    left = (seen.test["outcome"] for seen in together.seen.values() if seen.level == FAILED)
+    return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
 def _totals(result: Result, together: Union, reports: Sequence[Report]) -> str:

@@ -69,6 +69,8 @@ def test_every_test_but_those_that_failed_by_themselves(desk: Desk) -> None:
     for name in ("own", "xfailed", "skipped", "crashed", "nothing", "blind"):
         assert f"  {name}:\n" not in text
     assert "failed     tests/test_a.py::own   on cpu" in said.out
+    assert "xfailed    tests/test_a.py::xfailed   on cpu" in said.out
+    assert "1 failed by themselves and left out, 1 xfailed and left out" in said.out
     assert "not seen   tests/test_a.py::blind   a sensor is missing   on cpu" in said.out
 
 

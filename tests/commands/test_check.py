@@ -196,10 +196,12 @@ def test_profiles_are_judged_by_their_own_values(desk: Desk) -> None:
 def test_a_test_that_failed_by_itself_is_not_judged(desk: Desk) -> None:
     accepted(desk, a_test(T, 1))
     failed = a_test("tests/test_a.py::test_c", 9, outcome="failed", failed_by="test")
-    desk.report("one.json", a_report(a_test(T, 1), failed))
+    xfailed = [a_test(f"{T}{number}", 9, outcome="xfailed") for number in range(2)]
+    desk.report("one.json", a_report(a_test(T, 1), failed, *xfailed))
     said = desk.run("check", "one.json")
     assert said.code == 0
-    assert "1 test failed without the gate" in said.out
+    assert "1 test failed without the gate, and is not judged" in said.out
+    assert "2 tests xfailed without the gate, and are not judged" in said.out
 
 
 MARKED = """

@@ -41,6 +41,33 @@ def test_a_process_that_dies(pytester: pytest.Pytester, args: tuple[str, ...]) -
     assert tests["test_it.py::test_after"]["graphs"] == {"dynamo": 1}
 
 
+REWRITES = """
+import pytest
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_logreport(report):
+    if report.when == "???":
+        report.when = "teardown"  # so that junit writes its properties
+    yield
+"""
+
+
+@pytest.mark.parametrize("args", [("-n1",), pytest.param(("--forked",), marks=needs_forked)])
+def test_a_crash_that_another_hook_calls_a_teardown(
+    pytester: pytest.Pytester, args: tuple[str, ...]
+) -> None:
+    """tt-xla's tests/runner/conftest.py does that."""
+    pytester.makepyfile(test_it=SOURCE)
+    pytester.makeconftest(REWRITES)
+    pytester.runpytest_subprocess("--graph-budget-report=graphs.json", *args)
+    report = json.loads(Path("graphs.json").read_text())
+    assert report["session"]["unmeasured"] == ["test_it.py::test_dies"]
+    outcomes = {
+        test["nodeid"].partition("_it.py::")[2]: test["outcome"] for test in report["tests"]
+    }
+    assert outcomes == {"test_before": "passed", "test_dies": "crashed", "test_after": "passed"}
+
+
 def test_a_crash_writes_no_entry(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=SOURCE)
     pytester.runpytest_subprocess("--graph-budget-update", "-n1")
