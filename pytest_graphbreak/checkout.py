@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_graphbreak.ini import NEW
+
 NAMES: Final = (
     "pytest.toml",
     ".pytest.toml",
@@ -28,30 +30,38 @@ NAMES: Final = (
 
 
 class CheckoutError(ValueError):
-    """A configuration file that cannot be read. The message names it."""
+    """A configuration file that cannot be read or used. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """``root`` is what test files are named from, ``directory`` where baselines live."""
+    """``root`` is what test files are named from, ``directory`` where baselines live.
+
+    ``new`` is whether a test without a baseline fails, or is only reported.
+    """
 
     root: Path
     directory: Path
     strict: bool = False
+    new: str = "fail"
 
 
 def find(start: Path, directory: str | None = None) -> Checkout:
     """The checkout around ``start``. ``directory``, below ``start``, wins over the ini file.
 
-    Raises ``CheckoutError`` for a configuration file that is not readable, and
-    for baselines that lie in the checkout by name and elsewhere in truth.
+    Raises ``CheckoutError`` for a configuration file that is not readable, for a
+    value that is not allowed, and for baselines that lie in the checkout by name
+    and elsewhere in truth.
     """
     root, keys = _configured(start.absolute())
     given = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
     if given == root:
         given = root / "baselines"
     _refuse_link_out(root, given)
-    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)))
+    new = str(keys.get("graph_budget_new", "") or "fail").strip()
+    if new not in NEW:
+        raise CheckoutError(f"{root}: graph_budget_new: {new!r} is not one of {', '.join(NEW)}")
+    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)), new)
 
 
 def _refuse_link_out(root: Path, directory: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 import sys
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -221,7 +222,10 @@ class Gate:
             # What is written passes; the marker is judged as always, and then nothing is.
             verdict, written = capped, False
         failing = verdict.fails or (self.settings.strict and verdict.name in STRICT)
-        fails = failing and not written and not (verdict.name == "new" and marked_xfail(item))
+        passes = written or (
+            verdict.name == "new" and (self.settings.new == "report" or marked_xfail(item))
+        )
+        fails = failing and not passes
         context = self._context(item, nodeid, baseline, expected, torch)
         entry = record.to_dict() | {
             "verdict": verdict.name,
@@ -263,10 +267,19 @@ class Gate:
             baseline_line=entry.line if entry else None,
             recorded_profile=expected.profile if expected else None,
             recorded_torch=expected.torch if expected else None,
-            ci=in_ci(),
+            accept=self._accepting(nodeid) if in_ci() else None,
             typed=self.settings.typed,
             test=Frame(file, name, 0 if line is None else line + 1),
         )
+
+    def _accepting(self, nodeid: str) -> str:
+        """What accepts the count of a test that failed in CI, where no baseline is written."""
+        from pytest_graphbreak import accepting
+
+        report = self.settings.report
+        if report is None:
+            return "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
+        return accepting.command(shlex.quote(report.name), nodeid, accepting.this_run())
 
 
 @dataclass(frozen=True, slots=True)

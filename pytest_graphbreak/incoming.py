@@ -11,17 +11,14 @@ import contextlib
 import gc
 import json
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from pytest_graphbreak.containers import Source, read, sources
 from pytest_graphbreak.record import LAYERS, Plain
 
 VERSION: Final = 1
-MOST_BYTES: Final = 100 * 2**20
-"""Size of one report file. A test with twenty graphs takes about 10 kB."""
 MOST_COUNT: Final = 10_000_000
 MOST_SHARDS: Final = 10_000
 """Groups into which a run may be split."""
@@ -38,12 +35,16 @@ class ReportError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report file: ``name`` is the path as it was typed."""
+    """One report: ``name`` tells it apart, ``given`` is the path that was typed.
+
+    They differ where a directory or an archive was named.
+    """
 
     name: str
     environment: Plain
     session: Plain
     tests: list[Plain]
+    given: str = ""
 
     @property
     def profile(self) -> str:
@@ -63,13 +64,18 @@ def load(path: str | os.PathLike[str], *, counts_only: bool = False) -> Report:
     graph, stacks, explanations. It is the larger part of a report.
     """
     name = os.fspath(path)
+    return _load(Source(name, lambda: read(name)), name, counts_only=counts_only)
+
+
+def _load(source: Source, given: str, *, counts_only: bool) -> Report:
+    name = source.name
     try:
-        data = json.loads(_read(Path(path)), parse_constant=_no_constant)
+        data = json.loads(source.read(), parse_constant=_no_constant)
     except RecursionError:
         raise ReportError(f"{name}: not a report: nested too deeply") from None
     except (OSError, ValueError) as error:
         raise ReportError(f"{name}: cannot be read as a JSON report: {_words(error)}") from None
-    return parse(name, data, counts_only=counts_only)
+    return replace(parse(name, data, counts_only=counts_only), given=given)
 
 
 def parse(name: str, data: object, *, counts_only: bool = False) -> Report:
@@ -78,21 +84,6 @@ def parse(name: str, data: object, *, counts_only: bool = False) -> Report:
         return _report(name, data, _COUNTED if counts_only else _TEST)
     except _Fault as fault:
         raise ReportError(f"{name}: {fault.place or 'the report'}: {fault.message}") from None
-
-
-def _read(path: Path) -> bytes:
-    with open(path, "rb", opener=_open_plain) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("it is not a regular file")
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise OSError(f"it is larger than {MOST_BYTES // 2**20} MiB")
-    return data
-
-
-def _open_plain(path: str, flags: int) -> int:
-    # A FIFO would block the open itself until somebody writes to it.
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _no_constant(name: str) -> Any:
@@ -402,15 +393,26 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def load_all(paths: Iterable[str], *, counts_only: bool = False) -> list[Report]:
-    """All reports, in order. Raises ``ReportError`` that names every one that cannot be used."""
-    reports, faults = [], []
+def load_all(
+    paths: Iterable[str], *, counts_only: bool = False, shown: str | None = None
+) -> list[Report]:
+    """All reports, in order; a directory and a zip archive stand for all that are in them.
+
+    ``shown`` takes the place of a path in names. Raises ``ReportError`` that
+    names every report that cannot be used.
+    """
+    reports: list[Report] = []
+    faults: list[str] = []
     with uncollected():
         for path in paths:
             try:
-                reports.append(load(path, counts_only=counts_only))
-            except ReportError as error:
-                faults.append(str(error))
+                for source in sources(path, shown):
+                    try:
+                        reports.append(_load(source, path, counts_only=counts_only))
+                    except ReportError as error:
+                        faults.append(str(error))
+            except OSError as error:
+                faults.append(f"{shown or path}: cannot be read: {_words(error)}")
     if faults:
         raise ReportError("\n".join(faults))
     return reports

@@ -6,11 +6,13 @@ and the text of this judgement in place of those of the run.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_graphbreak import budget
+from pytest_graphbreak import accepting, budget
+from pytest_graphbreak.accepting import Run
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.cap import Cap
@@ -38,14 +40,19 @@ class Judge:
 
     With ``against``, the tests of another run by profile and node id, its
     counts are the budget; a test that it did not measure is judged by its
-    baseline. ``disbelieved`` are the tests that a report calls ungated and that
+    baseline. ``run`` is the run of GitHub Actions that made the reports, if one is
+    known. ``disbelieved`` are the tests that a report calls ungated and that
     nothing in the checkout takes out of the gate: they are judged.
     """
 
     def __init__(
-        self, checkout: Checkout, against: Mapping[tuple[str, str], Seen] | None = None
+        self,
+        checkout: Checkout,
+        against: Mapping[tuple[str, str], Seen] | None = None,
+        run: Run | None = None,
     ) -> None:
         self.checkout = checkout
+        self.run = run
         self.baselines = Baselines(checkout.directory)
         self.disbelieved: list[Seen] = []
         self._source = Source(checkout.root)
@@ -75,14 +82,14 @@ class Judge:
         if ungated is not None:
             verdict = replace(verdict, name="none")
         # The gate fails a test inside its call, so an xfail mark takes that failure, too.
-        expected_to_fail = seen.test["outcome"] in ("xfailed", "xpassed")
-        fails = not expected_to_fail and (
-            verdict.fails or (self.checkout.strict and verdict.name in STRICT)
+        passes = seen.test["outcome"] in ("xfailed", "xpassed") or (
+            verdict.name == "new" and self.checkout.new == "report"
         )
+        fails = not passes and (verdict.fails or (self.checkout.strict and verdict.name in STRICT))
         test = seen.test | {
             "verdict": verdict.name,
             "failed_by": "gate" if fails else None,
-            "outcome": "failed" if fails else seen.test["outcome"],
+            "outcome": "failed" if fails else _outcome(seen.test),
             "baseline": budget.baseline(expected),
             "budget": budget.budget(record, expected, cap),
             "ungated": ungated,
@@ -104,6 +111,7 @@ class Judge:
     def _context(
         self, seen: Seen, expected: Expected | None, shown: str | None, entry: Entry | None
     ) -> Context:
+        report = seen.report
         return Context(
             nodeid=seen.nodeid,
             profile=seen.profile,
@@ -112,11 +120,19 @@ class Judge:
             baseline_line=entry.line if entry is not None else None,
             recorded_profile=expected.profile if expected is not None else None,
             recorded_torch=expected.torch if expected is not None else None,
-            ci=True,  # the reports came from somewhere else, so they are what is accepted
+            accept=accepting.command(
+                shlex.quote(report.given or report.name), seen.nodeid, self.run
+            ),
         )
 
     def _shown(self, entry: Entry | None) -> str | None:
         return None if entry is None else shown(entry.path, self.checkout.root)
+
+
+def _outcome(test: Plain) -> str:
+    """The outcome of a test that is within its budget now: what the gate failed then passed."""
+    outcome: str = test["outcome"]
+    return "passed" if outcome == "failed" and test["failed_by"] == "gate" else outcome
 
 
 def shown(path: Path, root: Path) -> str:

@@ -234,7 +234,9 @@ class Session:
         capture = self.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             try:
-                github.publish(document, self.settings.root, os.environ, print)
+                path = self.settings.report
+                name = None if path is None else path.name
+                github.publish(document, self.settings.root, os.environ, print, name)
             except OSError as error:
                 self.outcome.faults.append(f"the step summary was not written: {error}")
 

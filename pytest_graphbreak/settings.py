@@ -1,7 +1,7 @@
 """Options and ini keys, resolved into one frozen ``Settings``.
 
 Every option has an ini key where the design gives it one; the command line
-wins. Nothing is imported here but pytest, since this runs in every session.
+wins. Next to nothing is imported here but pytest, since this runs in every session.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_graphbreak.ini import NEW
 from pytest_graphbreak.typed import Typed, typed
 
 DEVICES: Final = ("auto", "tt", "xla", "cpu", "cuda")
@@ -51,6 +52,7 @@ class Settings:
     arch: str | None = None
     isolate: bool = True
     strict: bool = False
+    new: str = "fail"
     reasons: bool = True
     tt_log: str = "headers"
     typed: Typed = field(default_factory=Typed)
@@ -103,6 +105,11 @@ def add_options(parser: pytest.Parser) -> None:
         default=False,
     )
     parser.addini(
+        "graph_budget_new",
+        "fail: a test that compiles and has no baseline fails; report: it passes, and is told.",
+        default="fail",
+    )
+    parser.addini(
         "graph_budget_tt_log",
         "headers: of the TT plugin's log what counting needs is turned on; full: what analysis "
         "needs; off: nothing, and tt graphs are counted through xla.",
@@ -142,6 +149,7 @@ def from_config(config: pytest.Config) -> Settings:
     isolation = _one_of(
         str(config.getini("graph_budget_isolation")), ISOLATION, "graph_budget_isolation"
     )
+    new = _one_of(str(config.getini("graph_budget_new")), NEW, "graph_budget_new")
     tt_log = _one_of(str(config.getini("graph_budget_tt_log")), TT_LOGS, "graph_budget_tt_log")
     report = text("report")
     # A relative path on the command line is relative to where it was typed, in
@@ -163,6 +171,7 @@ def from_config(config: pytest.Config) -> Settings:
         isolate=isolation == "test",
         strict=bool(config.getini("graph_budget_strict")),
         reasons=bool(config.getini("graph_budget_reasons")),
+        new=new,
         tt_log=tt_log,
         typed=typed(config),
     )

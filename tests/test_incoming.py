@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak import incoming
+from pytest_graphbreak import containers, incoming
 from pytest_graphbreak.incoming import ReportError, load, parse
 from pytest_graphbreak.record import Record
 from pytest_graphbreak.report import html, junit, markdown
@@ -190,7 +190,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(containers, "MOST_BYTES", 2**20)
     path = tmp_path / "large.json"
     path.write_text(" " * (2**20 + 1) + json.dumps(a_report()))
     with pytest.raises(ReportError, match=r"large\.json: .*larger than 1 MiB"):

@@ -10,7 +10,7 @@ import argparse
 import fnmatch
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,9 +29,11 @@ from pytest_graphbreak.baseline import (
     update,
 )
 from pytest_graphbreak.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.commands import artifacts
 from pytest_graphbreak.commands.check import add_directory, stale_entries, unusable
+from pytest_graphbreak.commands.report import REPORTS
 from pytest_graphbreak.commands.talk import complain, listing, plural, say
-from pytest_graphbreak.incoming import ReportError, load_all, uncollected
+from pytest_graphbreak.incoming import Report, ReportError, load_all, uncollected
 from pytest_graphbreak.record import LAYERS, Record
 from pytest_graphbreak.recorded import measured
 from pytest_graphbreak.rejudge import shown
@@ -47,13 +49,27 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("reports", nargs="+", metavar="REPORT.json")
+    parser.add_argument("reports", nargs="*", metavar="REPORT", help=REPORTS)
+    parser.add_argument(
+        "--run",
+        metavar="ID",
+        help="take the reports of this run of GitHub Actions (its number, or the address of its "
+        "page), through gh",
+    )
+    parser.add_argument("--repo", metavar="OWNER/NAME", help="whose run it is (default: gh's)")
+    parser.add_argument(
+        "--artifact",
+        metavar="PATTERN",
+        default=artifacts.ARTIFACTS,
+        help="which artifacts of the run hold reports (default: %(default)s)",
+    )
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and stop")
     parser.add_argument(
         "--tests",
         metavar="PATTERN",
-        help="only tests whose id contains this, or fits it where it has a * or a ?",
+        help="only the test with this id; or else tests whose id contains this, or fits it where "
+        "it has a * or a ?",
     )
     parser.add_argument(
         "--prune",
@@ -84,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         checkout = find(Path.cwd(), args.graph_budget_dir)
         with uncollected():
-            together = union(load_all(args.reports, counts_only=True))
+            together = union(_reports(args))
             refuse(together, args.base_profile)
             return _accept(args, checkout, together)
     except (ReportError, CheckoutError, BaselineError) as error:
@@ -92,9 +108,20 @@ def run(args: argparse.Namespace) -> int:
         return UNUSABLE
 
 
+def _reports(args: argparse.Namespace) -> list[Report]:
+    """The reports that were named, or those of a run. Raises ``ReportError``."""
+    if (args.run is None) == (not args.reports):
+        raise ReportError("name the reports, or the run that made them with --run ID")
+    if args.run is None:
+        return load_all(args.reports, counts_only=True)
+    run = artifacts.named(args.run, args.repo)
+    with artifacts.downloaded(run, args.artifact) as directory:
+        return load_all([directory], counts_only=True, shown=f"run {run.number}")
+
+
 def _accept(args: argparse.Namespace, checkout: Checkout, together: Union) -> int:
     baselines = Baselines(checkout.directory)
-    wanted = pattern(args.tests)
+    wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
     harvest = gather(together, baselines, wanted, args.base_profile)
     gone: list[Stale] | None = None
     if args.prune:
@@ -156,10 +183,16 @@ def refuse(together: Union, base_profile: str | None) -> None:
             )
 
 
-def pattern(text: str | None) -> _Filter:
-    """The filter of ``--tests``. Square brackets are text: node ids are full of them."""
+def pattern(text: str | None, known: Collection[str] = ()) -> _Filter:
+    """The filter of ``--tests``. Square brackets are text: node ids are full of them.
+
+    The whole id of a test of the reports (``known``) means this test alone, so
+    that the line which a failure prints takes no other along.
+    """
     if text is None:
         return lambda nodeid: True
+    if text in known:
+        return lambda nodeid: nodeid == text
     if "*" not in text and "?" not in text:
         return lambda nodeid: text in nodeid
     expression = re.compile(fnmatch.translate(text.replace("[", "[[]")))

@@ -4,36 +4,48 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak import accepting
 from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
 from pytest_graphbreak.checkout import Checkout, CheckoutError, find
-from pytest_graphbreak.commands.report import add_outputs, row, write_pages
+from pytest_graphbreak.commands.report import (
+    REPORTS,
+    accept_line,
+    add_outputs,
+    row,
+    run_of,
+    write_pages,
+)
 from pytest_graphbreak.commands.talk import MOST, complain, listing, plural, say
 from pytest_graphbreak.git import GitError
 from pytest_graphbreak.incoming import Report, ReportError, load_all, uncollected
 from pytest_graphbreak.loosened import BaseError, Loosened, base, by_reports, since
 from pytest_graphbreak.record import Plain
 from pytest_graphbreak.rejudge import Judge, Judged
-from pytest_graphbreak.report.view import ORDER, Aside, counted, weight
+from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, standing, weight
 from pytest_graphbreak.union import FAILED, Union, union
 
 HELP = "one verdict over the reports of all shards"
 
 OK, FAILS, UNUSABLE = 0, 1, 2
+LONGEST: Final = 120
+"""Characters of report names that are printed to be typed again."""
 FULL: Final = 20
 """Failing tests that are shown with their reasons; the others on one line each."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("reports", nargs="+", metavar="REPORT.json")
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help=REPORTS)
     parser.add_argument(
         "--against",
         nargs="+",
-        metavar="REPORT.json",
+        metavar="REPORT",
         help="reports of another run (main's), whose counts are the budget; a test that they "
         "do not have is judged by its baseline",
     )
@@ -124,18 +136,31 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     checkout = find(Path.cwd(), args.graph_budget_dir)
+    made_by = run_of(args) or accepting.this_run()
     reports = load_all(args.reports)
     other = union(load_all(args.against, counts_only=True)) if args.against else None
     together = union(reports)
-    result = check(together, checkout, other)
+    result = check(together, checkout, other, made_by)
     result.allow_missing = args.allow_missing
     _compare(result, checkout, args.base, other)
-    _tell(result, together, reports)
-    written = write_pages(_rewritten(reports, result), args, _aside(result))
+    _tell(result, together, reports, accepting.command(_typed(args.reports), run=made_by))
+    aside = replace(_aside(result), accept=accept_line(made_by))
+    written = write_pages(_rewritten(reports, result), args, aside)
     return result.code if written else UNUSABLE
 
 
-def check(together: Union, checkout: Checkout, other: Union | None = None) -> Result:
+def _typed(reports: Sequence[str]) -> str:
+    """The reports as they are typed again, where that is not too long to read."""
+    typed = shlex.join(reports)
+    return typed if len(typed) <= LONGEST else "REPORT.json..."
+
+
+def check(
+    together: Union,
+    checkout: Checkout,
+    other: Union | None = None,
+    made_by: accepting.Run | None = None,
+) -> Result:
     """Judge everything that was measured."""
     result = Result(strict=checkout.strict)
     result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
@@ -143,7 +168,7 @@ def check(together: Union, checkout: Checkout, other: Union | None = None) -> Re
     for name, part in (("", together), ("--against: ", other)):
         if part is not None:
             result.unusable += [f"{name}{item}" for item in unusable(part)]
-    judge = Judge(checkout, None if other is None else other.seen)
+    judge = Judge(checkout, None if other is None else other.seen, made_by)
     try:
         judge.baselines.check()
         result.stale = stale_entries(checkout, judge.baselines, together)
@@ -248,7 +273,7 @@ def _is_below(file: str) -> bool:
     return True
 
 
-def _tell(result: Result, together: Union, reports: Sequence[Report]) -> None:
+def _tell(result: Result, together: Union, reports: Sequence[Report], accept: str) -> None:
     # A test without a baseline has nothing that grew; a line says all.
     shown = [item for item in result.failing if item.verdict.name != "new"]
     for item in shown[:FULL]:
@@ -256,8 +281,8 @@ def _tell(result: Result, together: Union, reports: Sequence[Report]) -> None:
         for line in (item.test["message"] or "").rstrip().split("\n"):
             say(f"  {line}".rstrip())
         say()
-    for verdict in ORDER[:6]:
-        tests = (item for item in result.judged if item.verdict.name == verdict)
+    for verdict in TOLD:
+        tests = (item for item in result.judged if standing(item.test) == verdict)
         listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
     listing("unmeasured", result.unmeasured)
     listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
@@ -288,7 +313,7 @@ def _tell(result: Result, together: Union, reports: Sequence[Report]) -> None:
         complain(problem)
     if len(result.unusable) > MOST:
         complain(f"... and {len(result.unusable) - MOST:,} more")
-    say(_totals(result, together, reports))
+    say(_totals(result, together, reports, accept))
 
 
 def _by_themselves(together: Union) -> Counter[str]:
@@ -297,7 +322,7 @@ def _by_themselves(together: Union) -> Counter[str]:
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
-def _totals(result: Result, together: Union, reports: Sequence[Report]) -> str:
+def _totals(result: Result, together: Union, reports: Sequence[Report], accept: str) -> str:
     counts = counted(item.test for item in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
@@ -306,9 +331,10 @@ def _totals(result: Result, together: Union, reports: Sequence[Report]) -> str:
         step = "" if result.unusable else " Is a report missing? If this is meant: --allow-missing."
         return f"{head}. No verdict: {result.no_verdict}.{step}"
     if result.code == OK:
-        return f"{head}. Within the graph budget."
-    accept = "" if not result.failing else " Accept what is meant: graphbreak accept REPORT.json..."
-    return f"{head}. Over the graph budget.{accept}"
+        missing = f" Record what is new: {accept}" if REPORTED in counts else ""
+        return f"{head}. Within the graph budget.{missing}"
+    mended = f" Accept what is meant: {accept}" if result.failing else ""
+    return f"{head}. Over the graph budget.{mended}"
 
 
 def _rewritten(reports: Sequence[Report], result: Result) -> list[Report]:

@@ -7,15 +7,17 @@ See GitHub's "Workflow commands for GitHub Actions" for the syntax.
 # No import from __future__ here: `annotations` is the name of a function of ours.
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak import accepting
 from pytest_graphbreak.incoming import Report
 from pytest_graphbreak.record import Frame, Plain
 from pytest_graphbreak.report import markdown
 from pytest_graphbreak.report.safe import workflow_message, workflow_property
-from pytest_graphbreak.report.view import Run, weight
+from pytest_graphbreak.report.view import REPORTED, Aside, Run, standing, weight
 from pytest_graphbreak.verdict import FAILING, place_of
 
 MOST: Final = 10
@@ -36,33 +38,56 @@ def annotations(tests: Iterable[Plain], root: Path, workspace: Path | None = Non
     return [_command(test, root, base) for test in sorted(failing, key=weight)[:MOST]]
 
 
-def step_summary(runs: Iterable[Run]) -> str:
+def step_summary(runs: Iterable[Run], accept: str = "") -> str:
     """The markdown of a step summary, below the size at which GitHub drops it."""
-    return markdown.render(list(runs), markdown.SUMMARY)
+    return markdown.render(list(runs), markdown.SUMMARY, Aside(accept=accept))
+
+
+def notice(tests: Iterable[Plain], accept: str) -> Iterator[str]:
+    """One workflow command for all tests that pass without a baseline."""
+    names = [test["nodeid"] for test in tests if standing(test) == REPORTED]
+    if names:
+        title = f"graph budget: {len(names)} {'test has' if len(names) == 1 else 'tests have'} no "
+        shown = "\n".join(
+            (*names[:MOST], *([f"and {len(names) - MOST} more"] * (len(names) > MOST)))
+        )
+        text = f"{accept}\n{shown}"
+        yield f"::notice title={workflow_property(title + 'baseline')}::{workflow_message(text)}"
 
 
 def publish(
-    document: Plain, root: Path, environ: Mapping[str, str], write: Callable[[str], object]
+    document: Plain,
+    root: Path,
+    environ: Mapping[str, str],
+    write: Callable[[str], object],
+    report: str | None = None,
 ) -> None:
     """Say it all: annotations by ``write``, line by line; the summary into the runner's file.
 
-    ``document`` is the report of the run that just ended here. Does nothing
+    ``document`` is the report of the run that just ended here, ``report`` the
+    name of its file, without which nothing of it can be accepted. Does nothing
     where ``GITHUB_ACTIONS`` is not ``true``. Raises ``OSError`` if the summary's
     file cannot be written.
     """
     if environ.get("GITHUB_ACTIONS") != "true":
         return
     workspace = environ.get("GITHUB_WORKSPACE")
+    run = accepting.this_run(environ)
+    accept = accepting.command(shlex.quote(report), run=run) if report is not None else None
     commands = annotations(document["tests"], root, Path(workspace) if workspace else None)
+    commands += notice(document["tests"], accept or "")
     # What pytest wrote last may be an unfinished line, and a command has to begin one.
     for line in ("", *commands) if commands else ():
         write(line)
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         environment, session = document["environment"], document["session"]
-        report = Report("this run", environment, session, document["tests"])
+        told = Report("this run", environment, session, document["tests"])
+        page = step_summary(
+            [Run(told.profile, (told,))], accept if run is not None and accept else ""
+        )
         with open(summary, "a", encoding="utf-8") as file:
-            file.write(step_summary([Run(report.profile, (report,))]) + "\n")
+            file.write(page + "\n")
 
 
 def _below(root: Path, workspace: Path) -> str:

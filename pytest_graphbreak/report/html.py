@@ -21,7 +21,17 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report.safe import html, printable, script_json
 from pytest_graphbreak.report.source import Sources
-from pytest_graphbreak.report.view import NOTHING, ORDER, Aside, Move, Run, counted, moves, weight
+from pytest_graphbreak.report.view import (
+    NOTHING,
+    ORDER,
+    Aside,
+    Move,
+    Run,
+    counted,
+    moves,
+    standing,
+    weight,
+)
 from pytest_graphbreak.verdict import place_of
 
 INTENDED: Final = ("entry", "fx", "backward")
@@ -183,7 +193,7 @@ def _result(number: int, test: Plain, places: _Places) -> Plain:
     places.add_baseline(number, test)
     places.add_found(number, test)
     return {
-        "verdict": test["verdict"],
+        "verdict": standing(test),
         "outcome": test["outcome"],
         "failedBy": test["failed_by"],
         "attempts": test["attempts"],

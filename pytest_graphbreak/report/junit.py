@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_graphbreak.record import Plain, Record
 from pytest_graphbreak.report.safe import xml
-from pytest_graphbreak.report.view import Run
+from pytest_graphbreak.report.view import Run, standing
 
 
 def render(runs: Sequence[Run]) -> str:
@@ -73,7 +73,7 @@ def _properties(test: Plain) -> Iterator[tuple[str, str]]:
     yield "breaks", str(len(record.breaks))
     for layer in record.layers:
         yield f"graphs.{layer}", str(record.graphs.get(layer, 0))
-    yield "verdict", test["verdict"]
+    yield "verdict", standing(test)
 
 
 def _result(test: Plain) -> tuple[str, str]:

@@ -10,8 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.record import LAYERS, Plain, Record, decomposition
-from pytest_graphbreak.report import safe
-from pytest_graphbreak.report.view import NOTHING, TOLD, UNGATED, Aside, Run, counted, moves, weight
+from pytest_graphbreak.report import look, safe
+from pytest_graphbreak.report.view import (
+    NOTHING,
+    REPORTED,
+    TOLD,
+    UNGATED,
+    UNJUDGED,
+    Aside,
+    Run,
+    counted,
+    moves,
+    standing,
+    weight,
+)
 
 COMMENT: Final = 64_000
 """Bytes of a comment: a byte is at least one character, and something is left for a greeting."""
@@ -43,7 +55,7 @@ _RESERVE: Final = 700
 def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) -> str:
     """The comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     told = sorted(
-        ((run, test) for run in runs for test in run.tests if test["verdict"] in TOLD),
+        ((run, test) for run in runs for test in run.tests if standing(test) in TOLD),
         key=lambda pair: weight(pair[1]),
     )
     page = _Page(limit - _RESERVE)
@@ -63,9 +75,10 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
     # The table may take half: then there is room for the reasons of the first tests.
     shown = _table(page, told, len(runs) > 1, limit // 2)
     explained = _details(page, [pair for pair in told if pair[1]["verdict"] in _FAILING])
+    page.add(_looked_at(runs))
     page.reserve(_RESERVE)
     page.add(_left_out(len(told) - shown, explained))
-    page.add(_next(told))
+    page.add(_next(told, aside.accept))
     return page.text
 
 
@@ -108,10 +121,22 @@ def _headline(runs: Sequence[Run], aside: Aside) -> str:
     total = sum(verdicts.values())
     if not parts:
         parts.append(f"{total:,} {'test' if total == 1 else 'tests'}")
-        parts.append("none over budget" if total else "so nothing was judged")
+        unjudged = verdicts.get(UNJUDGED, 0)
+        said = "not judged" if unjudged == total else "none over budget"
+        if unjudged and unjudged < total:
+            said += f", {unjudged:,} not judged"
+        parts.append(said if total else "so nothing was judged")
+    if REPORTED in verdicts:
+        parts.append(f"{verdicts[REPORTED]:,} without a baseline")
     if UNGATED in verdicts:
         parts.append(f"{verdicts[UNGATED]:,} not gated")
     return f"Graph budget: {', '.join(parts)}"
+
+
+def _looked_at(runs: Sequence[Run]) -> str:
+    """What tests made that nothing judged, as a terminal shows it."""
+    lines = list(look.lines(test for run in runs for test in run.tests))
+    return f"\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n" if lines else ""
 
 
 def _environment(runs: Sequence[Run]) -> Iterator[str]:
@@ -171,7 +196,7 @@ def _row(run: Run | None, test: Plain) -> str:
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"
         for move in moves(test)
     ]
-    cells = [test["verdict"], _code(test["nodeid"]), ", ".join(graphs)]
+    cells = [standing(test), _code(test["nodeid"]), ", ".join(graphs)]
     if run is not None:
         cells.insert(1, _code(run.label, 60))
     return f"| {' | '.join((*cells, _breaks(test)))} |\n"
@@ -237,10 +262,12 @@ def _left_out(rows: int, reasons: int) -> str:
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"
 
 
-def _next(told: Iterable[tuple[Run, Plain]]) -> str:
-    verdicts = {test["verdict"] for _, test in told}
-    if not verdicts & {"over", "lost", "new", "improved"}:
+def _next(told: Iterable[tuple[Run, Plain]], accept: str) -> str:
+    verdicts = {standing(test) for _, test in told}
+    if not verdicts & {"over", "lost", "new", REPORTED, "improved"}:
         return ""
+    if accept:
+        return f"\nTo accept these counts, in a checkout:\n\n```sh\n{accept}\n```\n"
     return (
         "\nTo accept these counts, download the JSON reports of this run into a checkout "
         "and run `graphbreak accept REPORT.json...`.\n"

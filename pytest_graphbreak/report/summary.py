@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_graphbreak import accepting
 from pytest_graphbreak.device import runs_tt
 from pytest_graphbreak.record import LAYERS, Plain
+from pytest_graphbreak.report import look
 from pytest_graphbreak.report.safe import printable
+from pytest_graphbreak.report.view import REPORTED, counted, standing
 from pytest_graphbreak.settings import Settings, in_ci
 
 if TYPE_CHECKING:
@@ -72,6 +74,9 @@ def lines(outcome: Outcome) -> Iterator[Line]:
     yield from _changes(outcome)
     for fault in outcome.faults:
         yield RED, f"error      {printable(fault)}"
+    if not outcome.settings.gate:
+        for line in look.lines(outcome.tests):
+            yield PLAIN, line
     yield from _totals(outcome)
     yield from _next(outcome)
 
@@ -128,12 +133,9 @@ def _changes(outcome: Outcome) -> Iterator[Line]:
 
 
 def _totals(outcome: Outcome) -> Iterator[Line]:
-    counted = Counter(test["verdict"] for test in _standing(outcome))
-    counted["none"] = 0
-    parts = [f"{count} {name}" for name, count in counted.items() if count]
-    ungated = sum(1 for test in outcome.tests if test["ungated"] is not None)
-    if ungated:
-        parts.append(f"{ungated} ungated")
+    found = counted(_standing(outcome))
+    found.pop("none", None)
+    parts = [f"{count} {name}" for name, count in found.items()]
     written = len(outcome.changes.written) if outcome.changes else 0
     if written:
         parts.append(f"{written} recorded")
@@ -155,13 +157,12 @@ def _count(number: int, word: str) -> str:
 
 def _next(outcome: Outcome) -> Iterator[Line]:
     """What to type next, once."""
-    verdicts = {test["verdict"] for test in _standing(outcome)}
+    verdicts = {standing(test) for test in _standing(outcome)}
     settings = outcome.settings
-    if not settings.gate or not verdicts & {"over", "new", "improved", "lost", "changed"}:
+    if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
         return
     if in_ci():
-        report = shlex.quote(str(settings.report.name)) if settings.report else "REPORT.json"
-        yield PLAIN, f"next       graphbreak accept {report}   (in a checkout, from the artifact)"
+        yield PLAIN, f"next       {_accepting(outcome)}"
         return
     if settings.writes:
         return
@@ -171,7 +172,7 @@ def _next(outcome: Outcome) -> Iterator[Line]:
         yield PLAIN, f"next       mend the code, or accept: {update}"
     if any(map(_needs_prune, _standing(outcome))):
         yield PLAIN, "           (and --graph-budget-prune for what is not compiled any more)"
-    if "new" in verdicts:
+    if verdicts & {"new", REPORTED}:
         yield PLAIN, f"next       record what is missing: {record}"
     if "improved" in verdicts:
         yield PLAIN, f"next       tighten the baseline: {update}"
@@ -182,3 +183,15 @@ def _needs_prune(test: Plain) -> bool:
     was = (test["baseline"] or {}).get("graphs", {})
     gone = any(count and not test["graphs"].get(layer) for layer, count in was.items())
     return bool(test["verdict"] == "lost" or (test["verdict"] == "over" and gone))
+
+
+def _accepting(outcome: Outcome) -> str:
+    """What accepts these counts, once this machine is gone."""
+    report = outcome.settings.report
+    if report is None:
+        return (
+            "nothing here can be accepted: add --graph-budget-report=graphs.json, "
+            "and keep graphs.json as an artifact"
+        )
+    line = accepting.command(shlex.quote(report.name), run=accepting.this_run())
+    return f"accept what is meant, in a checkout: {line}"

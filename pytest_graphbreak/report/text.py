@@ -41,7 +41,8 @@ class Context:
     ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
     with ``baseline_line`` of the entry; ``recorded_torch`` measured it,
     ``torch`` is running now. ``typed`` is how pytest was started, ``test`` where
-    the test is.
+    the test is, ``accept`` what to type where baselines are not written from here:
+    in CI, and for a report of another machine.
     """
 
     nodeid: str
@@ -51,7 +52,7 @@ class Context:
     baseline_line: int | None = None
     recorded_profile: str | None = None
     recorded_torch: str | None = None
-    ci: bool = False
+    accept: str | None = None
     typed: Typed = field(default_factory=Typed)
     test: Frame = NOWHERE
 
@@ -396,9 +397,7 @@ def _accept(verdict: Verdict, context: Context) -> Iterator[str]:
     if verdict.name == "lost" or verdict.emptied:
         flags.append("--graph-budget-prune")
     command = context.typed.test(context.nodeid, *flags)
-    if context.ci:
-        command = "graphbreak accept REPORT.json (what --graph-budget-report wrote here)"
-    yield f"  {word:<8}  {command}"
+    yield f"  {word:<8}  {command if context.accept is None else printable(context.accept)}"
 
 
 def describe(record: Record) -> str:

@@ -13,10 +13,37 @@ from typing import Final
 from pytest_graphbreak.incoming import Report
 from pytest_graphbreak.record import LAYERS, Plain
 
-ORDER = ("error", "over", "lost", "new", "improved", "changed", "ok", "none")
-"""Verdicts, the most urgent first."""
-TOLD = ORDER[:6]
-"""Verdicts that a report names test by test."""
+REPORTED: Final = "new (reported)"
+"""A test without a baseline that passed: ``graph_budget_new = report``, or an xfail mark."""
+UNJUDGED: Final = "not judged"
+"""A test that compiled something, in a run without the gate: its ``none`` is no verdict."""
+ORDER = (
+    "error",
+    "over",
+    "lost",
+    "new",
+    REPORTED,
+    "improved",
+    "changed",
+    "ok",
+    UNJUDGED,
+    "none",
+)
+"""What tests are told as, the most urgent first."""
+TOLD = ORDER[:7]
+"""What a report names test by test."""
+
+
+def standing(test: Plain) -> str:
+    """What a reader is told of a test: its verdict, or why that is not the whole of it."""
+    verdict: str = test["verdict"]
+    if verdict == "new" and test["outcome"] != "failed":
+        return REPORTED
+    if verdict == "none" and test["outcome"] in ("passed", "xpassed"):
+        seen = test["graphs"] or test["breaks"] or test["eager"]
+        if seen and test["ungated"] is None:
+            return UNJUDGED
+    return verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +96,7 @@ def weight(test: Plain) -> tuple[int, int, int, str]:
     """The sort key of a test: urgent verdicts first, then growth, then size, then name."""
     moved = growth(test)
     size = max(test["graphs"].values(), default=0)
-    return ORDER.index(test["verdict"]), -abs(moved), -size, test["nodeid"]
+    return ORDER.index(standing(test)), -abs(moved), -size, test["nodeid"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +176,8 @@ UNGATED = "ungated"
 
 
 def counted(tests: Iterable[Plain]) -> dict[str, int]:
-    """How many tests have each verdict, in the order of ``ORDER``; none that is zero."""
-    found = Counter(test["verdict"] if test["ungated"] is None else UNGATED for test in tests)
+    """How many tests are told as what, in the order of ``ORDER``; none that is zero."""
+    found = Counter(standing(test) if test["ungated"] is None else UNGATED for test in tests)
     return {name: found[name] for name in (*ORDER, UNGATED) if found[name]}
 
 
@@ -160,7 +187,8 @@ class Aside:
 
     ``no_verdict`` says why there is none, in words of ours; ``problems`` are those
     of reports, in anybody's. ``missing`` was collected and ran nowhere.
-    ``loosened`` is what the gate sees less of since ``base``.
+    ``loosened`` is what the gate sees less of since ``base``. ``accept`` is the line
+    that accepts the counts, where one works in any checkout.
     """
 
     no_verdict: str = ""
@@ -168,6 +196,7 @@ class Aside:
     missing: tuple[str, ...] = ()
     loosened: tuple[str, ...] = ()
     base: str = ""
+    accept: str = ""
 
 
 NOTHING: Final = Aside()

@@ -36,7 +36,8 @@ def test_over_budget_says_why_and_what_to_type(desk: Desk) -> None:
     assert "graph budget: 3 dynamo graphs, the baseline allows 1 (+2)" in said.out
     assert "models/head.py:10 in Head.forward" in said.out
     assert "baselines/tests/test_a.yaml:5, recorded on cpu with torch 2.13" in said.out
-    assert "graphbreak accept REPORT.json" in said.out
+    assert f"accept    graphbreak accept one.json --tests {T}\n" in said.out
+    assert said.out.endswith("Accept what is meant: graphbreak accept one.json\n")
     assert f"over       {T}   dynamo 1 -> 3   on cpu" in said.out
 
 
@@ -53,7 +54,7 @@ def test_the_verdict_of_the_run_is_not_taken_over(desk: Desk) -> None:
     ("test", "code", "verdict"),
     [
         (a_test("tests/test_a.py::unknown"), 1, "new"),
-        (a_test("tests/test_a.py::unknown", outcome="xpassed"), 0, "new"),
+        (a_test("tests/test_a.py::unknown", outcome="xpassed"), 0, "new (reported)"),
         (a_test(T, 9, outcome="xpassed"), 0, "over"),
         (over(T, 2, 9, outcome="xfailed", failed_by=None), 0, "over"),
         (a_test(T, 0), 1, "lost"),

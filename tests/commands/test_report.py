@@ -43,8 +43,8 @@ def test_shards_are_one_run_and_branches_are_two(desk: Desk) -> None:
     desk.report("2.json", a_report(a_test("t.py::b")))
     desk.report("main.json", a_report(a_test("t.py::a"), a_test("t.py::b")))
     said = desk.run("report", "1.json", "2.json", "main.json")
-    assert "2 tests on cpu (1.json): 2 none" in said.out
-    assert "2 tests on cpu (main.json): 2 none" in said.out
+    assert "2 tests on cpu (1.json): 2 not judged" in said.out
+    assert "2 tests on cpu (main.json): 2 not judged" in said.out
 
 
 def test_a_bad_report_is_named(desk: Desk) -> None:

@@ -51,7 +51,7 @@ def test_most_important_first() -> None:
     text = rendered(
         a_report(
             a_test("t.py::changed", verdict="changed"),
-            a_test("t.py::new", 2, verdict="new"),
+            a_test("t.py::new", 2, verdict="new", outcome="failed", failed_by="gate"),
             over("t.py::over_little", 1, 2),
             over("t.py::over_much", 1, 9),
             a_test("t.py::lost", 0, verdict="lost", baseline=over()["baseline"]),

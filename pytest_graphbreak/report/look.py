@@ -1,0 +1,76 @@
+"""What there is, where nothing was judged: graphs by cause, and reasons, most frequent first.
+
+For reports that were made without the gate. The same lines stand on the
+terminal and, as they are, in a comment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from pytest_graphbreak.logs import text, words
+from pytest_graphbreak.logs.findings import Finding, observed
+from pytest_graphbreak.record import CAUSES, LAYERS, Plain, Record, decomposition
+from pytest_graphbreak.report.view import UNJUDGED, standing
+
+MOST: Final = 10
+"""Reasons that are shown with their places; the rest are counted."""
+
+
+def lines(tests: Iterable[Plain]) -> Iterator[str]:
+    """What the tests made that nothing judged; nothing where there is none of them."""
+    records = [Record.from_dict(test) for test in tests if standing(test) == UNJUDGED]
+    if not records:
+        return
+    yield f"not judged: what {words.plural(len(records), 'test')} made, by cause"
+    for layer in reversed(LAYERS):
+        if any(layer in record.layers for record in records):
+            yield f"  {layer:<8} {_counts(layer, records)}"
+    found = _reasons(records)
+    yield from text.section(
+        "most frequent", [list(_reason(item, tests)) for item, tests in found[:MOST]]
+    )
+    if len(found) > MOST:
+        yield f"    ... and {words.plural(len(found) - MOST, 'more reason')} in the JSON report"
+
+
+def _counts(layer: str, records: Iterable[Record]) -> str:
+    """``14 graphs = 6 entry + 8 break; 3 breaking places, 1 recompile``."""
+    graphs = recompiles = 0
+    causes, places, left = Counter[str](), set(), set()
+    for record in records:
+        graphs += record.graphs.get(layer, 0)
+        recompiles += record.recompiles.get(layer, 0)
+        causes += decomposition(record, layer)
+        places |= {item.where.key for item in record.breaks if item.layer == layer}
+        left |= {item.where.key for item in record.eager if item.layer == layer}
+    parts = " + ".join(f"{causes[cause]:,} {cause}" for cause in CAUSES[layer] if causes[cause])
+    told = words.plural(graphs, "graph") + (f" = {parts}" if parts else "")
+    if layer == "dynamo":
+        told += f"; {words.plural(len(places), 'breaking place')}"
+        told += f", {words.plural(recompiles, 'recompile')}"
+    if left:
+        told += f", {words.plural(len(left), 'place')} left to eager"
+    return told
+
+
+def _reasons(records: Iterable[Record]) -> list[tuple[Finding, int]]:
+    """Each reason once for all tests, and in how many tests: what most tests share comes first."""
+    found: dict[tuple[str, ...], tuple[Finding, int]] = {}
+    for record in records:
+        for item in observed(record):
+            key = (item.kind, item.id or item.reason, *item.where.key)
+            before, tests = found.get(key, (None, 0))
+            if before is not None:
+                item = replace(before, count=before.count + item.count)
+            found[key] = (item, tests + 1)
+    return sorted(found.values(), key=lambda pair: (-pair[1], -pair[0].count))
+
+
+def _reason(item: Finding, tests: int) -> Iterator[str]:
+    first, *rest = text.finding(item)
+    yield f"{first}   in {words.plural(tests, 'test')}"
+    yield from rest

@@ -1,0 +1,60 @@
+"""What reports say where nothing was judged: graphs by cause, and the reasons of most tests."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.report import look
+from tests.conftest import BROKEN, CLEAN, Suite
+from tests.making import a_break, a_graph, a_test, place
+
+
+def broken(nodeid: str, times: int = 1) -> dict[str, object]:
+    graphs = [a_graph("0/0"), *(a_graph(f"{n}/0", "break") for n in range(times))]
+    return a_test(nodeid, 1 + times, breaks=[a_break(count=times)], graph_list=graphs)
+
+
+def test_counts_causes_and_the_reasons_that_most_tests_share() -> None:
+    rare = a_break(place(file="net.py", code="print(x)"), id="GB0059", reason="print", count=9)
+    tests = [broken("t.py::a"), broken("t.py::b", 2), a_test("t.py::c", 2, breaks=[rare])]
+    lines = list(look.lines(tests))
+    assert lines[:2] == [
+        "not judged: what 3 tests made, by cause",
+        "  dynamo   7 graphs = 3 entry + 4 break; 2 breaking places, 0 recompiles",
+    ]
+    reasons = [line for line in lines if "x  " in line]
+    assert reasons[0].startswith("       3x  graph break  GB0124")
+    assert reasons[0].endswith("   in 2 tests")
+    assert reasons[1] == "       9x  graph break  GB0059  print   in 1 test"
+
+
+def test_what_was_judged_is_not_looked_at() -> None:
+    judged = [
+        a_test("t.py::ok", 3, verdict="ok"),
+        a_test("t.py::ungated", 3, ungated="being mended"),
+        a_test("t.py::failed", 3, outcome="failed", failed_by="test"),
+        a_test("t.py::nothing", 0),
+    ]
+    assert list(look.lines(judged)) == []
+
+
+def test_a_run_with_the_report_alone_says_what_it_saw(suite: Suite) -> None:
+    suite.write(
+        BROKEN + CLEAN.replace("test_model", "test_clean").replace("f(", "g(").replace("(f", "(g")
+    )
+    result = suite.run("--graph-budget-report=graphs.json")
+    result.stdout.fnmatch_lines(
+        [
+            "not judged: what 2 tests made, by cause",
+            "  dynamo   3 graphs = 2 entry + 1 break; 1 breaking place, 0 recompiles",
+            "  most frequent",
+            "       1x  graph break  GB0059 *   in 1 test",
+            "2 tests on *: 2 not judged",
+        ]
+    )
+    result = suite.run("--graph-budget-record")
+    result.stdout.no_fnmatch_line("not judged*")
+
+
+def test_a_run_that_made_nothing_says_nothing_of_it(suite: Suite) -> None:
+    suite.write("def test_it(): pass")
+    result = suite.run("--graph-budget-report=graphs.json")
+    result.stdout.no_fnmatch_line("not judged*")
