@@ -14,9 +14,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 _KEPT: Final = {
     "-p": True,
@@ -167,5 +168,5 @@ def _taken(args: Sequence[str], wanted: Mapping[str, bool]) -> Iterator[str]:
 
 
 def _positional(config: pytest.Config) -> tuple[str, ...]:
-    given = config.args_source is pytest.Config.ArgsSource.ARGS
+    given = config.args_source is type(config).ArgsSource.ARGS
     return tuple(config.args) if given else ()

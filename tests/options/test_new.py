@@ -35,7 +35,7 @@ def test_reported_it_passes_and_is_told(suite: Suite) -> None:
         [
             "new        test_it.py::test_model   dynamo 0 -> 1",
             "1 test on *: 1 new (reported)",
-            "next       record what is missing: pytest --graph-budget-record",
+            "next       record what is missing: * --graph-budget-record*",
         ]
     )
     (test,) = suite.report("--graph-budget", *REPORT)["tests"]
