@@ -43,7 +43,8 @@ Frames that begin, recompile limits and suppressed errors are all printed by
 _SKIPPING: Final = b" skipping: "
 """Frames that Dynamo does not look at: half of the lines of some logs, and nothing follows them."""
 
-_BEGIN: Final = re.compile(rb"^(?:Graph break(?! Reason)|Recompiling function)", re.M)
+_BEGIN: Final = re.compile(rb"^(?:Graph break(?=:| \(| in user code)|Recompiling function)", re.M)
+"""How a record begins. Names of breaks begin alike: "Graph break under ..." is one (torch 2.15)."""
 _USUAL: Final = 8 * 1024
 _LONGEST: Final = 512 * 1024
 _FAR: Final = 64 * 1024

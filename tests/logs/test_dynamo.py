@@ -306,3 +306,31 @@ def test_the_buckets_of_ddp_are_graphs(tmp_path: Path) -> None:
         ("1/0", "entry", ()),
         ("2/0", "entry", ()),
     ]
+
+
+def test_a_break_whose_name_begins_like_a_record_is_one(tmp_path: Path) -> None:
+    """On Python 3.14 with torch 2.15 a break in ``__enter__`` is followed by another of this name."""
+    prefix = "V1122 01:03:19.462000 16695 torch/_dynamo/symbolic_convert.py:5577] [0/0] [__graph_breaks] "
+    text = """\
+Graph break in user code at /ctx.py:6
+Graph Break Reason: Failed to handle graph break gracefully. Graph break encountered:
+
+logging.Logger method not supported for non-export cases
+  Explanation: For non-export cases, logging.Logger methods are not supported.
+
+*** While handling this graph break, another graph break occurred: ***
+
+Graph break under GenericContextWrappingVariable
+  Explanation: Attempted to graph break in an active context manager.
+
+User code traceback:
+  File "/ctx.py", line 11, in f
+    with Context():
+  File "/ctx.py", line 6, in __enter__
+    logger.info("enter")
+"""
+    log = "".join(f"{prefix}{line}\n" for line in text.splitlines())
+    (found,) = analyse(tmp_path, log.encode()).record.breaks
+    assert found.count == 1
+    assert found.reason == "logging.Logger method not supported for non-export cases"
+    assert found.where.function == "__enter__"
