@@ -309,8 +309,9 @@ def test_the_buckets_of_ddp_are_graphs(tmp_path: Path) -> None:
 
 
 def test_a_break_whose_name_begins_like_a_record_is_one(tmp_path: Path) -> None:
-    """On Python 3.14 with torch 2.15 a break in ``__enter__`` is followed by another of this name."""
-    prefix = "V1122 01:03:19.462000 16695 torch/_dynamo/symbolic_convert.py:5577] [0/0] [__graph_breaks] "
+    """On Python 3.14, torch 2.15 tells a break in ``__enter__`` with another behind it."""
+    where = "torch/_dynamo/symbolic_convert.py:5577] [0/0] [__graph_breaks]"
+    prefix = f"V1122 01:03:19.462000 16695 {where} "
     text = """\
 Graph break in user code at /ctx.py:6
 Graph Break Reason: Failed to handle graph break gracefully. Graph break encountered:
