@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import sys
+import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 from _pytest.pytester import SysModulesSnapshot
 
+from tests.forkserver import Server
+
 pytest_plugins = ["pytester"]
+
+ENVIRON = dict(os.environ)
+"""As it was before any window of ours was open: for processes that are to be no test's children."""
+
+TORCH = ["torch", "torch._dynamo", "torch._dynamo.convert_frame"]
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("suite", deadline=None)
@@ -96,3 +108,36 @@ def suite(pytester: pytest.Pytester) -> Suite:
 def tests_of() -> Callable[[dict[str, Any]], dict[str, Any]]:
     """The ``tests`` of a report by node id."""
     return lambda report: {test["nodeid"]: test for test in report["tests"]}
+
+
+@pytest.fixture(scope="session")
+def server_of_forks() -> Iterator[Server]:
+    yield from serving(TORCH)
+
+
+@pytest.fixture(scope="session")
+def server_of_xla_forks() -> Iterator[Server]:
+    """torch_xla is imported, and no client is open: a fork can open its own."""
+    yield from serving([*TORCH, "torch_xla"])
+
+
+def serving(modules: list[str], **environ: str) -> Iterator[Server]:
+    """A server of forks, for as long as a fixture lasts."""
+    with tempfile.TemporaryDirectory(prefix="forks-") as directory:
+        server = Server(Path(directory), modules, ENVIRON | environ)
+        yield server
+        server.close()
+
+
+@pytest.fixture
+def forks(server_of_forks: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new Python of this test is a fork of one that has imported torch (``forkserver``)."""
+    monkeypatch.setattr(sys, "executable", server_of_forks.python)
+
+
+@pytest.fixture
+def xla_forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``forks``, with torch_xla imported too where it is installed."""
+    there = importlib.util.find_spec("torch_xla") is not None
+    server = request.getfixturevalue("server_of_xla_forks" if there else "server_of_forks")
+    monkeypatch.setattr(sys, "executable", server.python)

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 
-from tests.conftest import CLEAN, Suite
+from tests.conftest import CLEAN, TORCH, Suite, serving
+from tests.forkserver import Server
+
+
+@pytest.fixture(scope="module")
+def server_without_dynamo() -> Iterator[Server]:
+    yield from serving(TORCH, TORCHDYNAMO_DISABLE="1")
+
+
+@pytest.fixture
+def disabled(server_without_dynamo: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New Pythons are forks of one whose torch was imported with the variable set."""
+    monkeypatch.setattr(sys, "executable", server_without_dynamo.python)
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 
 
 @pytest.fixture
@@ -14,9 +30,8 @@ def recorded(suite: Suite) -> Suite:
     return suite
 
 
-def test_dynamo_disabled_by_its_variable(recorded: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamo_disabled_by_its_variable(recorded: Suite, disabled: None) -> None:
     before = recorded.baseline()
-    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     for args in (("--graph-budget",), ("--graph-budget-update",), ("--graph-budget-record",)):
         result = recorded.pytester.runpytest_subprocess(*args)
         result.assert_outcomes(failed=1)
@@ -30,15 +45,16 @@ def test_dynamo_disabled_by_its_variable(recorded: Suite, monkeypatch: pytest.Mo
         assert recorded.baseline() == before
 
 
-def test_a_new_test_is_red_as_well(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("disabled")
+def test_a_new_test_is_red_as_well(suite: Suite) -> None:
     suite.write(CLEAN)
-    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     suite.pytester.runpytest_subprocess("--graph-budget").assert_outcomes(failed=1)
     suite.pytester.runpytest_subprocess("--graph-budget-update").assert_outcomes(failed=1)
     assert not suite.has_baseline()
 
 
 def test_so_is_a_marker_without_any_option(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a real new Python, which imports torch with the variable set."""
     suite.write(
         CLEAN.replace(
             "def test_model",
@@ -49,7 +65,8 @@ def test_so_is_a_marker_without_any_option(suite: Suite, monkeypatch: pytest.Mon
     suite.pytester.runpytest_subprocess().assert_outcomes(failed=1)
 
 
-def test_a_block_says_so_too(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("disabled")
+def test_a_block_says_so_too(suite: Suite) -> None:
     suite.write(
         """
         import torch
@@ -59,12 +76,12 @@ def test_a_block_says_so_too(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> N
                 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
         """
     )
-    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     result = suite.pytester.runpytest_subprocess()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*BudgetExceeded: graph budget: could not see: *"])
 
 
+@pytest.mark.usefixtures("forks")
 def test_an_internal_that_is_gone(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.pytester.makeconftest(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,24 +124,35 @@ def pytest_collection_modifyitems(items):
 
 
 class Runs:
-    """Runs the suite in a subprocess and gives every record, by node id."""
+    """Runs the suite in a process of its own and gives every record, by node id."""
 
-    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.pytester = pytester
-        self.monkeypatch = monkeypatch
-        (pytester.path / "test_suite.py").write_text(SUITE + (XLA if HAS_XLA else ""))
-        (pytester.path / "conftest.py").write_text(ORDER)
-        monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write(SUITE + (XLA if HAS_XLA else ""))
+        (path / "conftest.py").write_text(ORDER)
+        (path / "pytest.ini").write_text("[pytest]\n")
+
+    def write(self, source: str) -> None:
+        (self.path / "test_suite.py").write_text(source)
+
+    def report(self, *args: str, order: str = "") -> list[dict[str, Any]]:
+        """What the run's report says of each test."""
+        path = self.path / "graphs.json"
+        path.unlink(missing_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", f"--graph-budget-report={path}", *args],
+            cwd=self.path,
+            env={**os.environ, "PJRT_DEVICE": "CPU", "TEST_ORDER": order},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout
+        tests: list[dict[str, Any]] = json.loads(path.read_text())["tests"]
+        return tests
 
     def __call__(self, *args: str, order: str = "") -> dict[str, Any]:
-        self.monkeypatch.setenv("TEST_ORDER", order)
-        path = Path("graphs.json")
-        path.unlink(missing_ok=True)
-        result = self.pytester.runpytest_subprocess(
-            f"--graph-budget-report={path}", *args, timeout=300
-        )
-        assert result.ret == 0, result.stdout.str()
-        return {test["nodeid"]: record(test) for test in json.loads(path.read_text())["tests"]}
+        return {test["nodeid"]: record(test) for test in self.report(*args, order=order)}
 
 
 def record(test: dict[str, Any]) -> dict[str, Any]:
@@ -154,14 +168,14 @@ def record(test: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(pytester, monkeypatch)
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
 
 
-@pytest.fixture
-def reference(runs: Runs) -> dict[str, Any]:
-    """The suite in its own order, in one process, with counts that are known."""
-    found = runs()
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The suite in its own order, in a real new process, with counts that are known."""
+    found = Runs(tmp_path_factory.mktemp("reference"))()
     dynamo = {
         nodeid.split("::", 1)[1]: (seen["graphs"].get("dynamo", 0), len(seen["breaks"]))
         for nodeid, seen in found.items()
@@ -204,6 +218,7 @@ def reference(runs: Runs) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_in_any_order_and_in_any_process(
     runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
@@ -222,6 +237,7 @@ def test_in_any_order_and_in_any_process(
             assert runs(*args, order=order) == reference
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests) -> None:
     for nodeid in list(reference)[:: 5 if HAS_XLA else 4]:
         with subtests.test(nodeid):
@@ -229,6 +245,7 @@ def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests)
 
 
 @pytest.mark.skipif(not HAS_XLA, reason="torch_xla is not installed")
+@pytest.mark.usefixtures("xla_forks")
 def test_after_a_test_that_left_work_pending_first_of_all(
     runs: Runs, reference: dict[str, Any]
 ) -> None:
@@ -237,9 +254,9 @@ def test_after_a_test_that_left_work_pending_first_of_all(
     assert runs(*tests) == {name: reference[name] for name in tests}
 
 
-def test_a_rerun_counts_as_the_first_attempt_did(pytester: pytest.Pytester, runs: Runs) -> None:
-    path = pytester.path / "test_suite.py"
-    path.write_text(
+@pytest.mark.usefixtures("xla_forks")
+def test_a_rerun_counts_as_the_first_attempt_did(runs: Runs) -> None:
+    runs.write(
         SUITE
         + """
 attempts = []
@@ -249,7 +266,5 @@ def test_flaky():
     assert len(attempts) == 2
 """
     )
-    args = ("--reruns=1", "--graph-budget-report=graphs.json", "-k", "flaky")
-    assert pytester.runpytest_subprocess(*args).ret == 0
-    (test,) = json.loads(Path("graphs.json").read_text())["tests"]
+    (test,) = runs.report("--reruns=1", "-k", "flaky")
     assert (test["attempts"], test["outcome"], test["graphs"]) == (2, "passed", {"dynamo": 2})

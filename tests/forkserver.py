@@ -1,0 +1,268 @@
+"""Pythons that start at once: each is a fork of one that has imported torch.
+
+Importing torch and pytest takes longer than most programs that the tests start. A server imports
+them once. Beside it lie a ``python``, a ``pytest`` and a ``graphbreak`` that ask it for a fork with
+their arguments, directory, environment and streams, and that end as the fork ends.
+
+Such a process is not new: torch is there before the first line of its program. What an import
+does, what torch reads from the environment when it is imported, and process groups are tested
+with the real Python. The real one is also what runs if a window of ours watches the process, or
+if it was started in a way that is not known here (``python -I``, multiprocessing).
+"""
+
+from __future__ import annotations
+
+import array
+import ast
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = {
+    "python": [],
+    "pytest": ["-m", "pytest"],
+    "graphbreak": ["-m", "pytest_graphbreak"],
+}
+
+CLIENT = """\
+#!{python} -ISB
+import array, os, signal, socket, sys
+
+args = [*{before!r}, *sys.argv[1:]]
+first = args[args[:1] == ["-u"]:][:1]
+known = first and (first[0] in ("-m", "-c", "-mpytest") or not first[0].startswith("-"))
+watched = "GRAPHBREAK_CHILDREN" in os.environ
+if not known or watched or any("multiprocessing" in arg for arg in args):
+    os.execv({python!r}, [{python!r}, *args])
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+order = ascii((args, sys.argv[0], os.getcwd(), dict(os.environ))).encode()
+streams = array.array("i", (0, 1, 2))
+server.sendmsg([len(order).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+server.sendall(order)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+    signal.signal(number, lambda number, frame: server.send(bytes([number])))
+nothing = os.open(os.devnull, os.O_RDWR)
+for stream in (0, 1, 2):  # the fork has them, and who reads them waits for its end
+    os.dup2(nothing, stream)
+status = int.from_bytes(server.recv(8) or b"\\x46", "big", signed=True)
+if status < 0:
+    if -status in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+class Server:
+    """A server that has imported ``modules``, with its commands in ``directory``."""
+
+    def __init__(self, directory: Path, modules: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.directory = directory
+        address = str(directory / "server")
+        for name, before in COMMANDS.items():
+            client = directory / name
+            client.write_text(CLIENT.format(python=sys.executable, before=before, address=address))
+            client.chmod(0o755)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, address, *modules],
+            cwd=ROOT,
+            env=dict(environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            raise RuntimeError("the server of forks did not start; standard error says why")
+
+    @property
+    def python(self) -> str:
+        return str(self.directory / "python")
+
+    def close(self) -> None:
+        """End it. It also ends by itself when this process does."""
+        self._process.communicate(timeout=60)
+
+
+class Order(NamedTuple):
+    """What a command asks for."""
+
+    args: list[str]
+    name: str
+    cwd: str
+    environ: dict[str, str]
+
+
+def serve(address: str, modules: Sequence[str]) -> Order:
+    """Import and answer. Returns in the forks alone: each with the program that it is to run."""
+    own = [entry for entry in sys.path[1:] if entry not in _python_path(os.environ)]
+    for module in (*modules, *_what_a_first_compilation_imports()):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    _load_the_plugins()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to, and so copy, every page
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(16)
+    print("ready", flush=True)
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+        if listener not in ready:
+            os._exit(0)
+        client, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            order = _keep(client)
+            sys.path[:] = own
+            return order
+        client.close()
+
+
+def _keep(client: socket.socket) -> Order:
+    """Fork the program, which returns, and see it to its end.
+
+    Signals that the client gets are passed on, and if the client dies so does the program.
+    """
+    head, rights, _, _ = client.recvmsg(8, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    streams = array.array("i", rights[0][2])
+    size, text = int.from_bytes(head, "big"), b""
+    while len(text) < size:
+        text += client.recv(size - len(text))
+    program = os.fork()
+    if program == 0:
+        client.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        return Order(*ast.literal_eval(text.decode()))
+    for stream in (*streams, 0, 1):
+        os.close(stream)
+    end = os.pidfd_open(program)
+    while True:
+        ready, _, _ = select.select([client, end], [], [])
+        if end in ready:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            for number in client.recv(16) or [signal.SIGKILL]:
+                os.kill(program, number)
+    _, status = os.waitpid(program, 0)
+    with contextlib.suppress(BrokenPipeError):
+        client.send(os.waitstatus_to_exitcode(status).to_bytes(8, "big", signed=True))
+    os._exit(0)
+
+
+def run(order: Order) -> None:
+    """Be the Python that was asked for: its environment, streams, paths, and its program."""
+    os.environ.clear()
+    os.environ.update(order.environ)
+    os.chdir(order.cwd)
+    sys.executable = str(Path(order.name).with_name("python"))
+    at_once = order.args[0] == "-u"
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdout = sys.__stdout__ = _stream(1, "strict", at_once or os.isatty(1))
+    sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace", True)
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    vars(main).update(__builtins__=__builtins__, __spec__=None)
+    sys.path[:0] = _python_path(order.environ)
+    first, *rest = order.args[at_once:]
+    if first.startswith("-m"):
+        module, *rest = [first[2:], *rest] if first != "-m" else rest
+        sys.argv[:] = [order.name, *rest]
+        sys.path.insert(0, order.cwd)
+        runpy._run_module_as_main(module)  # what `python -m` itself calls
+    elif first == "-c":
+        sys.argv[:] = ["-c", *rest[1:]]
+        sys.path.insert(0, "")
+        exec(compile(rest[0], "<string>", "exec"), vars(main))
+    else:
+        sys.argv[:] = [first, *rest]
+        sys.path.insert(0, str(Path(first).resolve().parent))
+        vars(main)["__file__"] = first
+        exec(compile(Path(first).read_bytes(), first, "exec"), vars(main))
+
+
+def _stream(number: int, errors: str, lines: bool) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        open(number, "wb", closefd=False),  # noqa: SIM115
+        encoding="utf-8",
+        errors=errors,
+        line_buffering=lines,
+    )
+
+
+def _python_path(environ: Mapping[str, str]) -> list[str]:
+    return [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+
+def _what_a_first_compilation_imports() -> list[str]:
+    """Found out in a fork: in the server nothing may have been compiled."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        import torch
+
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        os.write(writer, " ".join(sys.modules).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        names = pipe.read().split()
+    os.waitpid(child, 0)
+    return [name for name in names if name not in sys.modules]
+
+
+def _load_the_plugins() -> None:
+    """What pytest loads whenever it starts, and by pytest itself: it rewrites their asserts."""
+    import pytest
+
+    with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+        pytest.main(["--version", "--rootdir", "/", "-c", os.devnull])
+
+
+def end(order: Order) -> int:
+    """Run the program to its end, as Python does but for taking its own modules down."""
+    code = 0
+    try:
+        run(order)
+    except SystemExit as stop:
+        code = _code(stop)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # waits for threads, ends the workers of pools
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    return code
+
+
+def _code(stop: SystemExit) -> int:
+    if stop.code is None or isinstance(stop.code, int):
+        return (stop.code or 0) & 0xFF
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    os._exit(end(serve(sys.argv[1], sys.argv[2:])))
