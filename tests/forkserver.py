@@ -15,6 +15,7 @@ from __future__ import annotations
 import array
 import ast
 import atexit
+import builtins
 import contextlib
 import gc
 import importlib
@@ -26,13 +27,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).parents[1]
+REAL = sys.executable
+"""The real Python, whatever a fixture says."""
+
 COMMANDS = {
     "python": [],
     "pytest": ["-m", "pytest"],
@@ -69,6 +74,21 @@ os._exit(status)
 """
 
 
+# Programs run at the top of the server, so that they find nothing of ours on their stack but what
+# `python -c` itself puts there.
+MAIN = f"""
+import sys
+from {__name__} import ended, serve
+program = serve(sys.argv[1], sys.argv[2:])
+error = None
+try:
+    exec(*program)
+except BaseException as raised:
+    error = raised
+ended(error)
+"""
+
+
 class Server:
     """A server that has imported ``modules``, with its commands in ``directory``."""
 
@@ -80,7 +100,7 @@ class Server:
             client.write_text(CLIENT.format(python=sys.executable, before=before, address=address))
             client.chmod(0o755)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, address, *modules],
+            [REAL, "-c", MAIN, address, *modules],
             cwd=ROOT,
             env=dict(environ),
             stdin=subprocess.PIPE,
@@ -109,7 +129,11 @@ class Order(NamedTuple):
     environ: dict[str, str]
 
 
-def serve(address: str, modules: Sequence[str]) -> Order:
+Program = tuple[types.CodeType, dict[str, Any]]
+"""Code, and the names that it runs with."""
+
+
+def serve(address: str, modules: Sequence[str]) -> Program:
     """Import and answer. Returns in the forks alone: each with the program that it is to run."""
     own = [entry for entry in sys.path[1:] if entry not in _python_path(os.environ)]
     for module in (*modules, *_what_a_first_compilation_imports()):
@@ -124,17 +148,18 @@ def serve(address: str, modules: Sequence[str]) -> Order:
     print("ready", flush=True)
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
+        over = listener not in ready
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            while os.waitpid(-1, 0 if over else os.WNOHANG) != (0, 0):
                 pass
-        if listener not in ready:
+        if over:
             os._exit(0)
         client, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
             order = _keep(client)
             sys.path[:] = own
-            return order
+            return _become(order)
         client.close()
 
 
@@ -171,39 +196,60 @@ def _keep(client: socket.socket) -> Order:
     os._exit(0)
 
 
-def run(order: Order) -> None:
-    """Be the Python that was asked for: its environment, streams, paths, and its program."""
+def _become(order: Order) -> Program:
+    """Be the Python that was asked for: its environment, streams and paths."""
     os.environ.clear()
     os.environ.update(order.environ)
     os.chdir(order.cwd)
+    tempfile.tempdir = None
     sys.executable = str(Path(order.name).with_name("python"))
     at_once = order.args[0] == "-u"
-    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = _stream(1, "strict", at_once or os.isatty(1))
     sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace", True)
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    vars(main).update(__builtins__=__builtins__, __spec__=None)
+    names = vars(main)
+    names["__builtins__"] = builtins
     sys.path[:0] = _python_path(order.environ)
     first, *rest = order.args[at_once:]
     if first.startswith("-m"):
         module, *rest = [first[2:], *rest] if first != "-m" else rest
         sys.argv[:] = [order.name, *rest]
         sys.path.insert(0, order.cwd)
-        runpy._run_module_as_main(module)  # what `python -m` itself calls
-    elif first == "-c":
+        names |= {"runpy": runpy, "module": module}  # which then takes them away
+        return compile("runpy._run_module_as_main(module)", "<frozen runpy>", "exec"), names
+    if first == "-c":
         sys.argv[:] = ["-c", *rest[1:]]
         sys.path.insert(0, "")
-        exec(compile(rest[0], "<string>", "exec"), vars(main))
-    else:
-        sys.argv[:] = [first, *rest]
-        sys.path.insert(0, str(Path(first).resolve().parent))
-        vars(main)["__file__"] = first
-        exec(compile(Path(first).read_bytes(), first, "exec"), vars(main))
+        return compile(rest[0], "<string>", "exec"), names
+    sys.argv[:] = [first, *rest]
+    sys.path.insert(0, str(Path(first).resolve().parent))
+    names["__file__"] = first
+    return compile(Path(first).read_bytes(), first, "exec"), names
+
+
+def ended(error: BaseException | None) -> NoReturn:
+    """End as Python does after the program, but for taking its modules down one by one."""
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if code != error.code and error.code is not None:
+            print(error.code, file=sys.stderr)
+    elif error is not None:
+        code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        trace = error.__traceback__ and error.__traceback__.tb_next  # without ours
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+    threading._shutdown()  # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def _stream(number: int, errors: str, lines: bool) -> io.TextIOWrapper:
     return io.TextIOWrapper(
-        open(number, "wb", closefd=False),  # noqa: SIM115
+        open(number, "wb", closefd=False),
         encoding="utf-8",
         errors=errors,
         line_buffering=lines,
@@ -237,32 +283,3 @@ def _load_the_plugins() -> None:
 
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         pytest.main(["--version", "--rootdir", "/", "-c", os.devnull])
-
-
-def end(order: Order) -> int:
-    """Run the program to its end, as Python does but for taking its own modules down."""
-    code = 0
-    try:
-        run(order)
-    except SystemExit as stop:
-        code = _code(stop)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    threading._shutdown()  # waits for threads, ends the workers of pools
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    return code
-
-
-def _code(stop: SystemExit) -> int:
-    if stop.code is None or isinstance(stop.code, int):
-        return (stop.code or 0) & 0xFF
-    print(stop.code, file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    os._exit(end(serve(sys.argv[1], sys.argv[2:])))

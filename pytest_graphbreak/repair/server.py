@@ -6,6 +6,7 @@ no run sees the compiled code, the settings or the modules of another.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -17,6 +18,8 @@ def serve() -> int:
     for name in ("torch", "torch._dynamo", "torch._dynamo.convert_frame", "pytest"):
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to every page, and so copy it
     for line in iter(sys.stdin.readline, ""):
         paper, out = line.rstrip("\n").split("\t")
         pid = os.fork()

@@ -160,6 +160,7 @@ BROKEN = """
 
 
 @pytest.mark.parametrize("args", [(), ("-s",), ("-p", "no:terminal"), ("-n", "2")], ids=str)
+@pytest.mark.usefixtures("forks")
 def test_under_github_actions(
     args: tuple[str, ...], here: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

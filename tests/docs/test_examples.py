@@ -90,6 +90,7 @@ def test_a_page_is_valid(page: Path, tmp_path: Path) -> None:
             jsonschema.Draft202012Validator(schema).validate(json.loads(block.text))
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "<!-- run:" in page.read_text()], ids=ids
 )

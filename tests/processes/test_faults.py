@@ -278,6 +278,7 @@ UNRULY = (
 )
 
 
+@pytest.mark.usefixtures("forks")
 def test_unruly_tests_lose_nothing(suite: Suite) -> None:
     """One process: each test is recorded as if the others were not there."""
     suite.write(UNRULY)
@@ -296,6 +297,7 @@ def test_unruly_tests_lose_nothing(suite: Suite) -> None:
     assert suite.baseline().count("\n  test_") == UNRULY.count("def test_")
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_process_that_leaves_at_once_loses_no_baseline(suite: Suite) -> None:
     """``os._exit`` ends pytest, and with it what it would have written; not what there was."""
     suite.write(CLEAN)

@@ -166,6 +166,7 @@ def test_without_this_and_that(suite: Suite, args: tuple[str, ...]) -> None:
     assert suite.run("--graph-budget", *args).ret == 1
 
 
+@pytest.mark.usefixtures("forks")
 def test_blocked_the_plugin_is_gone(suite: Suite) -> None:
     suite.write(CLEAN)
     assert suite.pytester.runpytest_subprocess("-p", "no:graphbreak").ret == 0
@@ -270,6 +271,7 @@ def test_junit_properties(suite: Suite) -> None:
     assert '<property name="recompiles" value="0"' in text
 
 
+@pytest.mark.usefixtures("forks")
 def test_ctrl_c_writes_no_baseline(suite: Suite) -> None:
     suite.write(CLEAN + "\n    def test_stop():\n        raise KeyboardInterrupt\n")
     result = suite.pytester.runpytest_subprocess("--graph-budget-update")

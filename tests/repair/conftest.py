@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pytest_graphbreak.cli import main
 from pytest_graphbreak.commands import fix, repro
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench, end, serve
+from tests.forkserver import Server
 
 
 @dataclass
@@ -47,9 +49,16 @@ class Shop:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[subprocess.Popen[str]]:
+def server(server_of_forks: Server) -> Iterator[subprocess.Popen[str]]:
     """One process that has imported torch, for the runs of all tests: they are its forks."""
-    found = serve()
+    yield from served(server_of_forks)
+
+
+def served(forks: Server) -> Iterator[subprocess.Popen[str]]:
+    """The process that the commands start for their runs, as a fork of a server of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", forks.python)
+        found = serve()
     yield found
     end(found)
 
@@ -60,7 +69,19 @@ def shop(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     server: subprocess.Popen[str],
+    forks: None,
 ) -> Shop:
+    return opened(tmp_path, monkeypatch, capsys, server)
+
+
+def opened(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capture: pytest.CaptureFixture[str],
+    server: subprocess.Popen[str],
+) -> Shop:
+    """A shop in this directory whose runs are forks of the server."""
+
     @contextmanager
     def bench(timeout: float) -> Iterator[Bench]:
         with tempfile.TemporaryDirectory() as directory:
@@ -68,5 +89,5 @@ def shop(
 
     for command in (fix, repro):
         monkeypatch.setattr(command, "bench", bench)
-    monkeypatch.chdir(tmp_path)
-    return Shop(tmp_path, capsys)
+    monkeypatch.chdir(path)
+    return Shop(path, capture)

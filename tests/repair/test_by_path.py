@@ -6,12 +6,16 @@ import importlib.util
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.cases.broken import BROKEN
-from tests.repair.conftest import Shop
+from tests.conftest import TORCH, serving
+from tests.repair.conftest import Shop, opened, served
 
 NESTED = """
     import torch
@@ -174,6 +178,16 @@ def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> Non
     assert f"not by its path: {why}" in said.out
 
 
+@pytest.fixture
+def shop_with_bigbird(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Shop]:
+    """Its runs are forks of a process that has imported the model too: one takes seconds."""
+    modeling = "transformers.models.big_bird.modeling_big_bird"
+    with contextmanager(serving)([*TORCH, modeling]) as forks, contextmanager(served)(forks) as one:
+        yield opened(tmp_path, monkeypatch, capsys, one)
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
 )
@@ -181,7 +195,8 @@ def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> Non
     tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
     reason="Dynamo breaks in three times as many places there, which takes minutes",
 )
-def test_a_model_of_transformers_is_loaded_from_its_config(shop: Shop) -> None:
+def test_a_model_of_transformers_is_loaded_from_its_config(shop_with_bigbird: Shop) -> None:
+    shop = shop_with_bigbird
     (shop.path / "bigbird.py").write_text(BROKEN["bigbird"])
     said = shop.run("repro", "bigbird.py")
     assert said.code == 0, said.out + said.err
