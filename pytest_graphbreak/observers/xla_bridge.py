@@ -7,18 +7,23 @@ are those of torch_xla 2.9 and of Tenstorrent's fork of it.
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.observers import xla_again, xla_fx
 from pytest_graphbreak.observers import xla_native as native
 from pytest_graphbreak.observers.xla_events import Context, Recorder, python_stack
 from pytest_graphbreak.observers.xla_fx import FxGraph, Piece
-from pytest_graphbreak.observers.xla_names import Compiled, source_name, written_forward
+from pytest_graphbreak.observers.xla_lazy import Lazy, Run, caller_of_ours
+from pytest_graphbreak.observers.xla_names import (
+    Compiled,
+    dynamo_name,
+    source_name,
+    written_forward,
+)
 from pytest_graphbreak.observers.xla_report import Line
 
 
@@ -31,6 +36,7 @@ class Bridge:
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
         self._signatures: dict[tuple[str, bool], xla_again.Signature] = {}
+        self.lazy = Lazy(recorder, self._of_dynamo, self._bridging)
 
     def forget(self) -> None:
         """No window is open any more: graphs are not compared with those of later ones."""
@@ -61,7 +67,7 @@ class Bridge:
         if token is None or result is None:
             return
         output, env = token
-        names = tuple(source_name(_source(arg)) for arg in output.graphargs)
+        names = tuple(source_name(dynamo_name(arg.source)) for arg in output.graphargs)
         self._compiled[env] = replace(self._compiled[env], inputs=names)
 
     # extract_compiled_graph(xla_model, xla_args): one FX graph is lowered.
@@ -70,11 +76,28 @@ class Bridge:
         self._recorder.quick()
         outer = self._graph
         gm, inputs = args[:2]
-        env = xla_fx.shape_env(gm)
-        graph = xla_fx.describe(gm, inputs, self._compiled.get(env) if env is not None else None)
-        graph.change = self._change(gm, inputs, graph)
-        self._local.graph = graph
+        self._local.graph = self._describe(gm, inputs, self._compiled_from(gm))
         return outer
+
+    def _describe(self, gm: Any, inputs: Sequence[Any], compiled: Compiled | None) -> FxGraph:
+        graph = xla_fx.describe(gm, inputs, compiled)
+        graph.change = self._change(gm, inputs, graph)
+        return graph
+
+    def _compiled_from(self, gm: Any) -> Compiled | None:
+        """The graph of Dynamo's that this one was made from, if it was."""
+        env = xla_fx.shape_env(gm)
+        return self._compiled.get(env) if env is not None else None
+
+    # For ``lazy``: graphs that a backend runs itself.
+
+    def _of_dynamo(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
+        compiled = self._compiled_from(gm)
+        return self._describe(gm, inputs, compiled) if compiled is not None else None
+
+    def _bridging(self, gm: Any) -> bool:
+        """Whether a graph is run by the bridge, which lowers it."""
+        return self._graph is not None or gm in self._pieces
 
     def extracted(self, outer: FxGraph | None, result: Any) -> None:
         if self._graph is not None:
@@ -162,12 +185,13 @@ class Bridge:
             if cut.position == position:
                 self._recorder.quick(Context("cut", self._graph, cut=cut))
 
-    # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or a user calls.
+    # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, a backend its
+    # results, or a user calls.
 
-    def settling(self, args: tuple[Any, ...]) -> Context | None:
-        caller = _caller()
+    def settling(self, args: tuple[Any, ...]) -> Context | Run | None:
+        caller = caller_of_ours()
         if caller is None or caller.f_code.co_name != "optimized_mod":
-            return None
+            return self.lazy.settling(caller)
         values = caller.f_locals
         gm = values.get("xla_model")
         piece = self._pieces.get(gm) if gm is not None else None
@@ -181,9 +205,11 @@ class Bridge:
         self._recorder.quick()
         return Context("run", piece.fx if piece else None, piece, pending=pending)
 
-    def settled(self, context: Context | None, result: Any) -> None:
-        if context is not None:
-            self._recorder.quick(context)
+    def settled(self, token: Context | Run | None, result: Any) -> None:
+        if isinstance(token, Run):
+            self.lazy.settled(token)
+        elif token is not None:
+            self._recorder.quick(token)
 
     # torch.autograd._engine_run_backward: backward() and autograd.grad() go through it.
 
@@ -200,17 +226,3 @@ class Bridge:
         self._recorder.quick(Context("backward"))
         running = self._recorder.backward
         running[:] = [other for other in running if other is not stack]
-
-
-def _caller() -> FrameType | None:
-    """The frame that called the function that is watched, from inside a hook."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals.get("__package__") == __package__:
-        frame = frame.f_back
-    return frame
-
-
-def _source(grapharg: Any) -> str:
-    """What Dynamo calls an input. A method up to torch 2.9, a property later."""
-    name = grapharg.source.name
-    return str(name() if callable(name) else name)

@@ -93,6 +93,8 @@ def _inside(event: Event) -> bool:
         return not event.resharded
     if event.context is not None and event.context.kind == "backward":
         return not event.report.frames
+    if event.context is not None and event.context.within is not None:
+        return any((file, name) == event.context.within for file, _, name in event.report.frames)
     return any(_is_file(frame, "dynamo_bridge.py") for frame in event.report.frames)
 
 
@@ -109,6 +111,11 @@ def _in_context(context: Context, event: Event, frames: Sequence[Line]) -> _Why:
         return _Why("pending", _pending(names, graph), frames, graph)
     if context.kind == "cut":
         return _split(context, context.cut, frames)
+    if context.kind == "lazy":
+        if context.pending:
+            names = [name for name, _ in context.pending]
+            return _Why("pending", _pending(names, graph), frames, graph)
+        return _lowered(context, event, frames)
     settles = event.report is None or event.report.frames[0][2] == "sync"
     if context.kind == "inputs" and settles:
         return _Why("pending", _pending(graph.pending if graph else (), graph), frames, graph)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from pytest_graphbreak.observers import patch
 from pytest_graphbreak.observers import xla_native as native
 from pytest_graphbreak.observers.bell import BELL
 from pytest_graphbreak.observers.xla_debug import DebugFile
@@ -25,16 +26,22 @@ from pytest_graphbreak.observers.xla_fx import Cut, FxGraph, Piece
 from pytest_graphbreak.observers.xla_meter import Meter
 from pytest_graphbreak.observers.xla_report import Line, Report
 
+_OURS = patch.__file__
+"""Where a function that is watched is called from: no part of the stack."""
+
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """What was going on: ``kind`` is ``inputs``, ``piece``, ``cut``, ``run`` or ``backward``.
+    """What was going on: ``kind`` is ``inputs``, ``piece``, ``cut``, ``run``, ``lazy`` or
+    ``backward``.
 
     ``inputs``: the bridge settles the inputs of ``graph``. ``piece``: it lowers
     ``piece``, for the reason ``change`` if it had been lowered before. ``cut``:
     it runs a node that XLA can not take. ``run``: the inputs of a compiled
-    ``piece``, named by ``pending``, are settled before it runs. ``backward``: a
-    backward pass of eager code.
+    ``piece``, named by ``pending``, are settled before it runs. ``lazy``: a backend
+    computes what it had noted of ``graph``. ``backward``: a backward pass of eager
+    code. ``within`` is the file and name of a function of the backend's that is on
+    the stack of all that belongs here; without it the bridge has to be.
     """
 
     kind: str
@@ -43,6 +50,7 @@ class Context:
     cut: Cut | None = None
     pending: tuple[tuple[str, bool], ...] = ()
     change: str = ""
+    within: tuple[str, str] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -147,6 +155,8 @@ class Recorder:
         stack = python_stack() if unreported and context is not None else ()
         backward = self.backward[-1] if self.backward else ()
         for report in reports:
+            if report is not None:
+                report.frames = tuple(frame for frame in report.frames if frame[0] != _OURS)
             self.events.append(Event(report, context, backward, fallbacks))
         for number in range(unreported):
             event = Event(None, context, backward, fallbacks, stack)

@@ -58,13 +58,15 @@ class FxGraph:
     cuts: list[Cut] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    """What its inputs are called in the user's code, in their order."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """The same by the names of their nodes."""
     settled: bool = False
     """Whether the bridge is done with its inputs."""
 
     def input(self, node: str) -> str:
         """What the input that this node stands for is called in the user's code."""
-        position = self.positions.get(node, len(self.names))  # inputs come first in a graph
-        return self.names[position] if position < len(self.names) else f"`{node}`"
+        return self.inputs.get(node, f"`{node}`")
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +109,8 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
         pending=tuple(pending_inputs(args, names)),
         positions={node.name: position for position, node in enumerate(nodes)},
         names=names,
+        # A backend may have put nodes of its own between the inputs: they are told by name.
+        inputs=dict(zip((node.name for node in nodes if is_input(node)), names, strict=True)),
     )
 
 
@@ -122,7 +126,9 @@ def _written(stack: Stack, compiled: Compiled | None) -> Stack:
 def shape_env(gm: Any) -> Any:
     """The ``ShapeEnv`` that Dynamo made for this compilation; None if the graph shows none."""
     for node in gm.graph.nodes:
-        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        # Dynamo's own graphs have example values, those of AOTAutograd and of an export values.
+        value = node.meta.get("val", node.meta.get("example_value"))
+        mode = getattr(value, "fake_mode", None)
         if mode is not None:
             return mode.shape_env
     return None
@@ -157,9 +163,7 @@ def describe_piece(gm: Any, fx: FxGraph) -> Piece:
         last=max(places, default=0),
         ops=len(calls),
         inputs=tuple(
-            (fx.input(node.name), fx.positions.get(node.name, 0) >= len(fx.names))
-            for node in nodes
-            if is_input(node)
+            (fx.input(node.name), node.name not in fx.inputs) for node in nodes if is_input(node)
         ),
     )
 
@@ -193,6 +197,14 @@ def cpu_op(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
     return Cut(
         fx.positions.get(node.name, 0), runs_on_cpu(ops), node_stack(node), module_path(node)
     )
+
+
+def cut_at(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
+    """A node that needed a value: by an aten op that runs on the CPU, or since it reads one."""
+    if ops:
+        return cpu_op(node, ops, fx)
+    reason = f"{op_name(node)} reads a value"
+    return Cut(fx.positions.get(node.name, 0), reason, node_stack(node), module_path(node))
 
 
 def runs_on_cpu(ops: Iterable[str]) -> str:

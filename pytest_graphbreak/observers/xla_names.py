@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+_NUMBERED = re.compile(r"(?:primals|arg|args|input)?_?\d+(?:_\d+)?")
+"""Names of inputs that torch made up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -26,22 +29,47 @@ class Compiled:
 def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, ...]:
     """What the inputs of a graph are called in the user's code; its own names where unknown."""
     known = compiled.inputs if compiled else ()
-    found = []
-    for position, node in enumerate(filter(is_input, nodes)):
-        label = node.meta.get("desc")
-        index: Any = getattr(label, "idx", None if label is not None else position)
-        target = getattr(label, "target", None)
-        if node.name.startswith("tangents"):
-            found.append("the gradient that backward() starts from")
-        elif target is not None:
-            found.append(f"`{target}`")
-        elif type(label).__name__ in ("PlainAOTInput", "NoneType") and _within(index, known):
-            found.append(known[index])
-        elif node.meta.get("stack_trace"):
-            found.append(f"`{node.name}`, kept by the forward pass,")
-        else:
-            found.append(f"input {position}")
-    return tuple(found)
+    inputs = [node for node in nodes if is_input(node)]
+    backward = any(node.name.startswith("tangents") for node in inputs)
+    numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
+    # An export lifts what the module holds, and puts it before the user's inputs.
+    lifted = max(0, max((number + 1 for number in numbers), default=0) - len(known))
+    return tuple(
+        _input_name(node, position, known, number - lifted, backward)
+        for position, (node, number) in enumerate(zip(inputs, numbers, strict=True))
+    )
+
+
+def _number_of(node: Any, position: int, backward: bool) -> int:
+    """Which of the inputs of the graph that it was made from this is; -1 if none of them."""
+    label = node.meta.get("desc")
+    if label is None:
+        return -1 if backward else position
+    plain = type(label).__name__ == "PlainAOTInput"
+    return int(label.idx) if plain else -1
+
+
+def _input_name(node: Any, position: int, known: Sequence[str], number: int, backward: bool) -> str:
+    label = node.meta.get("desc")
+    target = getattr(label, "target", None)
+    source = getattr(node, "_dynamo_source", None)  # on the graphs that Dynamo hands over
+    if node.name.startswith("tangents"):
+        return "the gradient that backward() starts from"
+    if target is not None:
+        return f"`{target}`"
+    if source is not None:
+        return source_name(dynamo_name(source))
+    if 0 <= number < len(known):
+        return known[number]
+    if backward and node.meta.get("stack_trace"):
+        return f"`{node.name}`, kept by the forward pass,"
+    return f"input {position}" if _NUMBERED.fullmatch(node.name) else f"`{node.name}`"
+
+
+def dynamo_name(source: Any) -> str:
+    """What Dynamo calls a source. A method up to torch 2.9, a property later."""
+    name = source.name
+    return str(name() if callable(name) else name)
 
 
 def written_forward(code: CodeType, values: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -116,7 +144,3 @@ def op_name(node: Any) -> str:
 
 def is_input(node: Any) -> bool:
     return bool(node.op == "placeholder")
-
-
-def _within(index: Any, items: Sequence[Any]) -> bool:
-    return isinstance(index, int) and 0 <= index < len(items)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -64,6 +65,27 @@ SENSORS = (
         "settling",
         "settled",
         "inputs that are settled before a compiled program runs are seen there",
+    ),
+    Sensor(
+        "_XLAC",
+        "_xla_step_marker",
+        "lazy.stepping",
+        "lazy.stepped",
+        "graphs that a backend runs lazily are told from the user's syncs there",
+    ),
+    Sensor(
+        "torch.fx.graph_module",
+        "_WrappedCall.__call__",
+        "lazy.called",
+        "lazy.returned",
+        "graphs that a backend runs lazily are seen there",
+    ),
+    Sensor(
+        "torch.fx.graph",
+        "Graph.process_inputs",
+        "lazy.interpreted",
+        "lazy.interpreting",
+        "graphs that a backend runs lazily are seen there",
     ),
     Sensor(
         "torch.autograd",
@@ -139,8 +161,8 @@ class Sensors:
         ours = [patch.patched for patch in self._patches.values() if patch is not None]
         if getattr(owner, name) in ours:
             return None  # copied from a module that is watched already
-        before: Callable[..., Any] = getattr(self._bridge, sensor.before)
-        after: Callable[..., Any] = getattr(self._bridge, sensor.after)
+        before: Callable[..., Any] = attrgetter(sensor.before)(self._bridge)
+        after: Callable[..., Any] = attrgetter(sensor.after)(self._bridge)
         guard = self.recorder.guard
         return Patch(
             owner,

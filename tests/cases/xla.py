@@ -1244,3 +1244,339 @@ def after_work_left_pending() -> None:
     y = tensor(3) - 1
     torch_xla.sync()  # mine
     del y
+
+
+# --- backends as Tenstorrent's is: markers behind inputs, and a flow that computes lazily ---
+
+
+@torch.library.custom_op("graphbreak_cases::mark", mutates_args=())
+def mark(value: torch.Tensor, kind: str) -> torch.Tensor:
+    """Stands behind an input and says what it is. It computes nothing."""
+    return value.clone()
+
+
+@mark.register_fake
+def _(value: torch.Tensor, kind: str) -> torch.Tensor:
+    return value.clone()
+
+
+def marked(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    for node in module.graph.find_nodes(op="placeholder"):
+        users = list(node.users)
+        if not users or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        with module.graph.inserting_after(node):
+            marker = module.graph.call_function(
+                torch.ops.graphbreak_cases.mark.default, (node, "input")
+            )
+        for user in users:
+            user.replace_input_with(node, marker)
+    module.recompile()
+    return module
+
+
+class Executor:
+    """Runs a graph on the device: by the bridge, or lazily and then cut at its results."""
+
+    def __init__(self, module: torch.fx.GraphModule, flow: str, lifted: tuple[Any, ...]) -> None:
+        self.module = module
+        self.flow = flow
+        self.lifted = lifted
+        self.lowered: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        import torch_xla.core.dynamo_bridge as bridge
+
+        args = (*self.lifted, *args)
+        if self.flow == "bridge":
+            if self.lowered is None:
+                self.lowered = bridge.extract_compiled_graph(self.module, args)
+            return self.lowered(*args)
+        if self.flow == "interpreted":
+            results = torch.fx.Interpreter(self.module).run(*args)
+        else:
+            results = self.module(*args)
+        if self.flow == "synced":
+            torch_xla.sync()
+        else:
+            tensors = [result for result in results if isinstance(result, torch.Tensor)]
+            torch_xla._XLAC._xla_sync_multi(tensors, ["xla"], wait=False)
+        return results
+
+
+def executed(flow: str) -> Callable[..., Any]:
+    """A backend that goes by AOTAutograd."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def lower(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        return make_boxed_func(Executor(marked(module), flow, ()))
+
+    return aot_autograd(fw_compiler=lower, bw_compiler=lower)
+
+
+def executed_export(flow: str) -> Callable[..., Any]:
+    """A backend that exports: what the module holds is handed over before the user's inputs."""
+
+    def backend(gm: Any, inputs: list[torch.Tensor]) -> Any:
+        program = torch.export.export(gm, tuple(inputs), strict=False).run_decompositions()
+        held = [
+            {**program.state_dict, **program.constants}[spec.target].to("xla")
+            for spec in program.graph_signature.input_specs
+            if spec.kind is not torch.export.graph_signature.InputKind.USER_INPUT
+        ]
+        return Executor(marked(program.graph_module), flow, tuple(held))
+
+    return backend
+
+
+def through(function: Any, flow: str, export: bool = False) -> Any:
+    make = executed_export if export else executed
+    return torch.compile(function, backend=make(flow))
+
+
+def lifted_weights() -> Any:
+    """As tt_torch sets it: weights are the graph module's own, and lifted later."""
+    return torch._dynamo.config.patch(inline_inbuilt_nn_modules=False)
+
+
+@case(
+    ("pending", "run(x, y)  # marked, second pending", "`y` was"),
+    ("fx", "return torch.matmul(x, y)"),
+    dynamo=1,
+)
+def marked_second_input_pending() -> None:
+    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(x, y)
+
+    run = through(multiply, "bridge")
+    x, y = tensor(3, 3), tensor(3, 3) + 1
+    run(x, y)  # marked, second pending
+
+
+@case(
+    ("fx", "return torch.matmul(x, y)"),
+    ("pending", "run(x, x + 1)  # marked, pending later", "`y` was"),
+    dynamo=1,
+)
+def marked_input_pending_later() -> None:
+    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(x, y)
+
+    run = through(multiply, "bridge")
+    x = tensor(3, 3)
+    run(x, tensor(3, 3))
+    run(x, x + 1)  # marked, pending later
+
+
+@case(
+    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
+    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
+    dynamo=1,
+)
+def marked_histc() -> None:
+    through(with_histc, "bridge")(tensor(8))
+
+
+@case(
+    ("fx", "return self.blocks(x).sum()"),
+    ("pending", "loss.backward()  # marked", "gradient"),
+    ("backward", "loss.backward()  # marked", "of graph 0/0"),
+    dynamo=1,
+)
+def marked_training() -> None:
+    loss = through(Model().to("xla"), "bridge")(tensor(2, 3))
+    loss.backward()  # marked
+
+
+@case(
+    ("pending", "run(tensor(2, 3) + 1)  # lifted", "`x` was"),
+    ("fx", "return self.blocks(x).sum()"),
+    dynamo=1,
+)
+def marked_lifted_weights() -> None:
+    with lifted_weights():
+        run = through(Model().to("xla"), "bridge")
+        run(tensor(2, 3) + 1)  # lifted
+
+
+@case(
+    ("pending", "run(tensor(2, 3) + 1)  # exported", "`x` was"),
+    ("fx", "return self.blocks(x).sum()"),
+    dynamo=1,
+)
+def marked_export() -> None:
+    with lifted_weights(), torch.no_grad():
+        run = through(Model().to("xla"), "bridge", export=True)
+        run(tensor(2, 3) + 1)  # exported
+
+
+@case(
+    ("pending", "run(tensor(3) + 1)  # handed over", "`x` was"),
+    ("fx", "return x * 2 + 1"),
+    dynamo=1,
+)
+def handed_to_the_bridge() -> None:
+    def backend(gm: Any, inputs: Any) -> Any:
+        import torch_xla.core.dynamo_bridge as bridge
+
+        lowered: list[Any] = []
+
+        def run(*args: torch.Tensor) -> Any:
+            if not lowered:
+                lowered.append(bridge.extract_compiled_graph(gm, args))
+            return (lowered[0](*args),)
+
+        return run
+
+    run = torch.compile(double, backend=backend)
+    run(tensor(3) + 1)  # handed over
+
+
+@case(
+    ("pending", "run = bridge.extract_compiled_graph(traced, (x,))  # by hand", "`x` was"),
+    ("fx", "run = bridge.extract_compiled_graph(traced, (x,))  # by hand"),
+)
+def handed_to_the_bridge_by_the_user() -> None:
+    import torch_xla.core.dynamo_bridge as bridge
+
+    traced = torch.fx.symbolic_trace(double)
+    x = tensor(3) + 1
+    run = bridge.extract_compiled_graph(traced, (x,))  # by hand
+    run(x)
+
+
+@case(("fx", "return x * 2 + 1"), dynamo=1)
+def lazily_executed() -> None:
+    run = through(double, "lazy")
+    for _ in range(3):
+        run(tensor(3))
+
+
+@case(("fx", "return x * 2 + 1"), dynamo=1)
+def lazily_executed_and_synced() -> None:
+    run = through(double, "synced")
+    for _ in range(3):
+        run(tensor(3))
+
+
+@case(("fx", "return x * 2 + 1"), dynamo=1)
+def lazily_executed_by_an_interpreter() -> None:
+    through(double, "interpreted")(tensor(3))
+
+
+@case(
+    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
+    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
+    dynamo=1,
+)
+def lazily_executed_histc_by_an_interpreter() -> None:
+    through(with_histc, "interpreted")(tensor(8))
+
+
+@case(("fx", "return self.blocks(x).sum()"), dynamo=1)
+def lazily_executed_export() -> None:
+    with lifted_weights(), torch.no_grad():
+        through(Model().to("xla"), "lazy", export=True)(tensor(2, 3))
+
+
+@case(
+    ("fx", "return self.blocks(x).sum()"),
+    ("backward", "loss.backward()  # lazily", "of graph 0/0"),
+    dynamo=1,
+)
+def lazily_executed_training() -> None:
+    loss = through(Model().to("xla"), "lazy")(tensor(2, 3))
+    loss.backward()  # lazily
+
+
+@case(
+    ("fx", "total = x.sum()"),
+    ("fx", "return x * total.item()"),
+    dynamo=2,
+)
+def lazily_executed_with_item() -> None:
+    through(with_item, "lazy")(tensor(3))
+
+
+@case(
+    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
+    ("split", "h = torch.histc(a, 4)", "aten::histc runs on the CPU"),
+    dynamo=1,
+)
+def lazily_executed_histc() -> None:
+    through(with_histc, "lazy")(tensor(8))
+
+
+@case(
+    ("fx", "return x * 2 + 1"),
+    ("pending", "run(tensor(3) + 1)  # became part", "`x` was"),
+    dynamo=1,
+)
+def lazily_executed_pending_later() -> None:
+    run = through(double, "lazy")
+    run(tensor(3))
+    run(tensor(3) + 1)  # became part
+
+
+@case(
+    ("fx", "return x * 2 + 1"),
+    ("recompile", "return x * 2 + 1", "`x` was pending"),
+    dynamo=1,
+    recompiles=1,
+)
+def lazily_executed_pending_at_first() -> None:
+    run = through(double, "lazy")
+    run(tensor(3) + 1)
+    run(tensor(3))
+
+
+@case(
+    ("fx", "return x * 2 + 1"),
+    ("access", "y.sum().item()  # after", ".item()"),
+    ("sync", "torch_xla.sync()  # after it"),
+    dynamo=1,
+)
+def lazily_executed_and_then_the_user() -> None:
+    y = through(double, "lazy")(tensor(3))
+    y.sum().item()  # after
+    z = y - 1
+    torch_xla.sync()  # after it
+    del z
+
+
+@case(
+    ("fx", "return self.blocks(x).sum()"),
+    ("backward", "model(tensor(2, 3)).backward()  # lazy steps"),
+    ("sync", "torch_xla.sync()  # lazy step"),
+    dynamo=1,
+)
+def lazily_executed_training_loop() -> None:
+    plain = Model().to("xla")
+    model = through(plain, "lazy")
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(tensor(2, 3)).backward()  # lazy steps
+        optimizer.step()
+        torch_xla.sync()  # lazy step
+
+
+@case(
+    ("fx", "return x * 2 + 1"),
+    ("recompile", "return x * 2 + 1"),
+    ("recompile", "return x * 2 + 1"),
+    dynamo=3,
+)
+def lazily_executed_growing_input() -> None:
+    run = through(double, "lazy")
+    for size in (2, 3, 4):
+        run(tensor(size))
+
+
+@case(("sync", "torch_xla.sync()  # traced by hand"))
+def traced_by_hand() -> None:
+    traced = torch.fx.symbolic_trace(double)
+    y = traced(tensor(3))
+    torch_xla.sync()  # traced by hand
+    del y
