@@ -374,9 +374,9 @@ def test_each_function_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch, na
 def test_each_watched_name_that_is_gone_is_named(
     monkeypatch: pytest.MonkeyPatch, sensor: Sensor
 ) -> None:
-
     monkeypatch.delattr(sys.modules[sensor.module], sensor.chain.split(".")[0])
     seen = close(open_window())
+    monkeypatch.undo()
     assert seen.errors == (
         f"the xla layer can not be observed: "
         f"{sensor.module} has no {sensor.chain}: {sensor.purpose}",
