@@ -93,6 +93,19 @@ def test_shards_know_together_what_is_stale(
     assert said(capsys, "check", *names)[0] == 0
 
 
+def test_a_shard_that_is_lost_is_seen(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also with marks: what all groups together left out was not meant to run."""
+    here.run("--graph-budget-update")
+    names = [
+        shard(here, f"{number}.json", "-k", "not other", "--splits=2", f"--group={number}")
+        for number in (1, 2)
+    ]
+    assert said(capsys, "check", *names)[0] == 0
+    code, out = said(capsys, "check", names[1])
+    assert code == 2
+    assert "missing    group 1 of 2 on " in out
+
+
 def test_a_node_id_knows_its_function(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
     recorded_with_a_stale_entry(here)
     name = shard(here, "one.json", "./test_it.py::test_model")
@@ -120,9 +133,10 @@ def test_a_filter_of_tt_xla(here: Suite, capsys: pytest.CaptureFixture[str]) -> 
     (here.path / ".pytest_tests_to_run").write_text("test_it.py::test_model[2]")
     name = shard(here, "one.json")
     code, out = said(capsys, "check", name)
-    assert code == 0
-    assert "4 tests collected, and run in none of these reports" in out
+    assert code == 2
+    assert "No verdict: 4 tests collected, and run in none of these reports." in out
     assert out.count("stale      ") == 2
+    assert said(capsys, "check", "--allow-missing", name)[0] == 0
 
 
 def test_a_marker_holds_in_a_later_check(here: Suite, capsys: pytest.CaptureFixture[str]) -> None:
