@@ -70,9 +70,13 @@ class Series:
 
 @dataclass(slots=True)
 class History:
-    """Every series, and what could not be read: broken files of old commits are left out."""
+    """Every series, and what could not be read: broken files of old commits are left out.
+
+    ``commits`` are those that moved a count, in the order of the branch.
+    """
 
     series: list[Series] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     shallow: bool = False
 
@@ -179,6 +183,9 @@ class _Reader:
             series = self._series[key] = Series(*key)
             self.history.series.append(series)
         series.points.append(point)
+        commits = self.history.commits
+        if not commits or commits[-1] is not point.commit:
+            commits.append(point.commit)
 
     def _rename(self, before: str, after: str) -> None:
         """Carry the series of a file on under the node ids that it has from now on."""

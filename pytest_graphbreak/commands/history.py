@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from pytest_graphbreak.checkout import CheckoutError, find
 from pytest_graphbreak.commands.accept import pattern
 from pytest_graphbreak.commands.check import add_directory
 from pytest_graphbreak.commands.talk import complain, listing, plural, say, write
-from pytest_graphbreak.history import History, HistoryError, Point, Series, read
+from pytest_graphbreak.history import Commit, History, HistoryError, Point, Series, read
 from pytest_graphbreak.record import LAYERS
 from pytest_graphbreak.report import plot
+
+MOST: Final = 20
+"""Tests told of one commit; the page has all."""
 
 HELP = "how the baselines moved in git"
 
@@ -20,6 +24,12 @@ HELP = "how the baselines moved in git"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="F", help="a page with a plot of each test")
     parser.add_argument("--tests", metavar="PATTERN", help="only these tests, as in accept")
+    parser.add_argument(
+        "--by",
+        choices=("test", "commit"),
+        default="test",
+        help="tell each test with the commits that moved it, or each commit with what it moved",
+    )
     add_directory(parser)
 
 
@@ -37,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         say("This clone is shallow: older commits are missing (git fetch --unshallow).")
     if args.html:
         return 0 if write(args.html, plot.render(found)) else 2
-    for line in lines(found):
+    for line in by_commit(found) if args.by == "commit" else lines(found):
         say(line)
     return 0
 
@@ -59,6 +69,37 @@ def lines(found: History) -> Iterator[str]:
     yield f"{plural(len(names), 'test')} moved, {len(still):,} never did"
 
 
+def by_commit(found: History) -> Iterator[str]:
+    """Every commit that moved a test, the latest at the end, what grew most first."""
+    moves: dict[Commit, list[tuple[Series, Point, Point]]] = {one: [] for one in found.commits}
+    recorded: dict[Commit, set[str]] = {one: set() for one in found.commits}
+    for series in found.series:
+        recorded[series.points[0].commit].add(series.nodeid)
+        for before, point in zip(series.points, series.points[1:], strict=False):
+            moves[point.commit].append((series, before, point))
+    for commit, moved in moves.items():
+        if not moved and not recorded[commit]:
+            continue  # it moved what --tests leaves out
+        yield f"{commit.date}  {commit.hash[:10] or 'now':<10}  {commit.subject}"
+        moved.sort(key=lambda one: (_size(one[1]) - _size(one[2]), one[0].nodeid))
+        for series, before, point in moved[:MOST]:
+            yield f"  {_step(before, point):<24}  {series.nodeid}   {series.profile}"
+        if len(moved) > MOST:
+            yield f"  ... and {len(moved) - MOST:,} more"
+        if recorded[commit]:
+            yield f"  {plural(len(recorded[commit]), 'test')} recorded"
+        yield ""
+    yield f"{plural(sum(map(bool, moves.values())), 'commit')} moved {_moved(found)}"
+
+
+def _moved(found: History) -> str:
+    return plural(len({series.nodeid for series in found.series if series.changes}), "test")
+
+
+def _size(point: Point) -> int:
+    return max((point.graphs or {}).values(), default=0)
+
+
 def _step(before: Point | None, point: Point) -> str:
     if point.graphs is None:
         return "gone"
@@ -75,6 +116,6 @@ def _step(before: Point | None, point: Point) -> str:
 
 def sparkline(series: Series) -> str:
     """The largest count of each point as one character, from low to high."""
-    sizes = [max((point.graphs or {}).values(), default=0) for point in series.points]
+    sizes = [_size(point) for point in series.points]
     top = max(sizes) or 1
     return "".join("▁▂▃▄▅▆▇█"[round(size / top * 7)] for size in sizes)

@@ -308,7 +308,7 @@ class _Places:
             row["graphs"].append(_clean(again.graph))
             key = _key("recompile", again.layer, data["where"], again.reason)
             self._again[number, again.layer, again.graph] = key
-            _count(row, number, 1, False)
+            _count(row, number, 1, gated and _never(test["baseline"], again.layer))
         for data in test["graph_list"]:
             if self._is_cut(data):
                 graph = Graph.from_dict(data)
@@ -372,6 +372,11 @@ def _count(row: Plain, number: int, count: int, gated: bool) -> None:
     pair[1] += count
     if gated and pair[0] is None:
         pair[0] = 0
+
+
+def _never(baseline: Plain, layer: str) -> bool:
+    """Whether a baseline knows of no recompile of a layer; which ones it knows it does not say."""
+    return not baseline["recompiles"].get(layer, 0)
 
 
 def _identity(where: Plain) -> tuple[str, str]:

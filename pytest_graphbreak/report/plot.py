@@ -1,4 +1,5 @@
-"""The history of baselines as one page: a small plot of each test, over one common time."""
+"""The history of baselines as one page: each test as a small plot, or each commit with
+the tests that it moved."""
 
 from __future__ import annotations
 
@@ -14,27 +15,28 @@ def render(found: History) -> str:
 
 
 def page_data(found: History) -> Plain:
-    """Commits once, and for each test the points that name them by number."""
-    commits: dict[Commit, int] = {}
-    series = [_series(one, commits) for one in found.series]
+    """Commits once, in the order of the branch; the points of each test name them by number."""
+    wanted = {point.commit for one in found.series for point in one.points}
+    commits = [commit for commit in found.commits if commit in wanted]
+    numbers = {commit: number for number, commit in enumerate(commits)}
     return {
         "layers": list(LAYERS),
         "shallow": found.shallow,
-        "series": series,
+        "series": [_series(one, numbers) for one in found.series],
         "commits": [
-            [commit.hash[:10], commit.time, printable(commit.author), printable(commit.subject)]
+            [commit.hash[:10], commit.date, printable(commit.author), printable(commit.subject)]
             for commit in commits
         ],
     }
 
 
-def _series(one: Series, commits: dict[Commit, int]) -> Plain:
+def _series(one: Series, numbers: dict[Commit, int]) -> Plain:
     return {
         "id": printable(one.nodeid),
         "profile": printable(one.profile),
         "points": [
             [
-                commits.setdefault(point.commit, len(commits)),
+                numbers[point.commit],
                 None if point.graphs is None else [point.graphs.get(layer, 0) for layer in LAYERS],
             ]
             for point in one.points

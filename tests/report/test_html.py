@@ -103,6 +103,16 @@ def test_braces_in_the_data_are_not_replaced() -> None:
 # the data
 
 
+def test_recompiles_are_new_where_the_baseline_knows_of_none() -> None:
+    again = {"layer": "dynamo", "graph": "0/1", "reason": "n == 3", "where": place()}
+    test = over() | {"recompile_list": [again], "recompiles": {"dynamo": 1}}
+    row = places_of(rendered(a_report(test)))[-1]
+    assert (row["kind"], row["counts"]) == ("recompile", [[0, 1]])
+    test["baseline"]["recompiles"] = {"dynamo": 1}
+    row = places_of(rendered(a_report(test)))[-1]
+    assert row["counts"] == [[None, 1]]
+
+
 def places_of(page: str, test: int = 0) -> list[Any]:
     """The rows of a test, with what their numbers mean."""
     data = data_of(page)
@@ -270,6 +280,38 @@ def test_filters_by_verdict(show: Any) -> None:
     page.run(press.format("over"))
     page.run(press.format("lost"))
     assert len(page.run(NAMES)) == 6
+
+
+def test_a_row_says_why(show: Any) -> None:
+    page = show(a_mixed_report())
+    because = (
+        "Object.fromEntries([...document.querySelectorAll('#list .test')].map((node) => "
+        "[node.querySelector('.name').lastChild.textContent,"
+        " node.querySelector('.because')?.textContent ?? '']))"
+    )
+    said = page.run(because)
+    assert said["test_blind"] == "a sensor is missing"
+    assert said["test_lost"] == "eager recompile limit hit, models/loop.py:5"
+    assert said["test_much"].startswith("GB0124 Unsupported Tensor.item() call")
+    assert said["test_fine"] == ""
+
+
+def test_advice_is_whole_on_a_phone(show: Any, chromium: Browser) -> None:
+    chromium.looks(width=390)
+    test = over(was=1, now=2)
+    test["breaks"] = [a_break(place(code="print(x)"), reason="Failed to trace builtin operator")]
+    page = show(a_report(test))
+    page.run("document.querySelectorAll('.test').forEach((test) => { test.open = true; })")
+    page.settle()
+    page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    cut = (
+        "[...document.querySelectorAll('.panel p, .panel h4')]"
+        ".filter((node) => node.getBoundingClientRect().width &&"
+        " (node.scrollWidth > node.clientWidth + 1 || node.getBoundingClientRect().right > 390))"
+        ".map((node) => node.textContent)"
+    )
+    assert page.run("document.querySelectorAll('.mend').length") == 1
+    assert page.run(cut) == []
 
 
 def test_strips_show_graphs_and_the_breaks_between_them(show: Any) -> None:

@@ -2,7 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const CHUNK = 40, WIDTH = 520, HEIGHT = 120, LEFT = 34, RIGHT = 62, TOP = 12, BOTTOM = 22;
+  const CHUNK = 40, HEIGHT = 124, LEFT = 34, RIGHT = 74, TOP = 12, BOTTOM = 24, DAY = 74, ROWS = 20;
   const SVG = "http://www.w3.org/2000/svg";
 
   // Everything from outside goes in as text: nothing here writes HTML.
@@ -15,24 +15,41 @@
     return node;
   }
   const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-  const day = (time) => new Date(time * 1000).toISOString().slice(0, 10);
+  const narrow = () => Math.max(240, Math.min(520, document.documentElement.clientWidth - 62));
 
-  const times = data.commits.map(([, time]) => time);
-  const first = Math.min(...times), last = Math.max(...times);
-  const across = (time) => LEFT + ((time - first) / Math.max(1, last - first)) * (WIDTH - LEFT - RIGHT);
+  // Commits stand side by side, each in a place of its own: those of one day, too.
+  let width = narrow();
+  const right = () => width - RIGHT;
+  const across = (commit) => LEFT + (commit / Math.max(1, data.commits.length - 1)) * (right() - LEFT);
+  const day = (commit) => data.commits[commit][1];
   const peak = (series) => Math.max(1, ...series.points.flatMap(([, graphs]) => graphs ?? []));
   const deepest = (graphs) => (graphs ? Math.max(...graphs) : 0);
+
+  // The first day and the last, and between them as many as there is room for.
+  function days() {
+    const last = data.commits.length - 1;
+    const found = [[LEFT + DAY / 2, day(0)]];
+    if (day(last) === day(0)) return found;
+    let free = LEFT + DAY + 10;
+    for (let commit = 1; commit < last; commit++) {
+      const at = across(commit);
+      if (day(commit - 1) === day(commit) || day(commit) === day(last)) continue;
+      if (at - DAY / 2 < free || at + DAY / 2 > right() - DAY - 10) continue;
+      found.push([at, day(commit)]);
+      free = at + DAY / 2 + 10;
+    }
+    return [...found, [right() - DAY / 2, day(last)]];
+  }
 
   function plot(series) {
     const top = peak(series);
     const up = (count) => HEIGHT - BOTTOM - (count / top) * (HEIGHT - TOP - BOTTOM);
-    const svg = make("svg:svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": spoken(series) });
+    const svg = make("svg:svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": spoken(series) });
     for (const count of new Set([0, top])) {
-      svg.append(make("svg:line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: up(count), y2: up(count) }),
+      svg.append(make("svg:line", { class: "axis", x1: LEFT, x2: right(), y1: up(count), y2: up(count) }),
         make("svg:text", { x: LEFT - 7, y: up(count) + 4, "text-anchor": "end" }, `${count}`));
     }
-    svg.append(make("svg:text", { x: LEFT, y: HEIGHT - 5 }, day(first)),
-      make("svg:text", { x: WIDTH - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, day(last)));
+    svg.append(...days().map(([at, text]) => make("svg:text", { x: at, y: HEIGHT - 5, "text-anchor": "middle" }, text)));
     const ends = [];
     data.layers.forEach((layer, index) => {
       if (!series.points.some(([, graphs]) => graphs && graphs[index])) return;
@@ -48,8 +65,8 @@
     let free = 0;
     for (const [y, text] of ends) {
       free = Math.max(y + 4, free);
-      svg.append(make("svg:text", { x: WIDTH - RIGHT + 8, y: free }, text));
-      free += 12;
+      svg.append(make("svg:text", { x: right() + 8, y: free }, text));
+      free += 13;
     }
     return svg;
   }
@@ -58,7 +75,7 @@
     let path = "", drawing = false;
     series.points.forEach(([commit, graphs], number) => {
       const next = series.points[number + 1];
-      const from = across(times[commit]), to = next ? across(times[next[0]]) : WIDTH - RIGHT;
+      const from = across(commit), to = next ? across(next[0]) : right();
       if (graphs) path += `${drawing ? "L" : "M"}${from} ${up(graphs[index])}L${to} ${up(graphs[index])}`;
       drawing = graphs !== null;
     });
@@ -66,22 +83,22 @@
   }
 
   function dot(layer, commit, count, up) {
-    const [hash, time, author, subject] = data.commits[commit];
-    return make("svg:circle", { class: `l-${layer}`, cx: across(time), cy: up(count), r: 3.5 },
-      make("svg:title", {}, `${layer} ${count}\n${day(time)} ${hash} ${author}\n${subject}`));
+    const [hash, date, author, subject] = data.commits[commit];
+    return make("svg:circle", { class: `l-${layer}`, cx: across(commit), cy: up(count), r: 3.5 },
+      make("svg:title", {}, `${layer} ${count}\n${date} ${hash} ${author}\n${subject}`));
   }
 
   const words = (graphs) => (graphs === null ? "gone"
     : data.layers.map((layer, index) => (graphs[index] ? `${layer} ${graphs[index]}` : "")).filter(Boolean).join(", ") || "no graphs");
 
   function spoken(series) {
-    return `${series.points.length - 1} changes: ` + series.points.map(([commit, graphs]) => `${day(times[commit])} ${words(graphs)}`).join("; ");
+    return `${series.points.length - 1} changes: ` + series.points.map(([commit, graphs]) => `${day(commit)} ${words(graphs)}`).join("; ");
   }
 
   function item(series) {
     const rows = series.points.map(([commit, graphs]) => {
-      const [hash, time, author, subject] = data.commits[commit];
-      return make("tr", {}, make("td", { class: "day" }, day(time)), make("td", { class: "mono" }, hash || "now"), make("td", {}, words(graphs)),
+      const [hash, date, author, subject] = data.commits[commit];
+      return make("tr", {}, make("td", { class: "day" }, date), make("td", { class: "mono" }, hash || "now"), make("td", {}, words(graphs)),
         make("td", {}, subject), make("td", {}, author));
     });
     const head = make("thead", {}, make("tr", {}, ["date", "commit", "graphs", "subject", "author"].map((word) => make("th", { scope: "col" }, word))));
@@ -92,6 +109,48 @@
         make("div", { class: "wide" }, make("table", {}, head, make("tbody", {}, rows)))));
   }
 
+  // ---- by commit
+
+  // What each commit moved, and how many tests it only recorded.
+  const moves = data.commits.map((commit) => ({ commit, moved: [], recorded: new Set() }));
+  data.series.forEach((series) => series.points.forEach(([commit, graphs], number) => {
+    if (!number) moves[commit].recorded.add(series.id);
+    else moves[commit].moved.push([series, series.points[number - 1][1], graphs]);
+  }));
+  for (const one of moves) {
+    const grew = ([, before, after]) => deepest(after) - deepest(before);
+    one.moved.sort((a, b) => grew(b) - grew(a) || (a[0].id < b[0].id ? -1 : 1));
+    one.hay = [...one.commit, ...one.moved.flatMap(([series]) => [series.id, series.profile])].join("\n").toLowerCase();
+  }
+
+  function step(before, after) {
+    if (!after) return "gone";
+    return data.layers.map((layer, index) => {
+      const [was, now] = [before ? before[index] : 0, after[index]];
+      return was || now ? `${layer} ${was === now ? now : `${was} \u2192 ${now}`}` : "";
+    }).filter(Boolean).join(", ") || "no graphs";
+  }
+
+  function commitItem({ commit: [hash, date, author, subject], moved, recorded }) {
+    const row = ([series, before, after]) => {
+      const grew = deepest(after) - deepest(before);
+      return make("tr", {},
+        make("td", { class: after && grew <= 0 ? (grew ? "better" : null) : "worse" }, step(before, after)),
+        make("td", { class: "mono" }, series.id), make("td", {}, series.profile));
+    };
+    const head = () => make("thead", {}, make("tr", {}, ["graphs", "test", "profile"].map((word) => make("th", { scope: "col" }, word))));
+    const table = (rows) => make("div", { class: "wide" }, make("table", {}, head(), make("tbody", {}, rows.map(row))));
+    const rest = moved.slice(ROWS);
+    return make("li", {},
+      make("h2", {}, subject),
+      make("p", { class: "tally" }, [date, hash || "now", author].filter(Boolean).join(" \u00b7 ")),
+      ...(moved.length ? [table(moved.slice(0, ROWS))] : []),
+      ...(rest.length ? [make("details", { class: "fold" }, make("summary", {}, `${rest.length.toLocaleString("en")} more`), table(rest))] : []),
+      ...(recorded.size ? [make("p", { class: "tally" }, `${plural(recorded.size, "test")} recorded`)] : []));
+  }
+
+  // ---- the list
+
   data.series.forEach((series) => {
     series.hay = [series.id, series.profile, ...series.points.map(([commit]) => data.commits[commit].filter((part) => typeof part === "string").join(" "))].join("\n").toLowerCase();
     const present = series.points.filter(([, graphs]) => graphs);
@@ -99,25 +158,30 @@
   });
   const SORTS = {
     growth: (a, b) => b.growth - a.growth || b.points.length - a.points.length,
-    latest: (a, b) => times[b.points.at(-1)[0]] - times[a.points.at(-1)[0]],
+    latest: (a, b) => b.points.at(-1)[0] - a.points.at(-1)[0],
     changes: (a, b) => b.points.length - a.points.length,
     name: (a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0),
   };
   let found = [], shown = 0;
+  const byCommit = () => byId("view").value === "commits";
 
   function update() {
     const terms = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
-    found = data.series.filter((series) => (byId("still").checked || series.points.length > 1) && terms.every((term) => series.hay.includes(term)));
-    found.sort(SORTS[byId("sort").value]);
+    const fits = (one) => terms.every((term) => one.hay.includes(term));
+    found = byCommit() ? moves.filter(fits).reverse()
+      : data.series.filter((series) => (byId("still").checked || series.points.length > 1) && fits(series));
+    if (!byCommit()) found.sort(SORTS[byId("sort").value]);
+    for (const id of ["sort-label", "still-label"]) byId(id).hidden = byCommit();
+    byId("list").classList.toggle("commits", byCommit());
     byId("list").replaceChildren();
     shown = 0;
     extend();
-    byId("status").textContent = `${plural(found.length, "plot")}`;
+    byId("status").textContent = plural(found.length, byCommit() ? "commit" : "plot");
   }
 
   function extend() {
     const next = found.slice(shown, shown + CHUNK);
-    byId("list").append(...next.map(item));
+    byId("list").append(...next.map(byCommit() ? commitItem : item));
     shown += next.length;
     byId("more").hidden = shown === found.length;
     byId("more").textContent = `Show more of ${(found.length - shown).toLocaleString("en")}`;
@@ -128,8 +192,13 @@
   byId("intro").textContent = `${plural(names(data.series), "test")} in ${plural(data.commits.length, "commit")}, ${moved.toLocaleString("en")} moved.`
     + (data.shallow ? " This clone was shallow: older commits are missing." : "");
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
-  for (const [id, type] of [["query", "input"], ["sort", "change"], ["still", "change"]]) byId(id).addEventListener(type, update);
+  for (const [id, type] of [["query", "input"], ["sort", "change"], ["still", "change"], ["view", "change"]]) byId(id).addEventListener(type, update);
   byId("more").addEventListener("click", extend);
+  addEventListener("resize", () => {
+    if (narrow() === width) return;
+    width = narrow();
+    update();
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !event.target.closest("input, select")) {
       event.preventDefault();

@@ -100,14 +100,34 @@
     if (split > 0) name.append(make("span", { class: "file" }, test.id.slice(0, split)));
     name.append(split > 0 ? test.id.slice(split + 2) : test.id);
     const verdict = test.runs[run].verdict;
+    const because = reason(test, run);
     const label = data.runs.length > 1 ? data.runs[run].label : "";
     const details = make("details", { class: "test" },
-      make("summary", {}, make("span", { class: `verdict ${verdict}` }, verdict), name, layersOf(test, run, label)));
+      make("summary", {}, make("span", { class: `verdict ${verdict}` }, verdict), name, layersOf(test, run, label),
+        because ? make("span", { class: "because" }, because) : null));
     details.addEventListener("toggle", () => {
       if (details.open && details.children.length === 1) details.append(panel(test));
       if (details.open) history.replaceState(null, "", `#${encodeURIComponent(test.id)}`);
     });
     return make("li", {}, details);
+  }
+
+  // What a row says of why: the first thing that is new, or else what stands first when it is opened.
+  const TOLD = new Set(["error", "over", "lost", "new", "improved", "changed"]);
+  function reason(test, run) {
+    const result = test.runs[run];
+    if (!TOLD.has(result.verdict)) return "";
+    if (result.verdict === "error" && result.notes.length) return result.notes[0];
+    const places = test.places.filter((place) => place.counts[run][1] > 0 || place.counts[run][0] > 0);
+    const ranked = places.map((place) => [status(place).rank, place]).sort(([a], [b]) => a - b);
+    const wanted = result.verdict === "improved" ? 3 : 0;
+    const matter = ranked.filter(([rank]) => rank === wanted);
+    const [first] = matter.length ? matter[0].slice(1) : (ranked[0] ?? []).slice(1);
+    if (!first) return "";
+    const gone = status(first).word === "gone" ? "gone: " : "";
+    const at = first.at ? `, ${first.at[0]}${first.at[1] ? `:${first.at[1]}` : ""}` : "";
+    const more = (matter.length || ranked.length) - 1;
+    return `${gone}${first.id ?? first.kind} ${first.reason}${at}${more ? `, and ${more} more` : ""}`;
   }
 
   function panel(test) {
