@@ -257,9 +257,17 @@ def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[
         )
     elif not seen["errors"]:
         yield Finding(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
-    yield Finding(layer, NOTE, f"looked at {', '.join(seen['probes'])}")
+    yield Finding(layer, NOTE, _internals(seen["probes"]))
     for note in seen["notes"]:
         yield Finding(layer, NOTE, note)
+
+
+def _internals(names: list[str]) -> str:
+    """What of torch counting stands on: a word to who would ask, not a list for all."""
+    if len(names) == 1:
+        return f"looked at {names[0]}"
+    modules = dict.fromkeys(".".join(name.split(".")[:2]) for name in names)
+    return f"looked at {len(names)} internals of {', '.join(modules)}"
 
 
 def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:

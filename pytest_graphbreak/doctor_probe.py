@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_graphbreak.logs.words import plural
 from pytest_graphbreak.measure import Measurement
 from pytest_graphbreak.observers.dynamo_names import required
-from pytest_graphbreak.record import Plain, Record, decomposition
+from pytest_graphbreak.record import Plain, Record, causes_told, decomposition
 
 
 def main(layer: str) -> None:
@@ -42,7 +42,7 @@ def dynamo() -> Plain:
     return _told(
         "dynamo",
         record,
-        "4 graphs = 1 entry + 1 break + 2 recompile, 2 recompiles, 1 break",
+        "4 graphs = 1 entry + 1 break + 2 recompiles, 2 recompiles, 1 break",
         f"torch {torch.__version__}",
         f", {record.recompiles.get('dynamo', 0)} recompiles, {len(record.breaks)} break",
         probes=[name.path for name in required(torch.__version__)],
@@ -89,7 +89,7 @@ def _told(
     layer: str, record: Record, expected: str, what: str, more: str = "", *, probes: list[str]
 ) -> Plain:
     causes = decomposition(record, layer)
-    parts = " + ".join(f"{count} {cause}" for cause, count in causes.items())
+    parts = causes_told(causes)
     return {
         "expected": expected,
         "saw": f"{plural(record.graphs.get(layer, 0), 'graph')} = {parts or 'none'}{more}",

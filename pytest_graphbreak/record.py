@@ -387,3 +387,19 @@ def decomposition(record: Record, layer: str) -> Counter[str]:
     """How many graphs of a layer each cause made, in the order of ``CAUSES``."""
     counted = Counter(graph.cause for graph in record.graph_list if graph.layer == layer)
     return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
+
+
+_PLURALS = {"entry": "entries", "access": "accesses"}
+_INVARIABLE = ("fx", "backward", "pending", "other")
+
+
+def of_cause(count: int, cause: str) -> str:
+    """``1 entry``, ``2 entries``, ``3 fx``."""
+    if count == 1 or cause in _INVARIABLE:
+        return f"{count:,} {cause}"
+    return f"{count:,} {_PLURALS.get(cause, f'{cause}s')}"
+
+
+def causes_told(counted: Mapping[str, int]) -> str:
+    """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
+    return " + ".join(of_cause(count, cause) for cause, count in counted.items())

@@ -82,7 +82,11 @@ def add_options(parser: pytest.Parser) -> None:
     flag("-update", "Record new and changed entries of the tests that ran and passed.")
     flag("-record", "Record missing entries only; judge the others.")
     flag("-prune", "Drop the entries of tests that are gone (complete runs only).")
-    value("report", "PATH", "Write the JSON report. Alone, it observes and judges nothing.")
+    value(
+        "report",
+        "PATH",
+        "Write the JSON report. Alone, it counts every test, and judges by markers only.",
+    )
     value("trace", "DIR", "Keep torch's structured trace of each test that failed, for tlparse.")
     value("dir", "DIR", "Where baselines live (default: baselines, under the rootdir).")
     value("profile", "NAME", "Name the profile; {device}, {arch} and {torch} are filled in.")

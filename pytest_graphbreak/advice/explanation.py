@@ -23,6 +23,9 @@ GROUPS: tuple[tuple[str, tuple[Family, ...]], ...] = (
 )
 """All families, as a reader meets them. ``limit`` stands under breaks and recompiles."""
 
+_NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
+"""What begins as an id does."""
+
 FAMILIES: dict[str, Family] = {one.name: one for _, families in GROUPS for one in families}
 
 
@@ -75,6 +78,10 @@ def explain(id_or_text: str) -> Explanation | None:
 def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
     """Names, ids and reasons near a text that ``explain`` does not know, the nearest first."""
     known = registry.installed().ids
+    if _NUMBERED.match(id_or_text.strip()):
+        # Ids with near digits mean something else; a digit too many or too few is a slip.
+        typed = id_or_text.strip().lower()
+        return tuple(id for id in known if id.lower() in typed or typed in id.lower())[:limit]
     targets = {name: name for name in FAMILIES}
     targets |= {id.lower(): id for id in known}
     targets |= {words[0].reason.lower(): id for id, words in known.items()}

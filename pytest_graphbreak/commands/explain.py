@@ -143,7 +143,8 @@ def _unknown(topic: str) -> Iterator[str]:
         )
         yield "give the text of the reason instead of its id"
     elif as_id(topic):
-        yield f"torch {known.version}, which is installed here, has no such id"
+        yield f"torch {known.version}, which is installed here, has no such id; another torch may"
+        yield "give the text of the reason instead of its id"
     near = suggest(topic)
     if near:
         yield "did you mean: " + ", ".join(near)

@@ -10,7 +10,7 @@ from pytest_graphbreak.logs.findings import Failure, extra
 from pytest_graphbreak.logs.markers import Guess
 from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.record import Frame, Record, decomposition
+from pytest_graphbreak.record import Frame, Record, causes_told, decomposition
 
 KINDS = {
     "break": "graph break",
@@ -143,7 +143,7 @@ def of_layer(record: Record, layer: str, logged: bool = True) -> str:
     """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
     text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
     if causes := decomposition(record, layer):
-        text += " = " + " + ".join(f"{count} {cause}" for cause, count in causes.items())
+        text += f" = {causes_told(causes)}"
     if layer == "dynamo":
         text += f"; {plural(len(record.breaks), 'breaking place')}"
         text += f", {plural(record.recompiles.get(layer, 0), 'recompile')}"

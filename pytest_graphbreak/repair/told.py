@@ -47,7 +47,7 @@ def _problem(problem: Problem) -> Iterator[str]:
         yield f"    open  {printable(_why(problem))}"
     for one in problem.tried:
         if one.why and one.why != "it is there already":
-            yield printable(f"      not {one.patch.title}: {one.why}")
+            yield printable(f"      tried, not kept: {one.patch.title}: {one.why}")
 
 
 def _why(problem: Problem) -> str:

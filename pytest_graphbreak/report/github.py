@@ -103,7 +103,8 @@ def _command(test: Plain, root: Path, base: str) -> str:
     message = (test["message"] or "graph budget").strip()
     first, _, rest = message.partition("\n")
     # The first line of the message is the headline of the annotation already.
-    text = f"{test['nodeid']}\n{rest.strip()}" if rest.strip() else test["nodeid"]
+    body = rest.strip("\n")
+    text = f"{test['nodeid']}\n{body}" if body else test["nodeid"]
     file, line = _place(test, root)
     properties = {"file": base + file, "line": str(line), "title": first}
     shown = ",".join(
@@ -133,7 +134,7 @@ def _candidates(test: Plain) -> Iterator[list[Plain]]:
         yield [*item["stack"], item["where"]]
     for items in (test["recompile_list"], test["eager"], test["graph_list"][1:]):
         for item in items:
-            yield [item["where"]]
+            yield [*item.get("stack", ()), item["where"]]
 
 
 def _key(where: Plain) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from pytest_graphbreak.logs import text, words
 from pytest_graphbreak.logs.findings import Finding, observed
-from pytest_graphbreak.record import CAUSES, LAYERS, Plain, Record, decomposition
+from pytest_graphbreak.record import CAUSES, LAYERS, Plain, Record, causes_told, decomposition
 from pytest_graphbreak.report.view import UNJUDGED, standing
 
 MOST: Final = 10
@@ -47,7 +47,7 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
         causes += decomposition(record, layer)
         places |= {item.where.key for item in record.breaks if item.layer == layer}
         left |= {item.where.key for item in record.eager if item.layer == layer}
-    parts = " + ".join(f"{causes[cause]:,} {cause}" for cause in CAUSES[layer] if causes[cause])
+    parts = causes_told({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
     told = words.plural(graphs, "graph") + (f" = {parts}" if parts else "")
     if layer == "dynamo":
         told += f"; {words.plural(len(places), 'breaking place')}"

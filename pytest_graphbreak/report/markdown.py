@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.record import LAYERS, Plain, Record, decomposition
+from pytest_graphbreak.record import LAYERS, Plain, Record, causes_told, decomposition
 from pytest_graphbreak.report import look, safe
 from pytest_graphbreak.report.view import (
     NOTHING,
@@ -234,7 +234,7 @@ def _reasons(test: Plain) -> Iterator[str]:
     for layer in LAYERS:
         causes = decomposition(record, layer)
         if causes:
-            yield f"{layer}: " + " + ".join(f"{count} {cause}" for cause, count in causes.items())
+            yield f"{layer}: {causes_told(causes)}"
     yield from record.errors
     for item in record.breaks:
         where = item.where

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -136,6 +137,7 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
     found = counted(_standing(outcome))
     found.pop("none", None)
     parts = [f"{count} {name}" for name, count in found.items()]
+    parts += [f"{count} {word}" for word, count in _unjudged(outcome).items()]
     written = len(outcome.changes.written) if outcome.changes else 0
     if written:
         parts.append(f"{written} recorded")
@@ -149,6 +151,21 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
         )
     if parts:
         yield BOLD, f"{_count(len(outcome.tests), 'test')} on {outcome.profile}: {', '.join(parts)}"
+
+
+def _unjudged(outcome: Outcome) -> Counter[str]:
+    """The tests that ``counted`` names no reason for: with the others they are the whole run."""
+    found = Counter[str]()
+    for test in _standing(outcome):
+        if standing(test) != "none" or test["ungated"] is not None:
+            continue
+        if test["failed_by"] == "test" or test["outcome"] in ("failed", "crashed"):
+            found["failed without the gate"] += 1
+        elif test["outcome"] in ("skipped", "xfailed"):
+            found[test["outcome"]] += 1
+        else:
+            found["without graphs"] += 1
+    return found
 
 
 def _count(number: int, word: str) -> str:

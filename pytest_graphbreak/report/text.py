@@ -20,6 +20,7 @@ from pytest_graphbreak.record import (
     Graph,
     Recompile,
     Record,
+    causes_told,
     decomposition,
 )
 from pytest_graphbreak.report.fallen import Fallen, sort
@@ -170,8 +171,7 @@ def _causes(verdict: Verdict, record: Record) -> Iterator[str]:
         causes = decomposition(record, layer)
         count = record.graphs.get(layer, 0)
         if count and causes:
-            parts = " + ".join(f"{number} {cause}" for cause, number in causes.items())
-            yield f"  {count} {layer} {_plural('graph', count)} = {parts}"
+            yield f"  {count} {layer} {_plural('graph', count)} = {causes_told(causes)}"
 
 
 def _nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
@@ -406,8 +406,7 @@ def describe(record: Record) -> str:
     for layer in record.layers:
         causes = decomposition(record, layer)
         if causes:
-            parts = " + ".join(f"{number} {cause}" for cause, number in causes.items())
-            lines.append(f"  {layer}: {parts}")
+            lines.append(f"  {layer}: {causes_told(causes)}")
     found = sort(record.breaks, record.eager, record.recompile_list, record.graph_list)
     for item, fallen in list(zip(record.breaks, found.under, strict=True))[:MOST_PLACES]:
         lines += _break(" ", item, fallen)

@@ -112,3 +112,9 @@ def test_any_text_can_be_asked_for(text: str) -> None:
     found = explain(text)
     assert found is None or isinstance(found, Explanation)
     assert all(explain(name) for name in suggest(text))
+
+
+@with_ids
+@pytest.mark.parametrize("text", ["GB9999", "GB59x", "gb 12345"])
+def test_an_id_that_nobody_has_is_not_one_with_near_digits(text: str) -> None:
+    assert suggest(text) == ()

@@ -196,7 +196,7 @@ def test_functions_that_are_compiled_beside_it_are_named(suite: Suite) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  3 dynamo graphs = 3 entry",
+            "  3 dynamo graphs = 3 entries",
             "  [*] entry",
             "      test_it.py:* in f",
             "  [*] entry   x2",

@@ -42,7 +42,7 @@ def test_what_is_over_by_how_much_and_why() -> None:
 
 def test_breaks_are_told_where_no_failure_text_is() -> None:
     text = rendered(a_report(over(message=None)))
-    assert "dynamo: 1 entry + 2 break" in text
+    assert "dynamo: 1 entry + 2 breaks" in text
     assert "models/head.py:10 in Head.forward" in text
     assert "if scores[0].item():" in text
 

@@ -87,7 +87,7 @@ def test_the_failure_of_a_loop_names_what_was_compiled(suite: Suite) -> None:
     result.assert_outcomes(failed=1)
     wanted = """
         *graph budget: 4 dynamo graphs, the block allows 0 (+4)
-        *4 dynamo graphs = 4 recompile
+        *4 dynamo graphs = 4 recompiles
         *recompile ?/1 to ?/4   +1 graph at each call with another value of n, 4 times: *
         *test_it.py:*in decode
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_graphbreak.baseline.model import Expected, Values
-from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record, causes_told
 from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.text import Context, describe, failure
 from pytest_graphbreak.typed import Typed
@@ -134,3 +134,9 @@ def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
 
 def test_the_same_torch_is_not_told_twice() -> None:
     assert "recorded on cpu with torch 2.13\n" in red(BROKEN, dynamo=1)
+
+
+def test_causes_have_plurals() -> None:
+    assert causes_told({"entry": 1, "break": 2}) == "1 entry + 2 breaks"
+    assert causes_told({"fx": 3, "access": 2, "pending": 2}) == "3 fx + 2 accesses + 2 pending"
+    assert causes_told({"entry": 2, "callee": 1200}) == "2 entries + 1,200 callees"

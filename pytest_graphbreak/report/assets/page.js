@@ -4,6 +4,10 @@
   const byId = (id) => document.getElementById(id);
   const CHUNK = 100, BOXES = 30;
   const INTENDED = new Set(["entry", "fx", "backward"]);
+  const PLURALS = {
+    entry: "entries", access: "accesses", fx: "fx", backward: "backward", pending: "pending", other: "other",
+  };
+  const ofCause = (cause, count) => (count === 1 ? cause : (PLURALS[cause] ?? `${cause}s`));
 
   // Everything from outside goes in as text: nothing here writes HTML.
   function make(tag, attributes = {}, ...children) {
@@ -73,7 +77,7 @@
   function spoken(layer) {
     const causes = new Map();
     for (const [, cause] of layer.graphs) causes.set(cause, (causes.get(cause) ?? 0) + 1);
-    const parts = [...causes].map(([cause, count]) => `${count} ${cause}`).join(", ");
+    const parts = [...causes].map(([cause, count]) => `${count} ${ofCause(cause, count)}`).join(", ");
     const was = layer.was === null || layer.was === layer.now ? "" : `, the baseline allows ${layer.was}`;
     return `${layer.name}: ${plural(layer.now, "graph")}${parts ? ` (${parts})` : ""}${was}.`;
   }
