@@ -249,3 +249,23 @@ def test_a_recompile_says_which_call_did_it(suite: Suite) -> None:
             "          g(torch.ones(4))",
         ]
     )
+
+
+def test_the_final_line_leaves_no_test_out(suite: Suite) -> None:
+    suite.write(
+        CLEAN
+        + """
+    def test_eager():
+        torch.ones(3).sin()
+
+    def test_own():
+        assert False
+
+    def test_skipped():
+        __import__("pytest").skip("no")
+"""
+    )
+    result = suite.run("--graph-budget")
+    result.stdout.fnmatch_lines(
+        ["4 tests on *: 1 new, 1 without graphs, 1 failed without the gate, 1 skipped"]
+    )
