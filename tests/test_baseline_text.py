@@ -498,4 +498,5 @@ def test_comments_on_lines_that_stay_survive(seed: int) -> None:
         for line in made.text.splitlines():
             if "# c" in line:
                 assert line.partition("# c")[2] in new
-        assert len(new.splitlines()) == len(made.text.splitlines())
+        # No line is added; a changed case that has nothing but counts may go to one line.
+        assert len(new.splitlines()) <= len(made.text.splitlines())

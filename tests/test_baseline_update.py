@@ -123,8 +123,7 @@ tests:
         count: 2
   test_all_models:
     cases:
-      resnet/50-inference:
-        graphs: {dynamo: 1, xla: 1}
+      resnet/50-inference: {graphs: {dynamo: 1, xla: 1}}
       "1":
         graphs: {dynamo: 1}
         eager:
@@ -636,10 +635,8 @@ def test_a_test_that_got_parameters(case: Case) -> None:
   test_a:
     note: mine
     cases:
-      x:
-        graphs: {xla: 2}
-      z:
-        graphs: {xla: 1}
+      x: {graphs: {xla: 2}}
+      z: {graphs: {xla: 1}}
   test_b:
     graphs: {}
 """
@@ -650,6 +647,62 @@ def test_a_test_that_lost_its_parameters(case: Case) -> None:
     case.has("  test_a:\n    cases:\n      x:\n        graphs: {xla: 1}\n    note: mine\n")
     assert case.update(seen("test_a", {"xla": 2})) == ["pruned test_a[x]", "added test_a"]
     assert case.body == "  test_a:\n    note: mine\n    graphs: {xla: 2}\n"
+
+
+CASES = """\
+  test_a:
+    cases:
+      plain:
+        graphs: {dynamo: 1, xla: 1}
+      same:
+        graphs: {dynamo: 1}
+      commented:
+        graphs: {xla: 1}  # of the small one
+      noted:
+        note: mine
+        graphs: {xla: 1}
+      short: {graphs: {xla: 1}}  # beside
+      last: {graphs: {xla: 1}}
+"""
+
+
+def test_a_case_that_changes_goes_to_one_line_or_to_several(case: Case) -> None:
+    """Nothing but the cases that changed; what people wrote stays where it is."""
+    case.has(CASES)
+    found = [
+        seen("test_a[plain]", {"dynamo": 1, "xla": 2}),
+        seen("test_a[same]", {"dynamo": 1}),
+        seen("test_a[commented]", {"xla": 2}),
+        seen("test_a[noted]", {"xla": 2}),
+        seen("test_a[short]", {"dynamo": 2, "xla": 1}, breaks=(ITEM,)),
+        seen("test_a[last]", {"xla": 3}),
+        seen("test_a[added]", {"xla": 1}),
+    ]
+    case.update(*found)
+    assert (
+        case.body
+        == """\
+  test_a:
+    cases:
+      plain: {graphs: {dynamo: 1, xla: 2}}
+      same:
+        graphs: {dynamo: 1}
+      commented:
+        graphs: {xla: 2}  # of the small one
+      noted:
+        note: mine
+        graphs: {xla: 2}
+      short:  # beside
+        graphs: {dynamo: 2, xla: 1}
+        breaks:
+          - reason: Unsupported Tensor.item()
+            id: GB0124
+            where: m.py::f
+            code: x.item()
+      last: {graphs: {xla: 3}}
+      added: {graphs: {xla: 1}}
+"""
+    )
 
 
 # prune

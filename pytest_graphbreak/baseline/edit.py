@@ -77,7 +77,9 @@ class Editor:
         name, old = item
         if plain(old) == new:
             return
-        if isinstance(old, Mapping) and isinstance(new, dict) and new.keys() & old.items.keys():
+        if self._changes_style(item, new, shape, parent):
+            self._replaced(name, old, new, shape, parent.column)
+        elif isinstance(old, Mapping) and isinstance(new, dict) and new.keys() & old.items.keys():
             self.mapping(old, {key: new.get(key, GONE) for key in {**old.items, **new}}, shape)
         elif isinstance(old, Sequence) and isinstance(new, list) and _surviving(old, new):
             self._sequence(old, new, shape)
@@ -85,6 +87,22 @@ class Editor:
             self.replace(start_of(old), end_of(old), render.inline(new, shape, flow=True))
         else:
             self._replaced(name, old, new, shape, parent.column)
+
+    def _changes_style(
+        self, item: tuple[Scalar, Node], new: Any, shape: Shape, parent: Mapping
+    ) -> bool:
+        """Whether a case goes to one line, or to several; one with comments in it stays."""
+        name, old = item
+        if not shape.compact or parent.flow or not isinstance(old, Mapping):
+            return False
+        if old.flow == render.is_inline(new, shape):
+            return False
+        if old.flow:
+            return "#" not in self.text[old.start : old.end]
+        colon = self._skip(end_of(name)) + 1
+        if "\n" not in self.text[colon : old.start]:
+            return False  # below a key with a question mark it may begin beside the colon
+        return "#" not in self.text[colon : self._line_end(self._leaf_end(old.end))]
 
     def _replaced(self, name: Scalar, old: Node, new: Any, shape: Shape, column: int) -> None:
         """Another value for a key in block style."""

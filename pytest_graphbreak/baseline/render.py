@@ -1,7 +1,7 @@
 """Plain data to YAML text, in the one form that we write.
 
-Block style with two blanks a level; counts, and what is empty, in braces on one
-line. A text stands unquoted where every YAML reader takes it for that text,
+Block style with two blanks a level; counts, what is empty, and a case that has
+nothing but counts in braces on one line. A text stands unquoted where every YAML reader takes it for that text,
 else in double quotes, or in single quotes where that saves escapes. Nothing is
 folded: a text is on one line, however long, and so is a key.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_graphbreak.baseline.model import writable
@@ -24,6 +24,10 @@ from pytest_graphbreak.baseline.read import (
 from pytest_graphbreak.record import LAYERS
 
 INDENT = 2
+LONGEST_COMPACT = 80
+"""Characters of a case in braces, beside its key."""
+COMMENTED = frozenset(("note", "ungated"))
+"""What people write into an entry: it stands on a line of its own."""
 LONGEST_KEY = 1000
 """Characters of a key in the form ``key: value``; YAML itself ends at 1,024."""
 
@@ -39,13 +43,14 @@ class Shape:
 
     ``order`` is that of its keys, as far as they have one; ``inside`` the shapes
     of the values by key, ``each`` the shape of all others, or of list items;
-    ``inline`` puts it on one line in braces.
+    ``inline`` puts it on one line in braces, ``compact`` does where it is short.
     """
 
     order: tuple[str, ...] = ()
     inside: Map[str, Shape] = field(default_factory=dict)
     each: Shape | None = None
     inline: bool = False
+    compact: bool = False
 
     def of(self, key: str) -> Shape:
         return self.inside.get(key) or self.each or _LEAF
@@ -62,9 +67,8 @@ _VALUES = {"graphs": _COUNTS, "recompiles": _COUNTS, "breaks": _PLACES, "eager":
 _OVERRIDE = Shape(order=OVERRIDE_KEYS, inside=_VALUES)
 _ENTRY_INSIDE = {**_VALUES, "overrides": Shape(each=_OVERRIDE)}
 _ENTRY = Shape(order=ENTRY_KEYS, inside=_ENTRY_INSIDE)
-_TEST = Shape(
-    order=(*ENTRY_KEYS, *TEST_KEYS), inside={**_ENTRY_INSIDE, "cases": Shape(each=_ENTRY)}
-)
+_CASE = replace(_ENTRY, compact=True)
+_TEST = Shape(order=(*ENTRY_KEYS, *TEST_KEYS), inside={**_ENTRY_INSIDE, "cases": Shape(each=_CASE)})
 TESTS = Shape(each=_TEST)
 FILE = Shape(order=FILE_KEYS, inside={"tests": TESTS})
 
@@ -105,7 +109,12 @@ def dash_lines(item: Map[str, Any], shape: Shape, indent: int) -> list[str]:
 
 def is_inline(value: Any, shape: Shape) -> bool:
     """Whether a value stands on the line of its key."""
-    return not isinstance(value, dict | list) or not value or shape.inline
+    if not isinstance(value, dict | list) or not value or shape.inline:
+        return True
+    if not shape.compact or not isinstance(value, dict):
+        return False
+    flat = all(is_inline(value[name], shape.of(name)) for name in value)
+    return flat and not COMMENTED & value.keys() and len(inline(value, shape)) <= LONGEST_COMPACT
 
 
 def inline(value: Any, shape: Shape, flow: bool = False) -> str:

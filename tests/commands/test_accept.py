@@ -32,7 +32,7 @@ def test_new_entries(desk: Desk) -> None:
         "    breaks:\n      - reason: Unsupported Tensor.item() call\n        id: GB0124\n"
         '        where: models/head.py::Head.forward\n        code: "if scores[0].item():"\n'
     )
-    assert "cases:\n      x/1:\n        graphs: {dynamo: 1}" in desk.baseline("tests/test_b.yaml")
+    assert "cases:\n      x/1: {graphs: {dynamo: 1}}\n" in desk.baseline("tests/test_b.yaml")
 
 
 def test_what_is_accepted_passes_the_check(desk: Desk) -> None:
