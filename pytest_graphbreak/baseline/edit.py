@@ -97,8 +97,9 @@ class Editor:
             return False
         if old.flow == render.is_inline(new, shape):
             return False
-        if old.flow:
-            return "#" not in self.text[old.start : old.end]
+        if old.flow:  # one that is in braces although it has more stays so
+            ours = render.is_inline(plain(old), shape)
+            return ours and "#" not in self.text[old.start : old.end]
         colon = self._skip(end_of(name)) + 1
         if "\n" not in self.text[colon : old.start]:
             return False  # below a key with a question mark it may begin beside the colon

@@ -1,9 +1,10 @@
 """Plain data to YAML text, in the one form that we write.
 
 Block style with two blanks a level; counts, what is empty, and a case that has
-nothing but counts in braces on one line. A text stands unquoted where every YAML reader takes it for that text,
-else in double quotes, or in single quotes where that saves escapes. Nothing is
-folded: a text is on one line, however long, and so is a key.
+nothing but counts in braces on one line. A text stands unquoted where every YAML
+reader takes it for that text, else in double quotes, or in single quotes where
+that saves escapes. Nothing is folded: a text is on one line, however long, and
+so is a key.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def test_a_missing_shard_loses_nothing(desk: Desk) -> None:
     text = desk.baseline()
     assert "gone" not in text
     for number in range(4):
-        assert f'      "{number}":\n' in text
+        assert f'      "{number}": {{graphs: {{dynamo: 1}}}}\n' in text
 
 
 def test_a_file_collected_in_part_prunes_nothing(desk: Desk) -> None:
