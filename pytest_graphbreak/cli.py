@@ -7,6 +7,7 @@ Each subcommand is a module of ``commands`` with ``HELP``, ``add_arguments`` and
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -46,9 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`); that is its right.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("graphbreak: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        from pytest_graphbreak.commands import ending
+
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("graphbreak: interrupted", file=sys.stderr, flush=True)
+        return ending.code(stop)
 
 
 def _guarded(parsed: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pytest_graphbreak.commands import ending
 from pytest_graphbreak.commands.program import add_program, does_not_run, find
 from pytest_graphbreak.commands.talk import complain, say, write
 from pytest_graphbreak.rejudge import shown
@@ -12,7 +13,7 @@ from pytest_graphbreak.repair import told
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Outcome, Search
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.repair.trial import Bench, BenchError, bench
 
 HELP = "write a patched copy of a script, verified"
 
@@ -36,8 +37,13 @@ def run(args: argparse.Namespace) -> int:
     target = find("fix", args)
     if target is None:
         return UNUSABLE
-    with bench(args.timeout) as desk:
-        return _fix(args, target, desk)
+    try:
+        with ending.cleared_up(), bench(args.timeout) as desk:
+            desk.tidy(target)
+            return _fix(args, target, desk)
+    except BenchError as error:
+        complain(f"graphbreak fix: {error}")
+        return UNUSABLE
 
 
 def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
@@ -62,49 +68,54 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         progress.clear()
         does_not_run("fix", target, first)
         return UNUSABLE
-    interrupted = False
+    stop: KeyboardInterrupt | None = None
     try:
         search.run()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         search.finish()
-        interrupted = True
+        stop = error
     progress.clear()
-    code = _result(target, desk, search.outcome, proved=interrupted)
-    if interrupted or search.outcome.stopped == "interrupted":
+    code, late = _result(target, desk, search.outcome, proved=stop is not None)
+    stop = stop or late
+    if stop is not None:
         complain("graphbreak fix: interrupted")
-        return 130
+        return ending.code(stop)
     return code
 
 
-def _result(target: Target, desk: Bench, outcome: Outcome, *, proved: bool) -> int:
-    """Write the file, run it as it stands, and tell."""
+def _result(
+    target: Target, desk: Bench, outcome: Outcome, *, proved: bool
+) -> tuple[int, KeyboardInterrupt | None]:
+    """Write the file, run it as it stands, and tell; the exit code, and what interrupted it."""
+    stop: KeyboardInterrupt | None = None
     if not outcome.first.record.active:
         say("Nothing was compiled, so there is nothing to mend.")
-        return FIXED
+        return FIXED, stop
     if not outcome.problems:
         say(f"Nothing to mend: {outcome.before} graphs, no break, no recompile.")
-        return FIXED
+        return FIXED, stop
     fixed = target.beside("_fixed")
     words = ""
     if outcome.source is not None:
         if not write(str(fixed.path), outcome.source):
-            return UNUSABLE
+            return UNUSABLE, stop
         if not proved:
             try:
                 words = _prove(fixed, desk, outcome)
-            except KeyboardInterrupt:  # its text was proved as a trial; this is the last look
+            except KeyboardInterrupt as error:  # its text was proved as a trial
                 outcome.stopped = "interrupted"
+                stop = error
     for line in told.lines(outcome):
         say(line)
     if words:
         fixed.path.unlink(missing_ok=True)
         complain(f"graphbreak fix: the file does not do what its parts did: {words}")
-        return NOTHING
+        return NOTHING, stop
     if outcome.source is None:
         say("No remedy held: nothing is written.")
-        return NOTHING
+        return NOTHING, stop
     say(f"Wrote {shown(fixed.path, Path.cwd())}.")
-    return FIXED
+    return FIXED, stop
 
 
 def _prove(fixed: Target, desk: Bench, outcome: Outcome) -> str:

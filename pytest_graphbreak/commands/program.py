@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from typing import Final
 
 from pytest_graphbreak.commands.talk import complain
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.repair.trial import Trial
+
+MOST: Final = 1e6
+"""Seconds: eleven days."""
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +27,19 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         help="the script's own arguments, as one text: --args='--steps 3'",
     )
     parser.add_argument(
-        "--timeout", type=float, default=900, metavar="S", help="seconds for one run (900)"
+        "--timeout", type=_seconds, default=900, metavar="S", help="seconds for one run (900)"
     )
+
+
+def _seconds(text: str) -> float:
+    """A time to wait. Raises ``ValueError``, which argparse tells."""
+    seconds = float(text)
+    if not 0 < seconds <= MOST:
+        raise ValueError
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"  # what argparse calls it
 
 
 def find(command: str, args: argparse.Namespace) -> Target | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pytest_graphbreak.commands import ending
 from pytest_graphbreak.commands.program import add_program, does_not_run, find
-from pytest_graphbreak.commands.talk import plural, say
+from pytest_graphbreak.commands.talk import complain, plural, say
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.repro import Repro, Script
-from pytest_graphbreak.repair.trial import bench
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, BenchError, bench
 
 HELP = "write scripts that reproduce graph breaks"
 
@@ -29,24 +31,31 @@ def run(args: argparse.Namespace) -> int:
     target = find("repro", args)
     if target is None:
         return UNUSABLE
+    try:
+        with ending.cleared_up(), bench(args.timeout) as desk:
+            return _repro(args, target, desk)
+    except BenchError as error:
+        complain(f"graphbreak repro: {error}")
+        return UNUSABLE
+
+
+def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
     progress = Progress()
-    with bench(args.timeout) as desk:
-        progress.step(0, 1, f"{target.name} as it is")
-        work = Repro(target, desk, Path(args.out), as_test=args.as_test)
-        first = work.first
-        if first.error is not None and not first.record.breaks:
+    progress.step(0, 1, f"{target.name} as it is")
+    work = Repro(target, desk, Path(args.out), as_test=args.as_test)
+    first = work.first
+    if first.error is not None and not first.record.breaks:
+        progress.clear()
+        does_not_run("repro", target, first)
+        return UNUSABLE
+    scripts: list[Script] = []
+    try:
+        for script in work.run(progress.step):
+            scripts.append(script)
             progress.clear()
-            does_not_run("repro", target, first)
-            return UNUSABLE
-        scripts: list[Script] = []
-        try:
-            for script in work.run(progress.step):
-                scripts.append(script)
-                progress.clear()
-                _tell(script)
-        finally:
-            progress.clear()
-            work.clean()
+            _tell(script)
+    finally:
+        progress.clear()
     verified = sum(script.verified for script in scripts)
     if not scripts:
         say("No graph break came, so there is nothing to reproduce.")

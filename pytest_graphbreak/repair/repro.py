@@ -97,7 +97,7 @@ class Repro:
             yield self._script(number, item, cuts)
 
     def _cuts(self) -> dict[str, Any]:
-        folder = self._out / ".cuts"
+        folder = self._bench.directory / "cuts"
         folder.mkdir(exist_ok=True)
         wanted = {
             (frame.file, frame.function)
@@ -111,9 +111,21 @@ class Repro:
         return cuts
 
     def _script(self, number: int, item: Break, cuts: Answer) -> Script:
+        """The smallest script that shows the break. If its run is interrupted it does not stay."""
+        path = self._path(number)
+        try:
+            return self._found(path, item, cuts)
+        except BaseException:
+            for old in _files(path):
+                old.unlink(missing_ok=True)
+            raise
+
+    def _path(self, number: int) -> Path:
+        stem = re.sub(r"\W", "_", self._target.stem)
+        return self._out / f"{'test_' if self._as_test else ''}{stem}_repro_{number}.py"
+
+    def _found(self, path: Path, item: Break, cuts: Answer) -> Script:
         """Try the functions from the break outwards, and then the program."""
-        stem = re.sub(r"\W", "_", self._target.path.stem)
-        path = self._out / f"{'test_' if self._as_test else ''}{stem}_repro_{number}.py"
         reasons: list[str] = []
         notes: list[str] = []
         for frame in _outwards(item)[:MOST_TRIES]:
@@ -196,8 +208,8 @@ class Repro:
 
     def _write(self, path: Path, attempt: _Attempt) -> None:
         """The script and its files, and none of an attempt before."""
-        for old in (f"{path.stem}.pt", f"{path.stem}_state.pt"):
-            path.with_name(old).unlink(missing_ok=True)
+        for old in _files(path):
+            old.unlink(missing_ok=True)
         for name, file in attempt.files.items():
             shutil.copyfile(file, path.with_name(name))
         path.write_text(attempt.text, encoding="utf-8")
@@ -208,9 +220,10 @@ class Repro:
             target, compare=False, outputs=False, same_random=False, weights=True
         )
 
-    def clean(self) -> None:
-        """Take away what only the making needed."""
-        shutil.rmtree(self._out / ".cuts", ignore_errors=True)
+
+def _files(path: Path) -> list[Path]:
+    """A script, and the files that may go with it."""
+    return [path, *(path.with_name(f"{path.stem}{end}.pt") for end in ("", "_state"))]
 
 
 def _outwards(item: Break) -> list[Frame]:

@@ -150,6 +150,7 @@ class Search:
         self._say = say
         self._progress = progress
         self._source = target.path.read_text(encoding="utf-8")
+        self._copies: set[str] = set()
         self._doubt: list[Patch] = []
         self._sites: dict[str, Site] = {}
         first = bench.measure(target, compare=False)
@@ -200,7 +201,7 @@ class Search:
                 where.file,
             )
             return replace(where, file=file, function=patched[1])
-        if Path(where.file).name.startswith(f"{self._target.path.stem}_trial"):
+        if Path(where.file).name in self._copies:
             return replace(where, file=self._own)
         return where
 
@@ -296,14 +297,9 @@ class Search:
         return trial, None
 
     def _run(self, source: str) -> Trial:
-        copy = self._target.beside(f"_trial{self._bench.runs + 1}")
-        if copy.path.exists():
-            copy = self._target.beside(f"_trial{self._bench.runs + 1}_of_graphbreak")
-        try:
-            copy.path.write_text(source, encoding="utf-8")
+        with self._bench.beside(self._target, source.encode()) as copy:
+            self._copies.add(copy.path.name)
             return self._bench.measure(copy)
-        finally:
-            copy.path.unlink(missing_ok=True)
 
     def _keep(self, problem: Problem, patch: Patch, trial: Trial) -> None:
         out = self.outcome

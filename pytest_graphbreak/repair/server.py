@@ -1,58 +1,174 @@
-"""A process that has imported torch and nothing else, and forks one process a run.
+"""The process that runs the trials: it starts each, ends it in time, and leaves nothing behind.
 
-Importing torch takes longer than most runs. What a run does stays in its fork:
-no run sees the compiled code, the settings or the modules of another.
+It has imported torch and nothing else, and a run is a fork of it: importing
+torch takes longer than most runs, and what a run does stays in its fork.
+
+It outlives the command that started it, in a session of its own: at the end of
+its input, which comes however that one ended, it ends the program that runs and
+removes what the command would have removed. If it is killed itself, the system
+kills the run, and the command sees it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import importlib.util
+import json
 import os
+import select
+import shutil
+import signal
 import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pytest_graphbreak import processes
+
+LATE: Final = "late"
+"""Answer in place of an exit code: the time was over."""
+_GRACE: Final = 10.0
+"""Seconds that a killed program is waited for."""
+
+Order = dict[str, Any]
 
 
-def serve() -> int:
-    """Read one order a line; answer each with the pid and then with the exit code."""
-    for name in ("torch", "torch._dynamo", "torch._dynamo.convert_frame", "pytest"):
-        if importlib.util.find_spec(name) is not None:
-            importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # a collection in a fork would write to every page, and so copy it
-    for line in iter(sys.stdin.readline, ""):
-        paper, out = line.rstrip("\n").split("\t")
+@dataclass(slots=True)
+class Server:
+    """Reads one order a line (JSON); answers each with the pid and then with the exit code."""
+
+    torch: bool = False
+    over: bool = False
+    _inbox: bytes = b""
+    _directory: str = ""
+    _bell: tuple[int, int] = field(default_factory=os.pipe)
+    _out: int = 1
+
+    def serve(self) -> int:
+        self._out = os.dup(1)  # what is imported may print
+        _replace(1, os.open(os.devnull, os.O_WRONLY))
+        for end in self._bell:
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a run rings
+        signal.set_wakeup_fd(self._bell[1])
+        processes.adopt_orphans()
+        while (order := self._next()) is not None:
+            self._directory = order["directory"]
+            code = self._run(order)
+            for path in order["remove"]:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+            self._answer(code)
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        return 0
+
+    def _next(self) -> Order | None:
+        """The next order, or None at the end of the input."""
+        while b"\n" not in self._inbox and not self.over:
+            self._look(60)
+        line, newline, self._inbox = self._inbox.partition(b"\n")
+        order: Order | None = json.loads(line) if newline else None
+        return order
+
+    def _look(self, seconds: float) -> None:
+        """Wait for input, the end of a child, or so many seconds."""
+        ready, _, _ = select.select([0, self._bell[0]], [], [], seconds)
+        if self._bell[0] in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._bell[0], 4096)
+        if 0 in ready:
+            data = os.read(0, 65536)
+            self._inbox += data
+            self.over = not data
+
+    def _run(self, order: Order) -> str:
+        if not order["alone"] and not self.torch:
+            self.torch = _has_torch()
+        alone = order["alone"] or not self.torch
+        me = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _work(paper, out)
-        print(pid, flush=True)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-    return 0
+            self._become(order, me, alone)
+        self._answer(str(pid))
+        until = time.monotonic() + order["timeout"]
+        while not (ended := _ended(pid)) and not self.over and time.monotonic() < until:
+            self._look(max(0.0, min(60.0, until - time.monotonic())))
+        processes.kill_group(pid)  # before the pid is free: what the program left running, too
+        code = self._reap(pid)
+        processes.end_orphans()
+        return str(code) if ended and code is not None else LATE
+
+    def _reap(self, pid: int) -> int | None:
+        """The exit code of a program that has ended or was killed; None if it does not die."""
+        until = time.monotonic() + _GRACE
+        while not _ended(pid):
+            if time.monotonic() > until:
+                return None
+            select.select([self._bell[0]], [], [], 0.1)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def _answer(self, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the end of the input says the same
+            os.write(self._out, f"{text}\n".encode())
+
+    def _become(self, order: Order, parent: int, alone: bool) -> None:
+        """In the fork: its own session and output, then the order; never returns."""
+        code = 70
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            processes.die_with(parent)
+            for end in (*self._bell, self._out):
+                os.close(end)
+            _replace(0, os.open(os.devnull, os.O_RDONLY))
+            _replace(1, _sink(order["out"]))
+            _replace(2, _sink(f"{order['out']}.err"))
+            if alone:
+                command = order["command"]
+                os.execve(command[0], command, order["environ"])
+            from pytest_graphbreak.repair import child
+
+            code = child.work(order["paper"])
+        except BaseException as error:
+            import traceback
+
+            traceback.print_exception(error)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
-def _work(paper: str, out: str) -> None:
-    """In the fork: its own session and output, then the order; never returns."""
-    code = 70
+def _ended(pid: int) -> bool:
+    """Whether a child has ended; it is not reaped, so its id stays its own."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _replace(number: int, file: int) -> None:
+    os.dup2(file, number)
+    os.close(file)
+
+
+def _sink(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+
+def _has_torch() -> bool:
+    """Import torch for the forks to come. One that cannot be imported says so in each run."""
     try:
-        os.setsid()
-        sink = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        empty = os.open(os.devnull, os.O_RDONLY)
-        errors = os.open(f"{out}.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        for number, file in ((0, empty), (1, sink), (2, errors)):
-            os.dup2(file, number)
-        from pytest_graphbreak.repair import child
-
-        code = child.work(paper)
-    except BaseException as error:
-        import traceback
-
-        traceback.print_exception(error)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        for name in ("torch", "torch._dynamo", "torch._dynamo.convert_frame", "pytest"):
+            if importlib.util.find_spec(name) is not None:
+                importlib.import_module(name)
+    except Exception:
+        return False
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to every page, and so copy it
+    return True
 
 
 if __name__ == "__main__":
-    sys.exit(serve())
+    sys.exit(Server().serve())

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+
+_COLLECTED: Final = re.compile(r"test_.*|.*_test|tests?")
+"""What pytest collects where nobody says otherwise, and what would be with an end put to it."""
+_OF_TESTS: Final = re.compile(r"^(tests?_)+|(_tests?)+$")
 
 
 class TargetError(ValueError):
@@ -24,9 +30,26 @@ class Target:
         """As a user would type it."""
         return f"{self.path}::{self.test}" if self.test else str(self.path)
 
+    @property
+    def stem(self) -> str:
+        """What names of files that go with it begin with.
+
+        Of a file that pytest would collect without ``test_`` or ``_test``, so that it
+        collects none of them: ``test_model`` -> ``model``.
+        """
+        stem = self.path.stem
+        if not self.test and not _COLLECTED.fullmatch(stem):
+            return stem
+        plain = _OF_TESTS.sub("", stem)
+        return f"a_{plain or stem}" if not plain or plain.startswith("test") else plain
+
     def beside(self, suffix: str) -> Target:
         """The same run of another file beside it: ``model.py`` -> ``model_fixed.py``."""
-        return replace(self, path=self.path.with_name(f"{self.path.stem}{suffix}.py"))
+        return replace(self, path=self.path.with_name(f"{self.stem}{suffix}.py"))
+
+    def trial(self, number: int, tail: str = "") -> Target:
+        """The same run of a copy beside it: ``model_trial2.py``."""
+        return self.beside(f"_trial{number}{tail and '_'}{tail}")
 
     def at(self, path: Path) -> Target:
         return replace(self, path=path)

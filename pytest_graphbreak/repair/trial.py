@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from pytest_graphbreak import processes
 from pytest_graphbreak.record import Record
 from pytest_graphbreak.repair.build import Site
+from pytest_graphbreak.repair.scratch import is_left, scratch
+from pytest_graphbreak.repair.server import LATE
 from pytest_graphbreak.repair.target import Target
 
 
@@ -58,6 +58,14 @@ class Trial:
         return self.error is None and self.mismatch is None
 
 
+_MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
+"""Begins the last line of a copy, where it moves no line of the program."""
+
+
+class BenchError(RuntimeError):
+    """No program can be run here any more."""
+
+
 class Bench:
     """Runs targets in fresh processes. Its files live in a directory that goes with it."""
 
@@ -65,7 +73,8 @@ class Bench:
         self, directory: Path, timeout: float, server: subprocess.Popen[str] | None = None
     ) -> None:
         self.runs = 0
-        self._directory = directory
+        self.directory = directory
+        self._remove: list[str] = []
         self._timeout = timeout
         self._server = server
         self.reference = directory / "reference.pt"
@@ -109,6 +118,38 @@ class Bench:
             answer=answer,
         )
 
+    @contextlib.contextmanager
+    def beside(self, target: Target, data: bytes) -> Iterator[Target]:
+        """The same run of another text, in a file beside the target that is gone afterwards.
+
+        Raises ``OSError`` where it cannot be written.
+        """
+        copy = target.trial(self.runs + 1)
+        try:
+            handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            copy = target.trial(self.runs + 1, os.urandom(3).hex())
+            handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._remove = [str(copy.path.absolute())]
+        try:
+            with open(handle, "wb") as file:
+                file.write(data if data.endswith(b"\n") else data + b"\n")
+                file.write(f"{_MARK}{self.directory}\n".encode())
+            yield copy
+        finally:
+            copy.path.unlink(missing_ok=True)
+            self._remove = []
+
+    def tidy(self, target: Target) -> None:
+        """Remove the copies beside a target that a killed command left."""
+        for path in target.path.parent.glob("*_trial*.py"):
+            if not path.name.startswith(f"{target.stem}_trial") or path.is_symlink():
+                continue
+            with contextlib.suppress(OSError):
+                last = path.read_bytes().rstrip().rpartition(b"\n")[2].decode(errors="replace")
+                if last.startswith(_MARK) and is_left(Path(last.removeprefix(_MARK))):
+                    path.unlink()
+
     def run(
         self, target: Target, order: dict[str, Any], *, alone: bool = False
     ) -> tuple[dict[str, Any], str]:
@@ -120,8 +161,8 @@ class Bench:
         """
         alone = alone or b"environ" in target.path.read_bytes()
         self.runs += 1
-        paper = self._directory / f"order{self.runs}.json"
-        answer = self._directory / f"answer{self.runs}.json"
+        paper = self.directory / f"order{self.runs}.json"
+        answer = self.directory / f"answer{self.runs}.json"
         order |= {
             "path": str(target.path),
             "cwd": os.getcwd(),
@@ -130,65 +171,61 @@ class Bench:
             "answer": str(answer),
         }
         paper.write_text(json.dumps(order), encoding="utf-8")
-        out = self._directory / f"out{self.runs}.txt"
-        code = self._spawned(paper, out) if alone else self._forked(paper, out)
+        out = self.directory / f"out{self.runs}.txt"
+        code = self._asked(paper, out, alone)
         written = out.read_bytes() if out.is_file() else b""
         errors = Path(f"{out}.err")
         said = written.decode(errors="replace")
         said += errors.read_text(encoding="utf-8", errors="replace") if errors.is_file() else ""
         if code is None:
-            return {"error": f"it did not end within {self._timeout:.0f} s"}, said
+            return {"error": f"it did not end within {self._timeout:g} s"}, said
         if not answer.is_file():
-            last = said.strip().splitlines()[-1:] or [""]
+            last = said.strip().splitlines()[-1:] or ["nothing was printed"]
             return {"error": f"the process ended with {code}: {last[0][:200]}"}, said
         found = json.loads(answer.read_text(encoding="utf-8"))
         start, end = found.get("said") or (0, 0)
         found["lines"] = written[start:end].decode(errors="replace").splitlines()
         return found, said
 
-    def _spawned(self, paper: Path, out: Path) -> int | None:
-        """A Python of its own. The exit code, or None after the time is over."""
-        with open(out, "wb") as sink, open(f"{out}.err", "wb") as errors:
-            process = subprocess.Popen(
-                [*_python("child"), str(paper)],
-                stdout=sink,
-                stderr=errors,
-                stdin=subprocess.DEVNULL,
-                env=_environment(),
-                start_new_session=True,
-            )
-        try:
-            return process.wait(self._timeout)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            if process.poll() is None:
-                _kill(process.pid)
-                process.wait()
-
-    def _forked(self, paper: Path, out: Path) -> int | None:
-        """A fork of the server, which is started for the first. As ``_spawned``."""
+    def _asked(self, paper: Path, out: Path, alone: bool) -> int | None:
+        """Have the server run an order. The exit code, or None after the time is over."""
         if self._server is None:
             self._server = serve()
         server = self._server
         assert server.stdin is not None
         assert server.stdout is not None
-        server.stdin.write(f"{paper}\t{out}\n")
-        server.stdin.flush()
-        pid = server.stdout.readline()
-        if not pid:
-            raise RuntimeError("the process that runs the trials ended; try again")
-        done = False
-        watch = threading.Timer(self._timeout, _kill, (int(pid),))
-        watch.start()
+        order = {
+            "paper": str(paper),
+            "out": str(out),
+            "alone": alone,
+            "command": [*_python("child"), str(paper)],
+            "environ": _environment(),
+            "timeout": self._timeout,
+            "directory": str(self.directory),
+            "remove": self._remove,
+        }
+        pid = ""
         try:
-            code = int(server.stdout.readline())
-            done = watch.is_alive()
-        finally:
-            watch.cancel()
-            if not done:
-                _kill(int(pid))
-        return code if done else None
+            server.stdin.write(f"{json.dumps(order)}\n")
+            server.stdin.flush()
+            pid = server.stdout.readline()
+            code = server.stdout.readline()
+        except KeyboardInterrupt:
+            if pid:
+                processes.kill_group(int(pid))
+                server.stdout.readline()  # it has seen that the program ended
+            else:
+                self._server = None
+                end(server)
+            raise
+        except BrokenPipeError:
+            code = ""
+        if not code:
+            if pid:
+                processes.kill_group(int(pid))
+            self._server = None
+            raise BenchError("the process that runs the program was killed; try again")
+        return None if code.strip() == LATE else int(code)
 
     def close(self) -> None:
         """End the server."""
@@ -198,7 +235,7 @@ class Bench:
 
 
 def serve() -> subprocess.Popen[str]:
-    """The process that forks one for each run, out of reach of a Ctrl-C on the terminal."""
+    """The process that starts one for each run, out of reach of a Ctrl-C on the terminal."""
     return subprocess.Popen(
         _python("server"),
         stdin=subprocess.PIPE,
@@ -211,11 +248,11 @@ def serve() -> subprocess.Popen[str]:
 
 
 def end(server: subprocess.Popen[str]) -> None:
-    """End a server: at the end of its input it goes by itself, and clears up what torch made."""
+    """End a server: at the end of its input it goes by itself, and ends what it runs."""
     try:
-        server.communicate(timeout=10)
+        server.communicate(timeout=20)
     except subprocess.TimeoutExpired:
-        _kill(server.pid)
+        server.kill()
         server.communicate()
 
 
@@ -236,16 +273,11 @@ def _environment() -> dict[str, str]:
     return dict(os.environ) | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-
-
 @contextlib.contextmanager
 def bench(timeout: float) -> Iterator[Bench]:
     """A bench whose directory is gone afterwards, however the block ends."""
-    with tempfile.TemporaryDirectory(prefix="graphbreak-") as directory:
-        desk = Bench(Path(directory), timeout)
+    with scratch() as directory:
+        desk = Bench(directory, timeout)
         try:
             yield desk
         finally:

@@ -158,12 +158,12 @@ def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
     said = shop.run("repro", "test_a.py::test_built[2]", "--as-test", "--out", ".")
     assert said.code == 0, said.out + said.err
     assert "0 of Sequential by its path" in said.out
-    text = (shop.path / "test_test_a_repro_1.py").read_text()
+    text = (shop.path / "test_a_repro_1.py").read_text()
     assert "    layers = 2\n    width = 2\n" in text  # plain arguments are written down
     assert "torch.nn.Sequential(*[Model(width) for _ in range(layers)])" in text
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, "test_test_a_repro_1.py"], cwd=shop.path, capture_output=True, text=True
+        [*command, "test_a_repro_1.py"], cwd=shop.path, capture_output=True, text=True
     )
     assert "GB0059" in done.stdout
     assert "1 failed" in done.stdout  # red until it is mended
@@ -173,7 +173,7 @@ def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> Non
     shop.write("test_a.py", TESTS)
     said = shop.run("repro", "test_a.py::test_given", "--as-test")
     assert said.code == 0, said.out + said.err
-    assert "restored from test_test_a_repro_1.pt" in said.out
+    assert "restored from test_a_repro_1.pt" in said.out
     why = "Model.forward: the model can not be loaded here: made is an argument of test_given"
     assert f"not by its path: {why}" in said.out
 

@@ -302,8 +302,8 @@ def test_a_test_is_mended_by_its_node_id(shop: Shop) -> None:
     (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
     said = shop.run("fix", "test_a.py::test_net[3]")
     assert said.code == 0, said.err
-    assert "Wrote test_a_fixed.py" in said.out
-    assert "capture_scalar_outputs = True" in (shop.path / "test_a_fixed.py").read_text()
+    assert "Wrote a_fixed.py" in said.out
+    assert "capture_scalar_outputs = True" in (shop.path / "a_fixed.py").read_text()
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_function_of_a_function_is_taken_out_as_it_is_defined(shop: Shop) -> N
     said = shop.run("repro", "test_a.py::test_local")
     assert said.code == 0, said.out + said.err
     assert "f as the program defines it" in said.out
-    assert "pytest" not in (shop.path / "repros/test_a_repro_1.py").read_text()
+    assert "pytest" not in (shop.path / "repros/a_repro_1.py").read_text()
 
 
 CLOSED = """

@@ -1,0 +1,85 @@
+"""``fix`` and ``repro`` told to end, or killed, while the user's program runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.commands.ending import Ended, cleared_up, code
+from tests.repair.test_server import lives, soon
+
+PROGRAM = """
+    import os, time, torch
+
+    def f(x):
+        print(x.shape)
+        return x + 1
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+    if "_trial" in __file__:
+        open("pid.new", "w").write(str(os.getpid()))
+        os.rename("pid.new", "pid")
+        time.sleep(600)
+"""
+
+
+def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> None:
+    """SIGTERM clears up before it ends; after SIGKILL the process that runs the program does."""
+    begun = []
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        path = tmp_path / number.name
+        (path / "tmp").mkdir(parents=True)
+        (path / "p.py").write_text(textwrap.dedent(PROGRAM))
+        command = [sys.executable, "-m", "pytest_graphbreak", "fix", "p.py"]
+        process = subprocess.Popen(
+            command,
+            cwd=path,
+            env=os.environ | {"TMPDIR": str(path / "tmp")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        begun.append((number, path, process))
+    for number, path, process in begun:
+        soon(lambda path=path: (path / "pid").exists())
+        assert (path / "p_trial2.py").exists()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        assert "Traceback" not in said
+        assert process.returncode == (143 if number == signal.SIGTERM else -number)
+        program = int((path / "pid").read_text())
+        soon(lambda program=program: not lives(program))
+        (path / "pid").unlink()
+        soon(lambda path=path: not [*path.glob("*_trial*"), *path.glob("tmp/graphbreak*")])
+        assert [one.name for one in path.iterdir() if one.name != "tmp"] == ["p.py"]
+
+
+def test_signals_interrupt_once_and_only_where_they_end_the_process() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    hup = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)  # again, while it clears up
+            raise OSError("the terminal is gone")
+
+    try:
+        with cleared_up(), pytest.raises(OSError, match="gone") as gone:
+            work()
+        with pytest.raises(Ended) as ended, cleared_up():
+            work()
+    finally:
+        signal.signal(signal.SIGHUP, hup)
+    assert isinstance(gone.value.__context__, Ended)
+    assert code(ended.value) == 143
+    assert code(KeyboardInterrupt()) == 130
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,64 @@
+"""Directories and copies of commands that were killed go with the next command."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.repair.scratch import PREFIX, scratch
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left(folder: Path, name: str) -> Path:
+    """As a command leaves it that is killed."""
+    path = folder / f"{PREFIX}{name}"
+    path.mkdir()
+    (path / "owner").touch()
+    return path
+
+
+def test_what_nobody_owns_is_removed_and_what_lives_stays(folder: Path) -> None:
+    old = left(folder, "old")
+    newborn = folder / f"{PREFIX}newborn"
+    newborn.mkdir()
+    (folder / "mine").mkdir()
+    (folder / f"{PREFIX}link").symlink_to(folder / "mine")
+    with scratch() as first:
+        (first / "answer.json").touch()
+        with scratch() as second:
+            assert first.exists()
+            assert second != first
+        assert first.exists()
+    assert not old.exists()
+    assert {path.name for path in folder.iterdir()} == {
+        newborn.name, "mine", f"{PREFIX}link"
+    }  # fmt: skip
+
+
+def test_copies_beside_the_program_go_if_their_command_is_gone(folder: Path) -> None:
+    target = Target(folder / "test_net.py", "test_a")
+    (folder / "net_trial7.py").write_text("mine = 1\n")
+    with scratch() as directory:
+        desk = Bench(directory, 60)
+        with desk.beside(target, b"x = 1") as copy:
+            assert copy.path.name == "net_trial1.py"
+            desk.tidy(target)
+            assert copy.path.read_bytes().startswith(b"x = 1\n# graphbreak fix")
+            with desk.beside(target, b"") as other:  # the same number: two commands at once
+                assert other.path.name.startswith("net_trial1_")
+            text = copy.path.read_bytes()
+    (folder / "net_trial2.py").write_bytes(text)  # its directory is gone by now
+    os.symlink(folder / "net_trial2.py", folder / "net_trial3.py")
+    with scratch() as directory:
+        Bench(directory, 60).tidy(target)
+    assert sorted(path.name for path in folder.iterdir()) == ["net_trial3.py", "net_trial7.py"]

@@ -1,0 +1,134 @@
+"""The process that runs the trials: it leaves nothing behind, whoever dies.
+
+Its programs import no torch, so that a run takes no time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.repair.server import LATE
+from pytest_graphbreak.repair.trial import serve
+
+PROGRAM = """
+    import os, subprocess, sys, time
+
+    sleep = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+    rest = subprocess.Popen(sleep), subprocess.Popen(sleep, start_new_session=True)
+    with open("pids.new", "w") as file:
+        print(os.getpid(), *(one.pid for one in rest), file=file)
+    os.rename("pids.new", "pids")
+    time.sleep({seconds})
+"""
+"""It has a child of its own, and one that it sent away."""
+
+
+class Line:
+    """What the command does: one order, and the answers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trial = path / "a_trial2.py"
+        self.directory = path / "bench"
+        self.server = serve()
+
+    def order(self, seconds: float, timeout: float = 60) -> None:
+        self.directory.mkdir()
+        self.trial.write_text("")
+        text = textwrap.dedent(PROGRAM).format(seconds=seconds)
+        text = f"import os; os.chdir({str(self.path)!r})\n{text}"
+        order: dict[str, Any] = {
+            "paper": "",
+            "out": str(self.directory / "out"),
+            "alone": True,
+            "command": [sys.executable, "-S", "-c", text],
+            "environ": dict(os.environ),
+            "timeout": timeout,
+            "directory": str(self.directory),
+            "remove": [str(self.trial)],
+        }
+        assert self.server.stdin is not None
+        self.server.stdin.write(f"{json.dumps(order)}\n")
+        self.server.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.server.stdout is not None
+        return self.server.stdout.readline().strip()
+
+    def pids(self) -> list[int]:
+        """Of the program and its two children, when they run."""
+        soon(lambda: (self.path / "pids").exists())
+        return list(map(int, (self.path / "pids").read_text().split()))
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    found = Line(tmp_path)
+    yield found
+    found.server.kill()
+    found.server.wait()
+    for stream in (found.server.stdin, found.server.stdout):
+        assert stream is not None
+        stream.close()
+
+
+def soon(there: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not there():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+def test_what_a_program_leaves_running_ends_with_it(line: Line) -> None:
+    line.order(seconds=0)
+    pid = line.answer()
+    assert line.answer() == "0"
+    assert [line.pids()[0], *filter(lives, line.pids())] == [int(pid)]
+    assert not line.trial.exists()
+    assert line.directory.exists()  # the answers are in it
+
+
+def test_a_program_that_takes_too_long_is_ended(line: Line) -> None:
+    line.order(seconds=600, timeout=0.5)
+    line.answer()
+    assert line.answer() == LATE
+    assert not any(map(lives, line.pids()))
+
+
+def test_the_end_of_the_command_is_the_end_of_its_program(line: Line) -> None:
+    """However it ended: the system closes its end of the pipe."""
+    line.order(seconds=600)
+    pids = line.pids()
+    assert line.server.stdin is not None
+    line.server.stdin.close()
+    assert line.server.wait(30) == 0
+    assert not any(map(lives, pids))
+    assert not line.trial.exists()
+    assert not line.directory.exists()
+
+
+def test_the_program_does_not_outlive_a_server_that_is_killed(line: Line) -> None:
+    line.order(seconds=600)
+    program, *_ = line.pids()
+    line.server.send_signal(signal.SIGKILL)
+    soon(lambda: not lives(program))
+    for pid in line.pids()[1:]:  # the command knows the group; who left it is beyond all of them
+        os.kill(pid, signal.SIGKILL)
