@@ -7,6 +7,7 @@ neither torch nor yaml, and what does is imported where it is used.
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
         gate.log_tt(config)
     elif gate.settings.device != "auto":
         gate.check()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    # What `graphbreak fix` and `graphbreak repro` write is no test, whatever python_files says.
+    name = collection_path.name
+    if name.startswith("test_") or not (name.endswith("_fixed.py") or "_repro_" in name):
+        return None
+    from pytest_graphbreak.repair.ours import is_ours
+
+    return True if is_ours(collection_path) else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from pytest_graphbreak.commands import ending
 from pytest_graphbreak.commands.program import add_program, does_not_run, find
-from pytest_graphbreak.commands.talk import complain, say, write
+from pytest_graphbreak.commands.talk import complain, say
 from pytest_graphbreak.rejudge import shown
-from pytest_graphbreak.repair import told
+from pytest_graphbreak.repair import ours, told
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Outcome, Search
 from pytest_graphbreak.repair.target import Target
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
     target = find("fix", args)
-    if target is None:
+    if target is None or not _writable(target):
         return UNUSABLE
     try:
         with ending.cleared_up(), bench(args.timeout) as desk:
@@ -44,6 +45,37 @@ def run(args: argparse.Namespace) -> int:
     except BenchError as error:
         complain(f"graphbreak fix: {error}")
         return UNUSABLE
+
+
+def _writable(target: Target) -> bool:
+    """Whether the result can be written; found out before the program takes its time."""
+    fixed = target.beside("_fixed")
+    if not ours.is_free(fixed.path):
+        complain(f"graphbreak fix: {_not_ours(fixed)}")
+        return False
+    for path in (fixed.path, target.trial(99_999).path):
+        try:
+            ours.probe(path)
+        except OSError as error:
+            complain(f"graphbreak fix: {path}: cannot be written: {error.strerror or error}")
+            return False
+    return True
+
+
+def _not_ours(fixed: Target) -> str:
+    what = "a symlink" if fixed.path.is_symlink() else "not written by graphbreak"
+    return (
+        f"{fixed.path} is {what}, and is left as it is; the result would go there, "
+        "so rename it or move it away"
+    )
+
+
+def _header(target: Target) -> str:
+    what = "test" if target.test else "program"
+    words = f"{ours.HEADER}fix {target.shown}`: the same {what}, with patches.\n"
+    if target.test:
+        words += "Run it as a program: pytest finds no test in it. "
+    return f"{words}Imported it patches nothing."
 
 
 def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
@@ -59,7 +91,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         desk,
         most=args.runs,
         keep_side_effects=args.keep_side_effects,
-        header=f"Written by `graphbreak fix {target.name}`: the same program, with patches.",
+        header=_header(target),
         say=speak,
         progress=progress.step,
     )
@@ -97,7 +129,13 @@ def _result(
     fixed = target.beside("_fixed")
     words = ""
     if outcome.source is not None:
-        if not write(str(fixed.path), outcome.source):
+        if not ours.is_free(fixed.path):  # made since the command began
+            complain(f"graphbreak fix: {_not_ours(fixed)}")
+            return UNUSABLE, stop
+        try:
+            ours.put(fixed.path, outcome.source)
+        except OSError as error:
+            complain(f"graphbreak fix: {fixed.path}: cannot be written: {error.strerror or error}")
             return UNUSABLE, stop
         if not proved:
             try:
@@ -114,7 +152,10 @@ def _result(
     if outcome.source is None:
         say("No remedy held: nothing is written.")
         return NOTHING, stop
-    say(f"Wrote {shown(fixed.path, Path.cwd())}.")
+    name = shown(fixed.path, Path.cwd())
+    say(f"Wrote {name}.")
+    if target.test:
+        say(f"`python {shlex.quote(name)}` runs the test as it is there; pytest passes it over.")
     return FIXED, stop
 
 

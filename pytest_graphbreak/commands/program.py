@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shlex
+import sys
 from typing import Final
 
 from pytest_graphbreak.commands.talk import complain
@@ -44,6 +46,12 @@ _seconds.__name__ = "number of seconds"  # what argparse calls it
 
 def find(command: str, args: argparse.Namespace) -> Target | None:
     """The program that was named; None after saying why there is none."""
+    if importlib.util.find_spec("torch") is None:
+        complain(
+            f"graphbreak {command}: torch is not installed in this Python ({sys.executable}): "
+            "run it with the Python that runs the program"
+        )
+        return None
     try:
         return parse(args.target, args.args)
     except TargetError as error:

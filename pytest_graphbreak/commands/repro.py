@@ -42,10 +42,16 @@ def run(args: argparse.Namespace) -> int:
 def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
     progress = Progress()
     progress.step(0, 1, f"{target.name} as it is")
-    work = Repro(target, desk, Path(args.out), as_test=args.as_test)
+    try:
+        work = Repro(target, desk, Path(args.out), as_test=args.as_test)
+    except OSError as error:
+        progress.clear()
+        complain(f"graphbreak repro: {args.out}: cannot be written to: {error.strerror or error}")
+        return UNUSABLE
     first = work.first
     if first.error is not None and not first.record.breaks:
         progress.clear()
+        work.clean()
         does_not_run("repro", target, first)
         return UNUSABLE
     scripts: list[Script] = []
@@ -56,6 +62,7 @@ def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
             _tell(script)
     finally:
         progress.clear()
+        work.clean()
     verified = sum(script.verified for script in scripts)
     if not scripts:
         say("No graph break came, so there is nothing to reproduce.")

@@ -1,8 +1,10 @@
 """Writes the patched program: the user's source, with what the patches say.
 
 The copy keeps every line that no patch touches. What has to run first goes in
-behind the first import of torch. Functions of other modules are changed in
-memory, by giving them a new body; no file of another package is touched.
+behind the first import of torch, and does so only where the file is what
+runs: whoever imports it gets his own definitions and no patch. Functions of
+other modules are changed in memory, by giving them a new body; no file of
+another package is touched.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pytest_graphbreak.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS, Line, Patch, Rewrite
+from pytest_graphbreak.repair.source import SourceError, lines, read
 
 _FOREIGN = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
@@ -68,12 +72,18 @@ def has_libcst() -> bool:
 
 
 def build(
-    source: str, own: str, patches: Sequence[Patch], sites: Mapping[str, Site], header: str = ""
+    source: str,
+    own: str,
+    patches: Sequence[Patch],
+    sites: Mapping[str, Site],
+    header: str = "",
+    test: str = "",
 ) -> str:
-    """The source of the patched program.
+    """The source of the patched program, which patches nothing where it is only imported.
 
     ``own`` is the stable name of the user's file, ``sites`` where other files
-    are. Raises ``BuildError`` if a rewrite fits nothing.
+    are, ``test`` what follows ``::`` in the node id of the test that is run.
+    Raises ``BuildError`` if a rewrite fits nothing.
     """
     head: list[str] = []
     foreign: dict[tuple[str, str], str] = {}
@@ -90,7 +100,7 @@ def build(
                 f"{DECORATORS[edit.kind]})"
             )
         else:
-            text = texts.get(origin.module) or origin.path.read_text(encoding="utf-8")
+            text = texts.get(origin.module) or _text(origin.path)
             texts[origin.module] = text = _rewritten(text, edit)
             foreign[origin.module, edit.where.function] = _function(text, edit.where.function)
     for (module, name), text in foreign.items():
@@ -99,7 +109,7 @@ def build(
     for name, helper in (("_graphbreak_replace(", _REPLACE), ("_graphbreak_wrap(", _WRAP)):
         if name in joined:
             joined = f"{helper.strip()}\n\n\n{joined}"
-    return _with_head(source, joined, header)
+    return _with_head(source, joined, header, test)
 
 
 def home(where: Frame) -> tuple[str, str] | None:
@@ -129,6 +139,13 @@ def _rewritten(source: str, edit: Rewrite) -> str:
     return changed
 
 
+def _text(path: Path) -> str:
+    try:
+        return read(path).text
+    except (OSError, SourceError) as error:
+        raise BuildError(str(error)) from None
+
+
 def _function(source: str, name: str) -> str:
     """The ``def`` of a qualified name, without decorators, moved to the left."""
     body: list[ast.stmt] = ast.parse(source).body
@@ -142,8 +159,8 @@ def _function(source: str, name: str) -> str:
             raise BuildError(f"{name}: its def was not found")
         body = getattr(found, "body", [])
     assert found is not None
-    lines = source.splitlines(True)[found.lineno - 1 : found.end_lineno]
-    return textwrap.dedent("".join(lines)).rstrip() + "\n"
+    text = lines(source)[found.lineno - 1 : found.end_lineno]
+    return textwrap.dedent("".join(text)).rstrip() + "\n"
 
 
 def _quoted(text: str) -> str:
@@ -154,32 +171,93 @@ def _quoted(text: str) -> str:
     return f"{literal}'''\\\n{text}'''" if not literal else f"r'''{text}'''"
 
 
-def _with_head(source: str, head: str, header: str) -> str:
+def _with_head(source: str, head: str, header: str, test: str) -> str:
     """The source with the patches behind its first import of torch."""
-    lines = source.splitlines(True)
-    after = _line_for_head(source) if head else 0
+    text = lines(source)
+    if text and not text[-1].endswith("\n"):
+        text[-1] += "\n"
+    first, after = _places(source) if head else (0, 0)
     if head:
-        has = any(line.strip() == "import torch" for line in lines[:after])
-        first = "import torch._dynamo\n\n" if has else "import torch\nimport torch._dynamo\n\n"
-        lines[after:after] = [first, head, "\n"]
-    top = 1 if lines and lines[0].startswith("#!") else 0
-    lines[top:top] = [f"# {line}".rstrip() + "\n" for line in header.splitlines()]
-    return "".join(lines)
+        has = any(line.strip() == "import torch" for line in text[:after])
+        imports = "import torch._dynamo\n\n" if has else "import torch\nimport torch._dynamo\n\n"
+        text[after:after] = [imports, _guarded(head, test), "\n"]
+        if test:
+            text[first:first] = [_AS_TEST.format(tail=f"::{test}")]
+    top = max((n for n, line in enumerate(text[:2], 1) if _FIRST.match(line)), default=0)
+    words = header.encode("ascii", "backslashreplace").decode()  # in whatever encoding
+    text[top:top] = [f"# {line}".rstrip() + "\n" for line in words.splitlines()]
+    return "".join(text)
 
 
-def _line_for_head(source: str) -> int:
-    """After which line statements may go in: the first import of torch, else the docstring."""
+_FIRST: Final = re.compile(r"#!|[ \t\f]*#.*?coding[:=]")
+"""What is only seen in the first two lines: ``#!``, and the encoding (PEP 263)."""
+
+_AS_TEST: Final = """
+import os
+import sys
+
+if __name__ == "__main__":
+    import pytest
+
+    sys.path.append(os.getcwd())
+    _graphbreak_options = ["-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
+    sys.exit(pytest.main([*_graphbreak_options, __file__ + {tail!a}, *sys.argv[1:]]))
+
+# Only where this file is the program that runs. Else pytest finds no test here, and
+# nothing is patched.
+_graphbreak_program = getattr(sys.modules["__main__"], "__file__", None) or ""
+_graphbreak_on = os.path.realpath(_graphbreak_program) == os.path.realpath(__file__)
+__test__ = _graphbreak_on
+
+"""
+
+
+def _guarded(head: str, test: str) -> str:
+    """The definitions of the patches; what changes anything only where the file is what runs."""
+    source = lines(head)
+    plain: list[str] = []
+    acts: list[str] = []
+    for one in ast.parse(head).body:
+        start = min([one.lineno, *(each.lineno for each in getattr(one, "decorator_list", ()))])
+        text = "".join(source[start - 1 : one.end_lineno]).rstrip("\n") + "\n"
+        if isinstance(one, ast.FunctionDef):
+            plain += ["\n\n" if plain else "", text, "\n\n"]
+        elif isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
+            plain.append(text)
+        else:
+            acts.append(_indented(text))
+    joined = re.sub(r"\n{4,}", "\n\n\n", "".join(plain))
+    if not acts:
+        return joined
+    condition = "_graphbreak_on" if test else '__name__ in ("__main__", "__mp_main__")'
+    return f"{joined}if {condition}:\n{''.join(acts)}"
+
+
+def _indented(text: str) -> str:
+    """In a block. The lines of a long string stay as they are."""
+    inside: set[int] = set()
+    for one in ast.walk(ast.parse(text)):
+        if isinstance(one, ast.Constant | ast.JoinedStr) and one.end_lineno is not None:
+            inside |= set(range(one.lineno + 1, one.end_lineno + 1))
+    return "".join(
+        line if number in inside or not line.strip() else f"    {line}"
+        for number, line in enumerate(lines(text), 1)
+    )
+
+
+def _places(source: str) -> tuple[int, int]:
+    """After which lines statements may go in: the first of all, and behind an import of torch."""
     body = ast.parse(source).body
-    after = 0
+    first = 0
     for number, one in enumerate(body):
         doc = number == 0 and isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
         future = isinstance(one, ast.ImportFrom) and one.module == "__future__"
         if doc or future:
-            after = one.end_lineno or one.lineno
+            first = one.end_lineno or one.lineno
     for one in body:
         names = [alias.name for alias in one.names] if isinstance(one, ast.Import) else []
         if isinstance(one, ast.ImportFrom) and one.level == 0:
             names = [one.module or ""]
         if any(name.split(".")[0] == "torch" for name in names):
-            return max(after, one.end_lineno or one.lineno)
-    return after
+            return first, max(first, one.end_lineno or one.lineno)
+    return first, first

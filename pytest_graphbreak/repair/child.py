@@ -27,6 +27,7 @@ def work(paper: str) -> int:
     os.chdir(order["cwd"])
     target = Path(order["path"])
     sys.argv = [str(target), *order["arguments"]]
+    order["base"] = sys.path[1:]
     sys.path[0] = str(target.resolve().parent)
     if order.get("cut"):
         from pytest_graphbreak.repair import cut
@@ -91,6 +92,7 @@ def _measured(order: Answer) -> Answer:
     answer.update(_go(order, around) or {})
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
+    answer["homes"] = _homes(order["base"])
     return answer
 
 
@@ -200,6 +202,10 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
                 yield
             said["called"] = said.get("called", 0) + 1
 
+        def pytest_configure(self, config: Any) -> None:
+            paths = config.getini("pythonpath")
+            said["pythonpath"] = [os.path.realpath(config.rootpath / path) for path in paths]
+
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed and report.when != "call":
                 said["reports"].append(f"{report.when}: {report.longreprtext.splitlines()[-1]}")
@@ -207,6 +213,10 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
                 said["reports"].append("the test was skipped")
 
     nodeid = f"{order['path']}::{order['test']}"
+    # As if the file were run: what ``fix`` writes does nothing where another program imports it.
+    program = sys.modules["__main__"] = types.ModuleType("__main__")
+    program.__file__ = os.path.abspath(order["path"])
+    sys.path.append(os.getcwd())  # last: what is only there is found, as by ``python -m pytest``
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
     code = pytest.main([*options, nodeid], plugins=[Watch()])
     calls = said.get("called", 0)
@@ -215,7 +225,7 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
         if calls > 1:
             why = f"{calls} tests have this id; give one of them, with its [parameters]"
         return {"error": why, "unrun": True}
-    return {}
+    return {"pythonpath": said.get("pythonpath") or []}
 
 
 def _sites(record: Answer) -> dict[str, list[str]]:
@@ -234,6 +244,43 @@ def _sites(record: Answer) -> dict[str, list[str]]:
             if stable in wanted and name != "__mp_main__":
                 found.setdefault(stable, [path, name])
     return found
+
+
+def _homes(base: list[str]) -> dict[str, str]:
+    """The directories that imported modules are in, where this Python does not know them by itself.
+
+    The script's own, those of pytest's ``pythonpath``, what a ``conftest.py`` puts
+    on the path: a script elsewhere puts them there, too. In the order of the path.
+    """
+    found: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file, paths = getattr(module, "__file__", None), getattr(module, "__path__", None)
+        if "." in name or name.startswith("__") or not (file or paths):
+            continue
+        places = list(paths)[:1] if paths else [file]
+        if places and isinstance(places[0], str) and os.path.exists(places[0]):
+            found[name] = os.path.realpath(os.path.dirname(os.path.abspath(places[0])))
+    known = {os.path.realpath(entry) for entry in base}
+    path, sys.path[:] = list(sys.path), base
+    try:
+        homes = {
+            name: home for name, home in found.items() if home not in known and not _finds(name)
+        }
+    finally:
+        sys.path[:] = path
+    order = {os.path.realpath(entry): number for number, entry in reversed([*enumerate(path)])}
+    return dict(sorted(homes.items(), key=lambda one: order.get(one[1], len(path))))
+
+
+def _finds(name: str) -> bool:
+    """Whether an import would find a module, whatever is imported already."""
+    for finder in sys.meta_path:
+        try:
+            if finder.find_spec(name, None) is not None:
+                return True
+        except Exception:
+            continue
+    return False
 
 
 if __name__ == "__main__":

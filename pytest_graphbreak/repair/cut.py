@@ -246,7 +246,8 @@ def _modules(names: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
     fixed = (type, types.ModuleType, types.FunctionType, types.MethodType)
     for name, value in list(names.items()):
-        if name.startswith("__") or name == "self":  # a method's own: never made by a statement
+        # A method's own is never made by a statement, and pytest has names that nobody can write.
+        if name.startswith("__") or name == "self" or not name.isidentifier():
             continue
         inside: list[tuple[str, Any]] = []
         if isinstance(value, torch.nn.Module):

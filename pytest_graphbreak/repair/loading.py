@@ -7,15 +7,16 @@ need, in its source.
 from __future__ import annotations
 
 import ast
-import sys
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.repair.slicing import NotPlain, Slice, Spot
 from pytest_graphbreak.repair.target import Target
 
+_PATH = "from pathlib import Path"
 _FUTURE = "from __future__ import"
 
 
@@ -82,7 +83,7 @@ def _load(source: str, target: Target, one: Mapping[str, Any], names: Iterable[s
         if "parse_args" in text or "sys.argv" in text:
             raise NotPlain("its definitions use the command line")
     if any("parse_args" in text or "sys.argv" in text for text in body):
-        body.insert(0, f"sys.argv = {[str(target.path), *target.arguments]!r}")
+        body.insert(0, f"sys.argv = {[replace(target, test='').shown, *target.arguments]!r}")
         top.append("import sys")
     module = one["expression"]
     if one["path"]:
@@ -90,24 +91,34 @@ def _load(source: str, target: Target, one: Mapping[str, Any], names: Iterable[s
     return Loading(tuple(top), tuple(body), module, one["root"], one["path"])
 
 
-def heading(own: Iterable[str], top: Sequence[str], target: Target) -> list[str]:
+def heading(
+    own: Iterable[str], top: Sequence[str], homes: Mapping[str, str], *, as_test: bool
+) -> list[str]:
     """The beginning of a script: ``own`` imports and ``top``, each once, in their order.
 
-    Where the program imports files beside it, their directory is put on the path.
+    ``homes`` has the directories of modules that have to be on the path, as source.
+    They are put there where the script is what runs, or is a test: not on import.
     """
     future = [text for text in top if text.startswith(_FUTURE)]
     rest = [text for text in top if not text.startswith(_FUTURE)]
     lines = [*future, *([""] if future else [])]
-    folders = _folders(rest, target)
+    # What a module of the program's own imports may be in any of the places.
+    folders = list(dict.fromkeys(homes.values())) if _imported(rest) & set(homes) else []
     missing = [line for line in own if line not in rest]
     if folders:
-        missing = ["import sys", *(line for line in missing if line != "import sys")]
-        rest = [text for text in rest if text != "import sys"]
-    standard = {"from pathlib import Path", "import sys"}
+        first = ["import sys"]
+        if any("Path(" in folder for folder in folders):
+            first.append(_PATH)
+        missing = [*first, *(line for line in missing if line not in first)]
+        rest = [text for text in rest if text not in first]
+    standard = {_PATH, "import sys"}
     lines += sorted((line for line in missing if line in standard), reverse=True)
     lines += [line for line in missing if line not in standard]
-    lines += [f"sys.path.insert(0, {folder!r})" for folder in folders]
-    last = "import"
+    insert = [f"sys.path.insert(0, {folder})" for folder in reversed(folders)]
+    if insert and not as_test:
+        insert = ["", 'if __name__ == "__main__":', *(f"    {line}" for line in insert)]
+    lines += insert
+    last = "import" if as_test or not insert else "other"
     for text in rest:
         kind = _kind(text)
         gap = 2 if kind == "definition" else int(kind != last) + int(last == "definition")
@@ -122,25 +133,33 @@ def _kind(text: str) -> str:
     return "definition" if text.startswith(("def ", "class ", "@", "async def ")) else "other"
 
 
-def _folders(texts: Iterable[str], target: Target) -> list[str]:
-    """The directories of those imports that are files of the program's own."""
+def _imported(texts: Iterable[str]) -> set[str]:
+    """The first names of all modules that the texts import."""
     names: set[str] = set()
     for node in ast.walk(ast.parse("\n".join(texts))):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
-    names -= set(sys.stdlib_module_names)
-    path = target.path.resolve()
-    here = Path.cwd()
-    around = [path.parent]
-    if target.test:
-        around += [one for one in path.parent.parents if one == here or here in one.parents]
-    found = []
-    for folder in around:
-        if any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for name in names):
-            found.append(str(folder))
-    return found
+    return names
+
+
+def located(path: Path, script: Path) -> str:
+    """Source for a path in a file of the directory ``script``.
+
+    From the file itself where both are in this checkout, so that it holds on every machine.
+    """
+    path, script, here = path.resolve(), script.resolve(), Path.cwd().resolve()
+    if not (path.is_relative_to(here) and script.is_relative_to(here)):
+        return repr(str(path))
+    common = Path(os.path.commonpath((path, script)))
+    up = len(script.relative_to(common).parts)
+    steps = "".join(f" / {_text(part)}" for part in path.relative_to(common).parts)
+    return f"str(Path(__file__).resolve().parents[{up}]{steps})"
+
+
+def _text(part: str) -> str:
+    return f'"{part}"' if part.isprintable() and not set(part) & set('"\\') else repr(part)
 
 
 def package(path: Path) -> str:

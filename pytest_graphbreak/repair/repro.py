@@ -10,6 +10,9 @@ end, the program itself.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.loading import load
 from pytest_graphbreak.repair.slicing import NotPlain
+from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.repair.writing import Writer
@@ -69,12 +74,14 @@ class Repro:
     """Writes the scripts of one target."""
 
     def __init__(self, target: Target, bench: Bench, out: Path, *, as_test: bool) -> None:
+        self._made = _directories(out)
+        ours.probe(out / f"{'test_' * as_test}{target.stem}_repro_{_slug(out)}_99999_state.pt")
         self.first = bench.measure(target, compare=False, outputs=False, same_random=False)
         self._target = target
         self._bench = bench
         self._out = out
         self._as_test = as_test
-        self._source = target.path.read_text(encoding="utf-8")
+        self._source = read(target.path).text
         answer = self.first.answer
         self._writer = Writer(
             target,
@@ -82,6 +89,8 @@ class Repro:
             answer.get("device") or "",
             answer.get("options") or {},
             as_test,
+            out,
+            _homes(answer, out, as_test),
         )
 
     def run(self, progress: Callable[[int, int, str], None]) -> Iterator[Script]:
@@ -89,12 +98,17 @@ class Repro:
         breaks = self.first.record.breaks
         if not breaks:
             return
-        self._out.mkdir(parents=True, exist_ok=True)
         progress(0, len(breaks), "taking the functions out")
         cuts = self._cuts()
-        for number, item in enumerate(breaks, 1):
-            progress(number - 1, len(breaks), f"{item.where.function}: {item.reason}")
-            yield self._script(number, item, cuts)
+        for number, (item, path) in enumerate(zip(breaks, self._paths(), strict=False)):
+            progress(number, len(breaks), f"{item.where.function}: {item.reason}")
+            yield self._script(path, item, cuts)
+
+    def clean(self) -> None:
+        """Take away the directories that were made and are empty."""
+        for folder in reversed(self._made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def _cuts(self) -> dict[str, Any]:
         folder = self._bench.directory / "cuts"
@@ -110,9 +124,8 @@ class Repro:
         cuts: dict[str, Any] = answer.get("cuts") or {}
         return cuts
 
-    def _script(self, number: int, item: Break, cuts: Answer) -> Script:
+    def _script(self, path: Path, item: Break, cuts: Answer) -> Script:
         """The smallest script that shows the break. If its run is interrupted it does not stay."""
-        path = self._path(number)
         try:
             return self._found(path, item, cuts)
         except BaseException:
@@ -120,9 +133,22 @@ class Repro:
                 old.unlink(missing_ok=True)
             raise
 
-    def _path(self, number: int) -> Path:
+    def _paths(self) -> Iterator[Path]:
+        """Names for the scripts. Numbers are passed over that other files have than ours.
+
+        A test says which directory it is in: pytest wants each name once where
+        directories are no packages.
+        """
         stem = re.sub(r"\W", "_", self._target.stem)
-        return self._out / f"{'test_' if self._as_test else ''}{stem}_repro_{number}.py"
+        start = f"test_{stem}_repro{_slug(self._out)}" if self._as_test else f"{stem}_repro"
+        for number in itertools.count(1):
+            path = self._out / f"{start}_{number}.py"
+            script, *others = _files(path)
+            if ours.is_free(script) and (script.exists() or not any(map(os.path.lexists, others))):
+                if script.exists() and not ours.is_of(script, f"repro {self._target.shown}`"):
+                    continue
+                if not any(one.is_symlink() for one in others):
+                    yield path
 
     def _found(self, path: Path, item: Break, cuts: Answer) -> Script:
         """Try the functions from the break outwards, and then the program."""
@@ -212,13 +238,37 @@ class Repro:
             old.unlink(missing_ok=True)
         for name, file in attempt.files.items():
             shutil.copyfile(file, path.with_name(name))
-        path.write_text(attempt.text, encoding="utf-8")
+        ours.put(path, attempt.text.encode())
 
     def _measure(self, path: Path) -> Trial:
         target = Target(path, "test_no_break" if self._as_test else "")
         return self._bench.measure(
             target, compare=False, outputs=False, same_random=False, weights=True
         )
+
+
+def _slug(out: Path) -> str:
+    """What tells a directory for tests from another one; nothing for the one by default."""
+    here, path = Path.cwd(), out.absolute()
+    name = str(path.relative_to(here)) if path.is_relative_to(here) else path.name
+    slug = re.sub(r"\W+", "_", name).strip("_")
+    return f"_{slug}" if slug not in ("", "repros") else ""
+
+
+def _directories(path: Path) -> list[Path]:
+    """Make a directory and those above it; those that were not there. Raises ``OSError``."""
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    return made[::-1]
+
+
+def _homes(answer: Mapping[str, Any], out: Path, as_test: bool) -> dict[str, str]:
+    """Where modules are that a script has to find; a test of this checkout has pytest's ini."""
+    homes: dict[str, str] = answer.get("homes") or {}
+    if not as_test or not out.resolve().is_relative_to(Path.cwd().resolve()):
+        return homes
+    known = answer.get("pythonpath") or []
+    return {name: home for name, home in homes.items() if home not in known}
 
 
 def _files(path: Path) -> list[Path]:

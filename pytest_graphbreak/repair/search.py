@@ -18,6 +18,7 @@ from pytest_graphbreak.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Site, build, has_libcst, home
 from pytest_graphbreak.repair.patch import Patch
+from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 
@@ -60,7 +61,7 @@ class Outcome:
     last: Trial
     kept: list[Patch] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    source: str | None = None
+    source: bytes | None = None
     stopped: str = ""
 
     @property
@@ -149,7 +150,8 @@ class Search:
         self._header = header
         self._say = say
         self._progress = progress
-        self._source = target.path.read_text(encoding="utf-8")
+        self._file = read(target.path)
+        self._source = self._file.text
         self._copies: set[str] = set()
         self._doubt: list[Patch] = []
         self._sites: dict[str, Site] = {}
@@ -211,10 +213,10 @@ class Search:
         if named.file != self._own:
             return named
         code = " ".join(named.code.split())
-        lines = [" ".join(line.split()) for line in self._source.splitlines()]
-        if 0 < named.line <= len(lines) and lines[named.line - 1] == code:
+        known = [" ".join(line.split()) for line in lines(self._source)]
+        if 0 < named.line <= len(known) and known[named.line - 1] == code:
             return named
-        return replace(named, line=lines.index(code) + 1) if code in lines else named
+        return replace(named, line=known.index(code) + 1) if code in known else named
 
     @property
     def _own(self) -> str:
@@ -281,8 +283,8 @@ class Search:
     def _try(self, patches: Sequence[Patch]) -> tuple[Trial | None, str | None]:
         """Run the program with patches; None and why where it fails or gives something else."""
         try:
-            source = build(self._source, self._own, patches, self._sites)
-        except BuildError:
+            source = self._built(patches)
+        except (BuildError, UnicodeEncodeError):
             return None, _UNWRITABLE
         problem = patches[-1].title if patches else "without it"
         self._progress(self._bench.runs, self._most, problem)
@@ -296,8 +298,13 @@ class Search:
             return None, printed
         return trial, None
 
-    def _run(self, source: str) -> Trial:
-        with self._bench.beside(self._target, source.encode()) as copy:
+    def _built(self, patches: Sequence[Patch], header: str = "") -> bytes:
+        test = self._target.test
+        text = build(self._source, self._own, patches, self._sites, header, test)
+        return self._file.encoded(text)
+
+    def _run(self, source: bytes) -> Trial:
+        with self._bench.beside(self._target, source) as copy:
             self._copies.add(copy.path.name)
             return self._bench.measure(copy)
 
@@ -339,7 +346,7 @@ class Search:
             else:
                 problem.mended = bool(out.kept) and self._key(problem.item) not in left
         if out.kept:
-            out.source = build(self._source, self._own, out.kept, self._sites, self._header)
+            out.source = self._built(out.kept, self._header)
 
     def finish(self) -> None:
         """After an interrupt: what is finished is kept."""

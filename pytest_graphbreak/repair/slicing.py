@@ -104,7 +104,7 @@ class Slice:
         script: bool = True,
         package: str = "",
     ) -> None:
-        self._lines = source.splitlines()
+        self._lines = source.split("\n")  # as Python numbers them
         self._package = package
         self._fixtures: set[str] = set()
         tree = ast.parse(source)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.repair.source import SourceError, read
+
 _COLLECTED: Final = re.compile(r"test_.*|.*_test|tests?")
 """What pytest collects where nobody says otherwise, and what would be with an end put to it."""
 _OF_TESTS: Final = re.compile(r"^(tests?_)+|(_tests?)+$")
@@ -31,6 +33,14 @@ class Target:
         return f"{self.path}::{self.test}" if self.test else str(self.path)
 
     @property
+    def shown(self) -> str:
+        """As whoever reads this checkout would type it."""
+        path = self.path.absolute()
+        here = Path.cwd()
+        name = path.relative_to(here) if path.is_relative_to(here) else self.path
+        return f"{name}::{self.test}" if self.test else str(name)
+
+    @property
     def stem(self) -> str:
         """What names of files that go with it begin with.
 
@@ -51,9 +61,6 @@ class Target:
         """The same run of a copy beside it: ``model_trial2.py``."""
         return self.beside(f"_trial{number}{tail and '_'}{tail}")
 
-    def at(self, path: Path) -> Target:
-        return replace(self, path=path)
-
 
 def parse(text: str, arguments: Sequence[str] = ()) -> Target:
     """A target from what was typed. Raises ``TargetError``, which says what is wrong."""
@@ -67,6 +74,11 @@ def parse(text: str, arguments: Sequence[str] = ()) -> Target:
         raise TargetError(f"{text}: a test takes no arguments")
     try:
         compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        read(path)
+    except OSError as error:
+        raise TargetError(f"{name}: {error.strerror or error}") from None
+    except SourceError as error:
+        raise TargetError(str(error)) from None
     except (SyntaxError, ValueError) as error:
         raise TargetError(f"{name}: not valid Python: {error}") from None
     return Target(path, test, tuple(arguments))

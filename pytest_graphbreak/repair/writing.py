@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.record import Break, Frame
-from pytest_graphbreak.repair.loading import Loading, heading, package
+from pytest_graphbreak.repair import ours
+from pytest_graphbreak.repair.loading import Loading, heading, located, package
 from pytest_graphbreak.repair.slicing import Slice
 from pytest_graphbreak.repair.target import Target
 
@@ -20,13 +22,23 @@ MOST_WIDTH: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes for one target; ``device`` and ``options`` are what the original compiled with."""
+    """Writes for one target; ``device`` and ``options`` are what the original compiled with.
+
+    ``out`` is the directory that the scripts go to, ``homes`` where the modules are
+    that Python does not find by itself.
+    """
 
     target: Target
     source: str
     device: str
     options: Answer
     as_test: bool
+    out: Path = Path("repros")
+    homes: Mapping[str, str] = field(default_factory=dict)
+
+    def _heading(self, own: list[str], top: list[str]) -> list[str]:
+        homes = {name: located(Path(home), self.out) for name, home in self.homes.items()}
+        return heading(own, top, homes, as_test=self.as_test)
 
     def by_path(
         self, item: Break, frame: Frame, cut: Answer, loading: Loading, data: str, state: str = ""
@@ -84,7 +96,7 @@ class Writer:
         lines = [
             *self._header(item, f"{frame.function}, {loading.what}"),
             "",
-            *heading(own, top, self.target),
+            *self._heading(own, top),
             "",
             "",
             f"def {main}():",
@@ -105,7 +117,7 @@ class Writer:
             top += rest
         imports = [] if cut["inline"] is not None else ["from pathlib import Path"]
         own = [*imports, "import torch", *self._imports()]
-        lines = [*self._header(item, frame.function), "", *heading(own, top, self.target)]
+        lines = [*self._header(item, frame.function), "", *self._heading(own, top)]
         lines += ["", "", "def main():"]
         lines += _indented(self._saved(frame, cut, data))
         return "\n".join([*lines, *self._end("main()"), ""])
@@ -113,20 +125,22 @@ class Writer:
     def whole(self, item: Break) -> str:
         """The program as it is."""
         lines = [*self._header(item, "the whole program"), ""]
-        path = str(self.target.path.resolve())
+        path = located(self.target.path, self.out)
+        first = ["from pathlib import Path"] if "Path(" in path else []
+        body = [f"path = {path}"]
         if self.target.test:
-            lines += ["import pytest", "", "", "def main():"]
-            lines += [
-                "    options = ['-q', '-p', 'no:cacheprovider', '-o', 'addopts=']",
-                f"    pytest.main([*options, {f'{path}::{self.target.test}'!r}])",
+            lines += [*first, "", "import pytest", "", "", "def main():"]
+            body += [
+                'options = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]',
+                f"pytest.main([*options, path + {f'::{self.target.test}'!r}])",
             ]
         else:
-            lines += ["import runpy", "import sys", *self._imports(), "", "", "def main():"]
-            lines += [
-                f"    sys.argv = [{path!r}, *{list(self.target.arguments)!r}]",
-                f"    runpy.run_path({path!r}, run_name='__main__')",
+            lines += ["import runpy", "import sys", *first, *self._imports(), "", "", "def main():"]
+            body += [
+                f"sys.argv = [path, *{list(self.target.arguments)!r}]",
+                'runpy.run_path(path, run_name="__main__")',
             ]
-        return "\n".join([*lines, *self._end("main()"), ""])
+        return "\n".join([*lines, *_indented(body), *self._end("main()"), ""])
 
     def owns(self, module: str) -> bool:
         """Whether a module's name is that of the target's own file."""
@@ -192,7 +206,7 @@ class Writer:
     def _header(self, item: Break, what: str) -> list[str]:
         name = f"{item.id}  " if item.id else ""
         lines = [
-            f"Written by `graphbreak repro {self.target.name}`: {what}.",
+            f"{ours.HEADER}repro {self.target.shown}`: {what}.",
             f"{name}{item.reason}",
             f"{item.where.file}:{item.where.line} in {item.where.function}",
             f"    {item.where.code}",

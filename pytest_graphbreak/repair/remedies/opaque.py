@@ -11,6 +11,7 @@ from pytest_graphbreak.record import Break, Frame
 from pytest_graphbreak.repair import pure, syntax
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
 from pytest_graphbreak.repair.remedies.calls import PURE
+from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.trial import Trial
 
 _FOLLOWED: Final = frozenset(
@@ -157,7 +158,7 @@ def _source(frame: Frame, trial: Trial) -> str:
     """The text of the file that a frame is in, empty where it is not known."""
     site = trial.sites.get(frame.file)
     try:
-        text = site.path.read_text(encoding="utf-8") if site is not None else ""
+        text = read(site.path).text if site is not None else ""
         compile(text, frame.file, "exec", dont_inherit=True)
     except (OSError, ValueError, SyntaxError):
         return ""

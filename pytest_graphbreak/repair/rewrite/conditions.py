@@ -12,6 +12,7 @@ from pytest_graphbreak.repair.rewrite.parts import (
     parsed,
     text_of,
 )
+from pytest_graphbreak.repair.source import lines
 
 
 def _tensor(test: cst.BaseExpression) -> str | None:
@@ -165,7 +166,7 @@ def _indented(suite: cst.BaseSuite, by: str = "    ") -> str:
         text = "".join(text_of(line) for line in suite.body)
     else:
         text = text_of(suite).strip() + "\n"
-    return "".join(f"{by}{line}" if line.strip() else line for line in text.splitlines(True))
+    return "".join(f"{by}{line}" if line.strip() else line for line in lines(text))
 
 
 def _returned(suite: cst.BaseSuite) -> str | None:

@@ -9,6 +9,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from pytest_graphbreak.record import Frame
 from pytest_graphbreak.repair.rewrite.parts import Replacement, Rewriter, Statement
+from pytest_graphbreak.repair.source import lines
 
 
 def rewrite(source: str, rewriter: Rewriter, where: Frame, *, whole: bool) -> str | None:
@@ -17,7 +18,7 @@ def rewrite(source: str, rewriter: Rewriter, where: Frame, *, whole: bool) -> st
         wrapper = MetadataWrapper(cst.parse_module(source))
     except (cst.ParserSyntaxError, RecursionError):
         return None
-    finder = _Rewriting(rewriter, whole, where, source.splitlines())
+    finder = _Rewriting(rewriter, whole, where, lines(source))
     changed = wrapper.visit(finder)
     return changed.code if finder.done else None
 
@@ -25,7 +26,7 @@ def rewrite(source: str, rewriter: Rewriter, where: Frame, *, whole: bool) -> st
 class _Rewriting(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, rewriter: Rewriter, whole: bool, where: Frame, lines: Sequence[str]) -> None:
+    def __init__(self, rewriter: Rewriter, whole: bool, where: Frame, text: Sequence[str]) -> None:
         super().__init__()
         self.done = False
         self._rewriter = rewriter
@@ -33,7 +34,7 @@ class _Rewriting(cst.CSTTransformer):
         self._function = where.function
         code = " ".join(where.code.split())
         self._hits = {
-            number for number, line in enumerate(lines, 1) if " ".join(line.split()) == code
+            number for number, line in enumerate(text, 1) if " ".join(line.split()) == code
         }
         self._stack: list[str] = []
 

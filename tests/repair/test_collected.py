@@ -1,0 +1,140 @@
+"""What ``fix`` and ``repro`` write is not collected, and acts on no import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.repair.repro import _slug
+from tests.repair.conftest import Shop
+
+HELPER = "def helper(x):\n    return x + 1\n"
+TEST = """
+    import torch
+    from helping import helper
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return helper(x * x.sum().item())
+
+    def test_net():
+        net = Net()
+        assert torch.compile(net, backend="eager")(torch.ones(3)).shape == (3,)
+"""
+OPTIONS = ("-q", "-p", "no:cacheprovider")
+
+
+@pytest.fixture
+def suite(shop: Shop) -> Shop:
+    """A checkout whose package pytest finds by its ``pythonpath``."""
+    (shop.path / "src").mkdir()
+    (shop.path / "tests").mkdir()
+    (shop.path / "src/helping.py").write_text(HELPER)
+    (shop.path / "pytest.ini").write_text("[pytest]\npythonpath = src\npython_files = *.py\n")
+    shop.write("tests/test_net.py", TEST)
+    return shop
+
+
+def python(path: Path, *args: str) -> str:
+    done = subprocess.run([sys.executable, *args], cwd=path, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_a_mended_test_is_no_test_of_the_suite(suite: Shop) -> None:
+    pytest.importorskip("libcst")
+    said = suite.run("fix", "tests/test_net.py::test_net")
+    assert said.code == 0, said.out + said.err
+    assert "Wrote tests/net_fixed.py.\n`python tests/net_fixed.py` runs the test" in said.out
+    text = (suite.path / "tests/net_fixed.py").read_text()
+    assert "if _graphbreak_on:\n    torch._dynamo.config.capture_scalar_outputs = True\n" in text
+    (suite.path / "tests/test_it.py").write_text(
+        "import sys\nimport torch._dynamo\n\n"
+        "def test_import():\n    import net_fixed\n    assert not net_fixed._graphbreak_on\n"
+        "    assert not torch._dynamo.config.capture_scalar_outputs\n"
+    )
+    # The one file is seen by its name, the other, without our plugin, has no test in it.
+    seen = python(
+        suite.path, "-c",
+        "import pytest, sys\n"
+        f"options = {[*OPTIONS, '--collect-only']!r}\n"
+        "pytest.main(options)\n"
+        "pytest.main([*options, 'tests/net_fixed.py'])\n"
+        "pytest.main(['-q', '-p', 'no:cacheprovider', 'tests/test_it.py'])\n",
+    )  # fmt: skip
+    assert seen.count("::test_net") == 1
+    assert "tests/test_net.py::test_net" in seen
+    assert "no tests collected" in seen
+    assert "1 passed" in seen
+    (suite.path / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
+    assert "1 passed" in python(suite.path, "tests/net_fixed.py")
+
+
+def test_scripts_replace_no_file_of_the_user_and_name_no_path_of_this_machine(suite: Shop) -> None:
+    node = "tests/test_net.py::test_net"
+    out = suite.path / "tests/more"
+    out.mkdir()
+    (out / "net_repro_1.py").write_text("mine = 1\n")
+    (out / "net_repro_2.pt").write_text("mine")
+    (out / "net_repro_3.py").symlink_to("gone.py")
+    other = "# Written by `graphbreak repro tests/test_other.py::test_a`: f.\n"
+    (out / "net_repro_4.py").write_text(other)
+    test = out / "test_net_repro_tests_more_1.py"  # of this target, from a run before
+    test.write_text(other.replace("other.py::test_a", "net.py::test_net"))
+    before = suite.files()
+    said = suite.run("repro", node, "--out", "tests/more")
+    assert "verified   tests/more/net_repro_5.py" in said.out, said.out + said.err
+    said = suite.run("repro", node, "--out", "tests/more", "--as-test")
+    assert "Net as loaded" in said.out, said.out + said.err
+    assert suite.files() - before == {"tests/more/net_repro_5.py"}
+    assert (out / "net_repro_1.py").read_text() == "mine = 1\n"
+    assert (out / "net_repro_4.py").read_text() == other
+    text = (out / "net_repro_5.py").read_text()
+    assert (
+        'if __name__ == "__main__":\n'
+        '    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))\n'
+    ) in text
+    assert "sys.path" not in test.read_text()  # pytest knows the way
+    assert str(suite.path) not in text + test.read_text()
+    seen = python(suite.path, "-m", "pytest", *OPTIONS, "--collect-only", "--ignore=src")
+    assert seen.count("::") == 2, seen  # the test, and the one that was asked for
+
+
+def test_tests_of_two_places_have_two_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytest wants each name once, where directories are no packages."""
+    monkeypatch.chdir(tmp_path)
+    places = ("repros", "tests", "tests/more", str(tmp_path / "tests"), "/elsewhere/more")
+    names = [_slug(Path(place)) for place in places]
+    assert names == ["", "_tests", "_tests_more", "_tests", "_more"]
+
+
+@pytest.mark.parametrize("out", ["a.py/x", "n" * 300])
+def test_a_place_that_cannot_be_written_to_is_found_out_first(out: str, shop: Shop) -> None:
+    (shop.path / "a.py").write_text("raise SystemExit('it ran')\n")
+    said = shop.run("repro", "a.py", "--out", out)
+    assert said.code == 2
+    assert f"graphbreak repro: {out}: cannot be written to: " in said.err
+    assert "it ran" not in said.out + said.err
+    assert shop.files() == {"a.py"}
+
+
+@pytest.mark.parametrize("command", ["fix", "repro"])
+def test_without_torch_there_is_a_sentence(
+    command: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: real(name, *rest) if name != "torch" else None,
+    )
+    (shop.path / "a.py").write_text("")
+    said = shop.run(command, "a.py")
+    assert said.code == 2
+    assert said.err.startswith(f"graphbreak {command}: torch is not installed in this Python (")

@@ -1,0 +1,134 @@
+"""Files as their users have them: encodings, ends of lines, names that are taken."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.commands import fix
+from pytest_graphbreak.record import Frame
+from pytest_graphbreak.repair import ours
+from pytest_graphbreak.repair.build import build
+from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.source import lines, read
+from pytest_graphbreak.repair.target import Target, TargetError, parse
+
+PATCH = Patch("a switch", (Line("torch._dynamo.config.capture_scalar_outputs = True"),))
+TEXT = "import torch\n\nx = 'né'  # kept\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding", "newline"),
+    [
+        (TEXT.encode(), "utf-8", "\n"),
+        (codecs.BOM_UTF8 + TEXT.encode(), "utf-8-sig", "\n"),
+        (TEXT.replace("\n", "\r\n").encode(), "utf-8", "\r\n"),
+        (b"#!/usr/bin/python\n# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"),
+         "iso-8859-1", "\n"),
+        (b"# Ours\r# vim: set fileencoding=cp1251 :\r" + TEXT.replace("é", "д")
+         .replace("\n", "\r").encode("cp1251"), "cp1251", "\r"),
+    ],
+)  # fmt: skip
+def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
+    data: bytes, encoding: str, newline: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.py"
+    path.write_bytes(data)
+    source = read(parse(str(path)).path)
+    assert (source.encoding, source.newline) == (encoding, newline)
+    assert source.encoded(source.text) == data
+    patched = source.encoded(build(source.text, "a.py", [PATCH], {}, f"{ours.HEADER}fix й`"))
+    path.write_bytes(patched)
+    assert ours.is_ours(path)
+    assert read(path).encoding == encoding
+    names: dict[str, str] = {}
+    exec(compile(patched, "a.py", "exec"), names | {"__name__": "other"}, names)
+    assert names["x"] == ("nд" if encoding == "cp1251" else "né")
+    if newline == "\r\n":
+        assert patched.count(b"\n") == patched.count(b"\r\n")
+
+
+def test_lines_are_counted_as_python_counts_them() -> None:
+    pytest.importorskip("libcst")
+    source = "import torch\n\x0c\ndef f(x):\n    y = '\x0b \x1c'\n    print(x)\n    return x\n"
+    where = Frame("a.py", "f", 5, "print(x)")
+    text = build(source, "a.py", [Patch("quiet", (Rewrite("only_eager", where),))], {})
+    assert "is_compiling():\n        print(x)\n" in text
+    assert len(lines("a\x0cb\x1cc\nd")) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"x = '\xff'\n", "not valid Python"),
+        (b"# coding: nonsense\nx = 1\n", "unknown encoding: nonsense"),
+        (b"x = 1\x00\n", "null bytes"),
+    ],
+)
+def test_what_is_no_text_is_a_clear_error(data: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(data)
+    with pytest.raises(TargetError, match=words):
+        parse(str(tmp_path / "a.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "test", "fixed"),
+    [
+        ("model.py", "", "model_fixed.py"),
+        ("test_model.py", "test_a", "model_fixed.py"),
+        ("model_test.py", "test_a", "model_fixed.py"),
+        ("test_model.py", "", "model_fixed.py"),  # run as a script; it would be collected, too
+        ("models.py", "test_a", "models_fixed.py"),
+        ("tests.py", "test_a", "a_tests_fixed.py"),
+        ("test_test_a.py", "test_a", "a_fixed.py"),
+        ("testing.py", "test_a", "a_testing_fixed.py"),
+        ("latest.py", "", "latest_fixed.py"),
+    ],
+)
+def test_what_is_written_for_a_test_has_no_name_that_pytest_collects(
+    name: str, test: str, fixed: str
+) -> None:
+    assert Target(Path(name), test).beside("_fixed").path == Path(fixed)
+
+
+def test_only_files_of_ours_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found out before the program runs: it is not even started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("raise SystemExit('it ran')\n")
+    target, fixed = Target(Path("a.py")), tmp_path / "a_fixed.py"
+    assert fix._writable(target)
+    fixed.write_text("mine = 1\n")
+    assert not fix._writable(target)
+    assert "a_fixed.py is not written by graphbreak" in capsys.readouterr().err
+    fixed.unlink()
+    (tmp_path / "ours.py").write_text(f"# {ours.HEADER}fix a.py`: ...\n")
+    for goal in ("ours.py", "nowhere.py"):
+        fixed.symlink_to(goal)
+        assert not fix._writable(target)
+        assert "a_fixed.py is a symlink" in capsys.readouterr().err
+        fixed.unlink()
+    (tmp_path / "ours.py").rename(fixed)
+    assert fix._writable(target)
+    long = Target(Path(f"{'a' * 245}.py"))
+    assert not fix._writable(long)
+    assert "cannot be written: File name too long" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["a.py", "a_fixed.py"]
+
+
+def test_a_write_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.py"
+    ours.put(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no"):
+        ours.put(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a.py"]
