@@ -128,7 +128,7 @@ def test_what_cannot_be_taken_out_is_run_with_its_caller_and_says_why(shop: Shop
 def test_as_test_writes_a_test_that_is_red_until_it_is_mended(shop: Shop) -> None:
     shop.write("a.py", SCRIPT)
     assert shop.run("repro", "a.py", "--as-test", "--out", "tests").code == 0
-    name = "tests/test_a_repro_2.py"
+    name = "tests/test_a_repro_tests_2.py"
     assert "@pytest.mark.max_graphs(1, breaks=0)" in (shop.path / name).read_text()
     (shop.path / "pytest.ini").write_text("[pytest]\n")
 
