@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -282,6 +283,143 @@ def test_the_comment_is_rendered_from_data_of_a_fork(tmp_path: Path) -> None:
     (bin / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (bin / "python").chmod(0o755)
     script = script_of(COMMENT, "Render the comment")
-    done = bash(script, ROOT, RUNNER_TEMP=str(tmp_path))
+    done = bash(script, ROOT, RUNNER_TEMP=str(tmp_path), RUN="99", GITHUB_REPOSITORY="me/net")
     assert done.returncode == 0, done.stderr
+    assert "graphbreak accept --run 99 --repo me/net" in (tmp_path / "comment.md").read_text()
     assert "1 test is over its graph budget" in (tmp_path / "comment.md").read_text()
+
+
+# accepting by a comment
+
+ACCEPT = ROOT / ".github/workflows/graph-budget-accept.yml"
+ACCEPTING_GH = """#!{python}
+import json, os, pathlib, sys
+here = pathlib.Path({here!r})
+args = sys.argv[1:]
+with open(here / "calls", "a") as file:
+    file.write(json.dumps(args) + "\\n")
+answers = json.loads((here / "answers").read_text())
+if args[:2] == ["run", "download"]:
+    place = pathlib.Path(args[args.index("--dir") + 1], "graphs-torch")
+    place.mkdir()
+    (place / "graphs.json").write_text((here / "graphs.json").read_text())
+for word, answer in answers.items():
+    if any(word in arg for arg in args):
+        print(answer)
+        break
+"""
+
+
+class Accepting:
+    """The script that accepts, with a repository to push to and a ``gh`` that is a script."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        for name in ("bin", "work", "graphbreak/bin"):
+            (path / name).mkdir(parents=True)
+        self._executable("bin/gh", ACCEPTING_GH.format(python=sys.executable, here=str(path)))
+        self._executable("graphbreak/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        self.remote = path / "owner/repo"
+        self.git("init", "-q", "--bare", str(self.remote), cwd=path)
+        self.git("init", "-q", "-b", "branch", ".")
+        # What would be imported if the branch were more than data.
+        (path / "work/pytest_graphbreak").mkdir()
+        (path / "work/pytest_graphbreak/__init__.py").write_text("raise SystemExit('run')")
+        (path / "work/pytest.ini").write_text("[pytest]\n")
+        self.git("add", ".")
+        self.git("commit", "-qm", "first")
+        self.git("push", "-q", str(self.remote), "branch")
+        write(path / "graphs.json", a_report(a_test("tests/test_a.py::t", 3)))
+        self.answers = {
+            "/permission": "write",
+            "/pulls/7": f"{self.git('rev-parse', 'HEAD')}\towner/repo\tbranch",
+            "/runs": "123456",
+        }
+
+    def _executable(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
+        (self.path / name).chmod(0o755)
+
+    def git(self, *args: str, cwd: Path | None = None) -> str:
+        known = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        done = subprocess.run(
+            ["git", *known, *args],
+            cwd=cwd or self.path / "work",
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    def run(self, **answers: str) -> subprocess.CompletedProcess[str]:
+        told = self.answers | {f"/{name}": answer for name, answer in answers.items()}
+        (self.path / "answers").write_text(json.dumps(told))
+        bin = str(Path(sys.executable).parent)
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", script_of(ACCEPT, "Accept, commit and push")],
+            cwd=ROOT,
+            env={
+                "PATH": os.pathsep.join((str(self.path / "bin"), bin, os.environ["PATH"])),
+                "GITHUB_REPOSITORY": "owner/repo",
+                "GITHUB_SERVER_URL": f"file://{self.path}",
+                "GITHUB_WORKSPACE": str(ROOT),
+                "RUNNER_TEMP": str(self.path),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "ACTOR": "me",
+                "NUMBER": "7",
+                "WORKFLOW": "tests.yml",
+                "BASELINES": "baselines",
+                "CI": "true",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def answer(self) -> str:
+        """What was said on the pull request."""
+        calls = [json.loads(line) for line in (self.path / "calls").read_text().splitlines()]
+        assert "repos/owner/repo/issues/7/comments" in calls[-1]
+        return str(calls[-1][-1])
+
+
+@pytest.fixture
+def accepting(tmp_path: Path) -> Accepting:
+    return Accepting(tmp_path)
+
+
+def test_a_comment_accepts_and_pushes(accepting: Accepting) -> None:
+    done = accepting.run()
+    assert done.returncode == 0, done.stderr
+    show = accepting.git("show", "--format=%an%n%s%n%b", "branch", cwd=accepting.remote)
+    assert show.startswith("github-actions[bot]\nAccept the graphs of run 123456\nAsked for by me")
+    assert "+    graphs: {dynamo: 3}" in show
+    assert "Accepted the graphs of run 123456: " in accepting.answer
+    assert "1 file changed" in accepting.answer
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ({"permission": "read"}, "takes a person who may write"),
+        ({"runs": ""}, "no finished run of tests.yml"),
+        ({"pulls/7": "abc\tfork/repo\tbranch"}, "graphbreak accept --run 123456 --repo owner/repo"),
+        ({"pulls/7": "abc\towner/repo\tbranch"}, "The branch went on"),
+    ],
+)
+def test_what_cannot_be_accepted_is_said(
+    accepting: Accepting, answers: dict[str, str], told: str
+) -> None:
+    before = accepting.git("rev-parse", "branch", cwd=accepting.remote)
+    assert accepting.run(**answers).returncode == 1
+    assert told in accepting.answer
+    assert accepting.git("rev-parse", "branch", cwd=accepting.remote) == before
+
+
+def test_a_report_that_is_none_accepts_nothing(accepting: Accepting) -> None:
+    (accepting.path / "graphs.json").write_text("{}")
+    done = accepting.run()
+    assert done.returncode == 1
+    assert "run 123456/graphs-torch/graphs.json: version" in done.stdout
+    assert "Nothing was accepted" in accepting.answer
