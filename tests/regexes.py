@@ -115,9 +115,9 @@ def _used(tree: ast.AST) -> dict[str, set[str]]:
     return found
 
 
-def _constants(tree: ast.Module) -> dict[str, str]:
-    """The module's own names for texts, for those that are put together from others."""
-    found: dict[str, str] = {}
+def _constants(tree: ast.Module) -> dict[str, Any]:
+    """The module's own names for constants, of which patterns are put together."""
+    found: dict[str, Any] = {}
     for node in tree.body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
@@ -129,12 +129,11 @@ def _constants(tree: ast.Module) -> dict[str, str]:
 
 
 def _value(node: ast.expr, names: dict[str, Any]) -> Any:
-    """The text of an expression of constants and names; None for any other."""
+    """What an expression of constants and names is; None for any other."""
     try:
-        value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, names)
+        return eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}}, names)
     except Exception:
         return None
-    return value if isinstance(value, (str, bytes)) else None
 
 
 def _flags(call: ast.Call, method: str) -> int:
@@ -284,9 +283,9 @@ def slow(expression: Expression) -> str | None:
     pattern = expression.pattern
     gc.disable()
     try:
-        for run in {_runner(pattern, method) for method in expression.methods}:
+        for run in {runner(pattern, method) for method in expression.methods}:
             for attack in attacks(pattern):
-                if _too_long(pattern, run, attack):
+                if too_long(pattern, run, attack):
                     head, pump, tail = attack
                     return f"{expression}\n    takes too long on {head!r} + {pump!r} * n + {tail!r}"
     finally:
@@ -294,7 +293,7 @@ def slow(expression: Expression) -> str | None:
     return None
 
 
-def _too_long(pattern: re.Pattern[Any], run: Run, attack: tuple[str, str, str]) -> bool:
+def too_long(pattern: re.Pattern[Any], run: Run, attack: tuple[str, str, str]) -> bool:
     """Whether time grows faster than the text. The best of several rounds is not the machine's."""
     for size, limit in LIMITS.items():
         text = _text(pattern, attack, size)
@@ -314,7 +313,7 @@ def _text(pattern: re.Pattern[Any], attack: tuple[str, str, str], size: int) -> 
     return text if isinstance(pattern.pattern, str) else text.encode("latin-1")
 
 
-def _runner(pattern: re.Pattern[Any], method: str) -> Run:
+def runner(pattern: re.Pattern[Any], method: str) -> Run:
     if method == "match":
         return pattern.match
     if method == "fullmatch":

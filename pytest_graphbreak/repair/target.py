@@ -12,7 +12,6 @@ from pytest_graphbreak.repair.source import SourceError, read
 
 _COLLECTED: Final = re.compile(r"test_.*|.*_test|tests?")
 """What pytest collects where nobody says otherwise, and what would be with an end put to it."""
-_OF_TESTS: Final = re.compile(r"^(tests?_)+|(_tests?)+$")
 
 
 class TargetError(ValueError):
@@ -50,7 +49,7 @@ class Target:
         stem = self.path.stem
         if not self.test and not _COLLECTED.fullmatch(stem):
             return stem
-        plain = _OF_TESTS.sub("", stem)
+        plain = _without_test(stem)
         return f"a_{plain or stem}" if not plain or plain.startswith("test") else plain
 
     def beside(self, suffix: str) -> Target:
@@ -82,3 +81,14 @@ def parse(text: str, arguments: Sequence[str] = ()) -> Target:
     except (SyntaxError, ValueError) as error:
         raise TargetError(f"{name}: not valid Python: {error}") from None
     return Target(path, test, tuple(arguments))
+
+
+def _without_test(stem: str) -> str:
+    """A name without the words ``test`` and ``tests`` at its ends."""
+    words = stem.split("_")
+    first, last = 0, len(words)
+    while first < last - 1 and words[first] in ("test", "tests"):
+        first += 1
+    while last > first + 1 and words[last - 1] in ("test", "tests"):
+        last -= 1
+    return "_".join(words[first:last])

@@ -27,7 +27,11 @@ def printable(text: str) -> str:
     )
 
 
-def cut(text: str, most: int = 400) -> str:
+SHOWN = 400
+"""Characters of a reason or a source line that one line shows."""
+
+
+def cut(text: str, most: int = SHOWN) -> str:
     """At most ``most`` characters of one line; what is left out is counted."""
     if len(text) <= most:
         return text

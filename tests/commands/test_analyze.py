@@ -23,6 +23,7 @@ from pytest_graphbreak.incoming import load_all
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.places import Places
 from tests.logs.test_bearing import whole
+from tests.logs.worst import WORST
 from tests.logs.writer import Style, Writer, broke, dynamo, join
 
 LOGS = Path(__file__).parent.parent / "logs" / "data"
@@ -422,52 +423,12 @@ def test_reasons_are_cut_where_they_are_printed(
     assert len(found["reason"]) == 4000
 
 
-LINE = "V0821 10:22:52.100000 4242 torch/_dynamo/{}.py:1] [0/{}] {}\n"
-HOSTILE = {
-    "refused": lambda n: LINE.format("convert_frame", 0, "WON'T CONVERT " + "f " * n),
-    "recompiled": lambda n: LINE.format(
-        "guards", 1, "[__recompiles] Recompiling function " + "f in " * n
-    ),
-    "limit": lambda n: LINE.format(
-        "convert_frame",
-        8,
-        "hit config.a (8)\n" + LINE.format("convert_frame", 8, "function: '" + "' (" * n),
-    ),
-    "guard": lambda n: (
-        LINE.format("guards", 1, "[__recompiles] Recompiling function f in a.py:1")
-        + LINE.format("guards", 1, "[__recompiles]     - 0/0: " + " " * n + "#")
-    ),
-    "spaces": lambda n: LINE.format("convert_frame", 0, "[__graph_breaks] Graph break" + " " * n),
-    "ends": lambda n: "------------------ END OF MLIR MODULE ------------------" * (n // 20),
-    "marks": lambda n: "[__graph_breaks]" * (n // 10),
-    "analysis": lambda n: "Compilation Analysis: " * (n // 10),
-    "headers": lambda n: "module_builder.cc:1 1| MLIR Module vhlo: " * (n // 20),
-    "callsites": lambda n: (
-        "module_builder.cc:1 1| MLIR Module vhlo:\n#loc1 = loc("
-        + "callsite(a at " * n
-        + ')\n#loc2 = loc("aten__x"(#loc1))\n'
-    ),
-    "modules": lambda n: (
-        'module_builder.cc:1 1| MLIR Module vhlo:\n#loc1 = loc("0|' + "[" * n + '|a.py:1|f|1|x")\n'
-    ),
-    "frames": lambda n: (
-        LINE.format("convert_frame", 0, "[__graph_breaks] Graph break in user code at a:1")
-        + "".join(
-            LINE.format("convert_frame", 0, '[__graph_breaks]   File "' + "a" * 50)
-            for _ in range(n // 50)
-        )
-    ),
-    "ranks": lambda n: "\x1b[0m" * n + "[__graph_breaks]\n",
-}
-"""Texts of about ``n`` characters or more, each of one kind of line or part of a line."""
-
-
-@pytest.mark.parametrize("kind", list(HOSTILE))
+@pytest.mark.parametrize("kind", list(WORST))
 def test_no_log_takes_longer_than_in_proportion_to_its_size(kind: str, tmp_path: Path) -> None:
     """A quadratic reader takes sixteen times as long for four times as much, and seconds here."""
     times = []
     for size in (40_000, 160_000):
-        path = log(tmp_path, text=HOSTILE[kind](size).encode())
+        path = log(tmp_path, text=WORST[kind](size).encode())
         rounds = []
         for _ in range(2):
             start = time.process_time()

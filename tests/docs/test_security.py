@@ -1,0 +1,42 @@
+"""The page on security says the limits that the code has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak import containers, git, incoming
+from pytest_graphbreak.baseline import read, tree
+from pytest_graphbreak.logs import blocks, dynamo, programs, sources
+from pytest_graphbreak.report import html, markdown, safe, source
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("a report, or an archive of reports | {} MiB", containers.MOST_BYTES // MIB),
+        ("what an archive holds, unpacked | {} MiB", containers.MOST_UNPACKED // MIB),
+        ("reports in one directory or archive | {} |", containers.MOST_FILES),
+        ("(node id, profile, file) | {} characters", incoming.LONGEST_NAME),
+        ("a count in a report | {} |", incoming.MOST_COUNT),
+        ("a baseline file | {} MiB", read.LARGEST // MIB),
+        ("and {} levels of nesting", tree.DEEPEST),
+        ("a call of git | {} seconds", git.SLOWEST),
+        ("read once in blocks of {} MiB", blocks.SIZE // MIB),
+        ("recompiles of a log | {} of each", dynamo.KEPT),
+        ("recompiles of a log | {} of each", programs.KEPT),
+        ("a reason in a log | {} characters kept", dynamo.LONGEST),
+        ("kept, {} printed", safe.SHOWN),
+        ("graphs of one test on a page | {} of a layer", html.MOST_GRAPHS),
+        ("a comment on a pull request | {} characters", markdown.COMMENT),
+        ("a message in a comment | {} characters", markdown._LONGEST_MESSAGE),
+        ("of at most\n  {} MiB. A log", sources._LARGEST // MIB),
+        ("of at most {} MiB, and only", source._MOST_BYTES // MIB),
+    ],
+)
+def test_the_limits_are_those_of_the_code(words: str, value: int) -> None:
+    assert words.format(f"{value:,}") in PAGE.read_text()
