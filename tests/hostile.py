@@ -70,7 +70,9 @@ def everywhere(text: str, nodeid: str | None = None) -> Data:
             a_break(where, reason=text, id=text, explanation=text, hints=[text], stack=[where] * 3)
         ],
         eager=[{"layer": "dynamo", "reason": text, "count": 1, "where": where}],
-        recompile_list=[{"layer": "dynamo", "graph": text, "reason": text, "where": where}],
+        recompile_list=[
+            {"layer": "dynamo", "graph": text, "reason": text, "where": where, "stack": [where]}
+        ],
         graph_list=[
             a_graph(text, cause, where=where, reason=text, module=text, process=text, hash=text)
             | {"from": [text]}
