@@ -10,6 +10,7 @@ import importlib
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,9 +26,11 @@ from pytest_graphbreak.settings import Settings, in_ci
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Baselines, Entry, Expected
     from pytest_graphbreak.device import Device
+    from pytest_graphbreak.measure import Measurement
     from pytest_graphbreak.trace import Trace
     from pytest_graphbreak.typed import Typed
     from pytest_graphbreak.verdict import Verdict
+    from pytest_graphbreak.window import TestWindow
 
 GATE = pytest.StashKey["Gate"]()
 ENTRY = pytest.StashKey[Plain]()
@@ -63,6 +66,10 @@ class Gate:
         self._baselines: Baselines | None = None
         self._device: Device | None = None
         self._logs_tt = False
+        self._coming: pytest.Item | None = None
+        self._around: Measurement | None = None
+        self._window: TestWindow | None = None
+        self._measured: pytest.Item | None = None
 
     @property
     def device(self) -> Device:
@@ -134,70 +141,129 @@ class Gate:
             config.add_cleanup(turn_on(self.settings.tt_log))
             self._logs_tt = True
 
-    def phase(self, item: pytest.Item, name: str) -> Generator[None, object, object]:
-        """Setup or teardown: what compiles there is told, never judged."""
+    def setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """The set-up: what wider fixtures compile is told; the test's own are part of the test."""
         from pytest_graphbreak.measure import Measurement, explain
 
         explain(self.settings.reasons)
-        if name == "setup":
-            item.stash[ENTRY] = {"nodeid": canonical(item)}
+        self.end()
+        entry = item.stash[ENTRY] = {"nodeid": canonical(item)}
+        self._coming, self._around = item, Measurement(self.settings.root)
+        try:
+            return (yield)
+        except BaseException:  # of its own fixtures, or skipped by one: told, not judged
+            if self._window is not None:
+                _not_judged(entry, self._close(entry))
+            raise
+        finally:
+            self._coming = None
+            _add_around(entry, "setup", self._around.close().graphs)
+
+    def fixture(self, scope: str) -> Generator[None, object, object]:
+        """A fixture is set up: the first of function scope opens the window of its test."""
+        if scope == "function":
+            if self._coming is not None and self._window is None:
+                self._open(self._coming)
+            return (yield)
+        if self._window is None:
+            return (yield)
+        with self._window.aside():
+            return (yield)
+
+    def teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """The tear-down: what compiles there is told, never judged."""
+        from pytest_graphbreak.measure import Measurement, explain
+
+        explain(self.settings.reasons)
         with Measurement(self.settings.root) as seen:
             result = yield
-        record = seen.close()
-        if any(record.graphs.values()):
-            entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
-            entry[name] = {
-                "graphs": {layer: count for layer, count in record.graphs.items() if count}
-            }
+        entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
+        _add_around(entry, "teardown", seen.close().graphs)
         return result
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """The call phase: the measured window. Raises ``GraphBudgetFailure`` to fail the test."""
-        from pytest_graphbreak.measure import Measurement, explain, isolate
+        """The call, and the end of the window. Raises ``GraphBudgetFailure`` to fail the test."""
+        from pytest_graphbreak.measure import explain
 
         explain(self.settings.reasons)
         nodeid = canonical(item)
-        cap, way = marked_cap(item), marked_way(item)
         entry = item.stash[ENTRY] = _fresh_entry(item, nodeid)
         item.stash[FAILED_SUBTEST] = False
-        if way.isolate and self.settings.isolate:
-            isolate(nodeid)
-        trace = self._trace(item, nodeid)
-        seen = Measurement(self.settings.root)
-        item.stash[RUNNING] = True
+        if self._window is None or self._measured is not item:
+            self._open(item)
+        assert self._window is not None
         try:
+            cap, way = marked_cap(item), marked_way(item)
+            self._window.call()
+            item.stash[RUNNING] = True
             result = yield
         except BaseException:
             # The test's own failure, skip or xfail stands; what it did is told, not judged.
-            _not_judged(entry, seen.close())
-            raise
-        finally:
             item.stash[RUNNING] = False
-            if trace is not None:
-                trace.stop()
-            _junit(item, seen.close())
+            record = self._close(entry)
+            _not_judged(entry, record)
+            _junit(item, record)
+            raise
+        item.stash[RUNNING] = False
+        record = self._close(entry)
+        _junit(item, record)
         if item.stash[FAILED_SUBTEST]:
-            _not_judged(entry, seen.close())
+            _not_judged(entry, record)
             entry["failed_by"] = "test"
             return result
-        judged = self._judge(item, nodeid, seen.close(), cap, way)
+        judged = self._judge(item, nodeid, record, cap, way, entry["fixtures"])
         entry.update(judged.entry)
         if judged.fails:
             raise GraphBudgetFailure(judged.entry["message"], pytrace=False)
         return result
 
+    def end(self) -> None:
+        """Close what an interrupted test has left open."""
+        if self._window is not None:
+            self._window.close()
+            self._window = self._measured = None
+
+    def _open(self, item: pytest.Item) -> None:
+        """The window of a test opens: what is compiled from now on is the test's."""
+        from pytest_graphbreak.window import TestWindow
+
+        self.end()
+        if self._around is not None:
+            self._around.close()
+        nodeid = canonical(item)
+        cold = self.settings.isolate and _isolated(item)
+        self._window = TestWindow(
+            self.settings.root, nodeid, cold=cold, trace=self._trace(item, nodeid)
+        )
+        self._measured = item
+
+    def _close(self, entry: Plain) -> Record:
+        """The window of a test closes; ``entry`` is told which share fixtures have in it."""
+        window = self._window
+        assert window is not None
+        self._window = self._measured = None
+        record = window.close()
+        _add_around(entry, "setup", window.around)
+        entry["fixtures"] = _plain(window.fixtures)
+        return record
+
     def _trace(self, item: pytest.Item, nodeid: str) -> Trace | None:
-        """The trace of this test, started; ``attach`` decides whether it stays."""
+        """The trace of this test; ``attach`` decides whether it stays."""
         if self.settings.trace is None:
             return None
         from pytest_graphbreak.trace import Trace
 
         trace = item.stash[TRACE] = Trace(self.settings.trace, nodeid)
-        trace.start()
         return trace
 
     def _judge(
-        self, item: pytest.Item, nodeid: str, record: Record, cap: caps.Cap | None, way: Way
+        self,
+        item: pytest.Item,
+        nodeid: str,
+        record: Record,
+        cap: caps.Cap | None,
+        way: Way,
+        fixtures: Mapping[str, int],
     ) -> _Judged:
         from pytest_graphbreak.baseline.model import BaselineError
         from pytest_graphbreak.device import version
@@ -225,8 +291,9 @@ class Gate:
         passes = written or (
             verdict.name == "new" and (self.settings.new == "report" or marked_xfail(item))
         )
-        fails = failing and not passes
-        context = self._context(item, nodeid, baseline, expected, torch)
+        # A run that only observes fails no test: a verdict is then a marker's, or nobody's.
+        fails = failing and not passes and (self.settings.gate or cap is not None)
+        context = self._context(item, nodeid, baseline, expected, torch, fixtures)
         entry = record.to_dict() | {
             "verdict": verdict.name,
             "baseline": budget.baseline(expected),
@@ -255,6 +322,7 @@ class Gate:
         entry: Entry | None,
         expected: Expected | None,
         torch: str | None,
+        fixtures: Mapping[str, int],
     ) -> Any:
         from pytest_graphbreak.report.text import Context
 
@@ -270,6 +338,7 @@ class Gate:
             accept=self._accepting(nodeid) if in_ci() else None,
             typed=self.settings.typed,
             test=Frame(file, name, 0 if line is None else line + 1),
+            fixtures=fixtures,
         )
 
     def _accepting(self, nodeid: str) -> str:
@@ -302,9 +371,12 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     if call.when == "call" and item.stash.get(RUNNING, False):
         item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
         return
-    if call.when == "call" and (trace := item.stash.get(TRACE, None)) is not None:
+    over = call.when == "call" or (call.when == "setup" and not report.passed)
+    if over and (trace := item.stash.get(TRACE, None)) is not None:
         trace.settle(failed=report.failed)
     entry = item.stash[ENTRY]
+    if call.when == "setup" and report.failed and "verdict" in entry:
+        _add_section(report, entry, call)
     if call.when == "call" and report.failed:
         ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
         entry["failed_by"] = "gate" if ours else "test"
@@ -335,6 +407,18 @@ def _fresh_entry(item: pytest.Item, nodeid: str) -> Plain:
     """The dict of this attempt; of an earlier one, only what setup compiled is kept."""
     before = item.stash.get(ENTRY, None) or {}
     return {"nodeid": nodeid} | {key: before[key] for key in ("setup",) if key in before}
+
+
+def _add_around(entry: Plain, phase: str, graphs: Mapping[str, int]) -> None:
+    """Tell in ``entry`` what was compiled in a phase and is not the test's."""
+    told = Counter(entry.get(phase, {}).get("graphs", {}))
+    told.update(graphs)
+    if told := _plain(told):
+        entry[phase] = {"graphs": told}
+
+
+def _plain(counts: Mapping[str, int]) -> dict[str, int]:
+    return {layer: count for layer, count in counts.items() if count}
 
 
 def _not_judged(entry: Plain, record: Record) -> None:
@@ -427,6 +511,14 @@ def marked_way(item: pytest.Item) -> Way:
             message = f"@pytest.mark.graph_budget: {key}={value!r} is not known; {allowed}"
             pytest.fail(message, pytrace=False)
     return Way(**mark.kwargs)
+
+
+def _isolated(item: pytest.Item) -> bool:
+    """What the marker says of isolation; a wrong marker fails the test in its call."""
+    try:
+        return marked_way(item).isolate
+    except pytest.fail.Exception:
+        return True
 
 
 def marked_xfail(item: pytest.Item) -> bool:

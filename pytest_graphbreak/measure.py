@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +82,14 @@ class Measurement:
             return self._record
         own = _record([window.peek() for window in self._windows])
         return through_xla(together((own, *self._children.peek())))
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done inside is not this window's, and compiles nothing that it would find."""
+        with ExitStack() as left:
+            for part in (self._children, *self._windows):
+                left.enter_context(part.aside())
+            yield
 
     def close(self) -> Record:
         """Stop watching; closing again returns the same record."""

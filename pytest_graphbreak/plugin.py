@@ -27,13 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in _settings.MARKERS:
         config.addinivalue_line("markers", line)
     gate = config.stash[GATE] = Gate(_settings.from_config(config))
-    dry = config.option.collectonly or config.getoption("setuponly", default=False)
-    if gate.settings.active and not dry:
-        from pytest_graphbreak import phases
+    config.add_cleanup(gate.end)
+    if gate.settings.active and not _dry(config):
         from pytest_graphbreak.session import register
 
         register(config, gate)
-        config.pluginmanager.register(phases, "graphbreak-phases")
         gate.log_tt(config)
     elif gate.settings.device != "auto":
         gate.check()
@@ -51,10 +49,19 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     gate = session.config.stash.get(GATE, None)
-    if gate is not None:
+    if gate is None or _dry(session.config):
+        return
+    gate.log_tt(session.config, session.items)
+    if any(map(gate.measures, session.items)):
+        from pytest_graphbreak import phases
+
+        session.config.pluginmanager.register(phases, "graphbreak-phases")
         gate.warm(session.config)
-        if not session.config.option.collectonly:
-            gate.log_tt(session.config, session.items)
+
+
+def _dry(config: pytest.Config) -> bool:
+    """Whether no test runs."""
+    return bool(config.option.collectonly or config.getoption("setuponly", default=False))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

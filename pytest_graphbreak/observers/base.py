@@ -9,6 +9,7 @@ window and taken out with the last.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from pytest_graphbreak.places import Places
@@ -30,6 +31,14 @@ class Window(Protocol):
         """What has been seen so far; the window stays open."""
         ...
 
+    def aside(self) -> AbstractContextManager[None]:
+        """What is done inside is not this window's: a fixture of the whole session, say.
+
+        If the window was isolated, what was compiled inside is forgotten after
+        it, as if it had been compiled before the window opened.
+        """
+        ...
+
 
 class Observer(Protocol):
     """A layer that can be watched. One module of ``observers`` for each."""
@@ -49,6 +58,7 @@ class Observer(Protocol):
         """Forget what earlier code compiled, so that the next window counts from cold.
 
         ``key`` is a stable name of what comes next (a node id). Called outside
-        the test's own window, before it opens.
+        the test's own window, before it opens. What stood in the way is told by
+        that window: as an error if its count may hang on it, else as a note.
         """
         ...

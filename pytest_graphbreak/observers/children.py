@@ -132,20 +132,34 @@ class Following:
     def __init__(self, places: Places, observers: Callable[[], Sequence[Observer]]) -> None:
         self._pid = os.getpid()
         FAMILY.enter(places, observers)
+        self._seen: tuple[Record, ...] | None = None
+        self._earlier: tuple[Record, ...] = ()
+        self._begin()
+
+    def _begin(self) -> None:
+        """What was told up to now is not ours."""
         heard = spool.read(FAMILY.spool)
         self._before = {told.node: told.record for told in heard}
         self._over = {told.node for told in heard if not told.alive}
-        self._seen: tuple[Record, ...] | None = None
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What children do inside is not ours."""
+        self._earlier = self.peek()
+        try:
+            yield
+        finally:
+            self._begin()
 
     def peek(self) -> tuple[Record, ...]:
         """One record for each child that did something since we opened."""
-        return tuple(self._records()) if self._seen is None else self._seen
+        return (*self._earlier, *self._records()) if self._seen is None else self._seen
 
     def close(self) -> tuple[Record, ...]:
         if self._seen is None:
             self._seen = ()
             if os.getpid() == self._pid:  # a fork of ours reports to us, and not to itself
-                self._seen = tuple(self._records())
+                self._seen = (*self._earlier, *self._records())
                 FAMILY.leave()
         return self._seen
 

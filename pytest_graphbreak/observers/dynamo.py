@@ -18,18 +18,23 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+from pytest_graphbreak.observers import dynamo_cold as cold
 from pytest_graphbreak.observers.base import Window
 from pytest_graphbreak.observers.dynamo_events import observation
 from pytest_graphbreak.observers.dynamo_hooks import OnImport
-from pytest_graphbreak.observers.dynamo_notes import Event, Fell, Made
+from pytest_graphbreak.observers.dynamo_notes import Event, Fell, Made, Started
 from pytest_graphbreak.observers.dynamo_sensors import Sensors
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Observation
 
 DYNAMO = "torch._dynamo"
 PATIENCE = 60.0
-"""Seconds that isolating a test waits for a thread of an earlier one to end its compilation."""
+"""Seconds that isolating a test waits for a thread of an earlier one to end its compilation.
+
+It is waited for once: until that thread has come to its end, later tests only look.
+"""
 
 
 class DynamoObserver:
@@ -42,7 +47,8 @@ class DynamoObserver:
         self._windows: list[DynamoWindow] = []
         self._sensors: Sensors | None = None
         self._import: OnImport | None = None
-        self._faults: list[str] = []
+        self._isolated: list[str] | None = None
+        self._stuck = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_child)
 
@@ -52,8 +58,8 @@ class DynamoObserver:
             if self._sensors is None:
                 self._sensors = Sensors()
             sensors = self._sensors
-            window = DynamoWindow(self, sensors, places, self._faults)
-            self._faults = []
+            window = DynamoWindow(self, sensors, places, self._isolated)
+            self._isolated = None
             self._windows.append(window)
             if DYNAMO not in sys.modules and self._import is None:
                 self._import = OnImport(DYNAMO, lambda: self._imported(sensors))
@@ -72,15 +78,18 @@ class DynamoObserver:
     def isolate(self, key: str) -> None:
         """Reset Dynamo, so that what comes next compiles everything itself.
 
-        A reset that fails is an error of the next window.
+        A reset that fails is told by the next window.
         """
+        self._isolated = []
         if DYNAMO not in sys.modules:
             return
         try:
-            with _no_other_compiles():
-                importlib.import_module(DYNAMO).reset()
+            with _no_other_compiles(0 if self._stuck else PATIENCE):
+                cold.reset()
+            self._stuck = False
         except Exception as fault:
-            self._faults.append(
+            self._stuck = isinstance(fault, _Busy)
+            self._isolated.append(
                 f"dynamo: torch._dynamo.reset() failed before {key}, "
                 f"so its counts depend on what ran before it: {fault}"
             )
@@ -124,12 +133,19 @@ class DynamoWindow:
     """What Dynamo did between ``open`` and ``close``."""
 
     def __init__(
-        self, observer: DynamoObserver, sensors: Sensors, places: Places, errors: Sequence[str]
+        self,
+        observer: DynamoObserver,
+        sensors: Sensors,
+        places: Places,
+        isolated: Sequence[str] | None,
     ) -> None:
+        """``isolated``: what stood in the way of isolating it; None where nobody tried."""
         self._observer = observer
         self._sensors = sensors
         self._places = places
-        self._errors = list(errors)
+        self._isolated = isolated
+        self._errors: list[str] = []
+        self._aside: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to the windows before
         self._first = len(sensors.events)
         self._known: tuple[int, Observation] | None = None
@@ -145,6 +161,25 @@ class DynamoWindow:
     def fail(self, error: str) -> None:
         """Add an error to what this window will have seen."""
         self._errors.append(error)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        self._sensors.check()
+        begin = len(self._sensors.events)
+        there = DYNAMO in sys.modules
+        mark = cold.mark() if there and self._isolated is not None else None
+        try:
+            yield
+        finally:
+            self._sensors.check()
+            self._aside.append((begin, len(self._sensors.events)))
+            try:
+                if mark is not None:
+                    cold.forget(mark)
+                elif self._isolated is not None and not there and DYNAMO in sys.modules:
+                    cold.reset()
+            except Exception as fault:
+                self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
 
     def close(self) -> Observation | None:
         if self._open:
@@ -166,33 +201,51 @@ class DynamoWindow:
         events = self._sensors.events
         until = len(events)
         if self._known is None or self._known[0] != until:
-            self._known = (until, self._read(events[self._first : until]))
+            self._known = (until, self._read(list(self._own(events, until))))
         return self._known[1]
 
+    def _own(self, events: Sequence[Event], until: int) -> Iterator[Event]:
+        """The events of this window, without those aside."""
+        begin = self._first
+        for left, back in self._aside:
+            yield from events[begin:left]
+            begin = back
+        yield from events[begin:until]
+
     def _read(self, events: Sequence[Event]) -> Observation:
+        doubts = tuple(self._isolated or ())
+        errors = [*self._errors]
+        if any(isinstance(event, Started) for event in events):
+            errors[:0] = doubts
+            doubts = ()
         try:
-            return observation(events, self._places, self._errors)
+            seen = observation(events, self._places, errors)
+            return replace(seen, notes=(*seen.notes, *doubts))
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
-            return Observation("dynamo", graphs=made, errors=(*self._errors, error))
+            return Observation("dynamo", graphs=made, errors=(*errors, error))
+
+
+class _Busy(Exception):
+    """A thread of an earlier test is compiling, and went on for as long as we waited."""
 
 
 @contextmanager
-def _no_other_compiles() -> Iterator[None]:
+def _no_other_compiles(patience: float) -> Iterator[None]:
     """Hold Dynamo's lock. ``reset`` takes it too, and would wait for another thread for ever.
 
-    Raises ``TimeoutError`` where a thread has been compiling for ``PATIENCE`` seconds.
+    Raises ``_Busy`` where a thread goes on compiling for ``patience`` seconds.
     Source: ``compile_lock`` of torch/_dynamo/convert_frame.py, ``reset`` of torch/_dynamo.
     """
     lock = getattr(importlib.import_module(f"{DYNAMO}.convert_frame"), "compile_lock", None)
     if lock is None:
         yield
         return
-    if not lock.acquire(timeout=PATIENCE):
-        raise TimeoutError(
-            f"a thread of an earlier test has been compiling for {PATIENCE:g} s and goes on; "
-            f"join the threads that a test starts"
+    if not lock.acquire(timeout=patience):
+        raise _Busy(
+            f"a thread of an earlier test has been compiling for more than {PATIENCE:g} s and "
+            f"goes on; join the threads that a test starts"
         )
     try:
         yield

@@ -22,7 +22,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -226,6 +226,25 @@ class TTWindow:
         self._last: Observation | None = None
         file = _followed(os.environ)
         self._starts = {} if file is None else {file: _size(file)}
+        self._aside: dict[Path, list[tuple[int, int]]] = {}
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        self._follow()
+        before = {file: _size(file) for file in self._starts}
+        try:
+            yield
+        finally:
+            self._follow()
+            for file, start in self._starts.items():
+                left = before.get(file, start)
+                self._aside.setdefault(file, []).append((left, _size(file)))
+
+    def _follow(self) -> None:
+        """Begin with the file that the plugin writes now, if it is another one."""
+        file = _followed(os.environ)
+        if file is not None and file not in self._starts:
+            self._starts[file] = _loaded_at(file)
 
     def peek(self) -> Observation | None:
         return self._last if self._closed else self._observe()
@@ -237,15 +256,16 @@ class TTWindow:
         return self._last
 
     def _observe(self) -> Observation | None:
-        file = _followed(os.environ)
-        if file is not None and file not in self._starts:
-            self._starts[file] = _loaded_at(file)
+        self._follow()
         errors: list[str] = []
         notes: list[str] = []
         seen = TTLines()
         grown = False
         for file, start in self._starts.items():
             try:
+                for left, back in self._aside.get(file, ()):
+                    grown = _read(file, start, seen, errors, left) or grown
+                    start = back
                 grown = _read(file, start, seen, errors) or grown
             except OSError as error:
                 errors.append(f"tt: the log {file} cannot be read: {error.strerror or error}")
@@ -398,9 +418,14 @@ def _loaded_at(file: Path) -> int:
         return 0
 
 
-def _read(file: Path, start: int, seen: TTLines, errors: list[str]) -> bool:
-    """Count what was added to a file since it had ``start`` bytes; whether it was anything."""
-    size = _size(file)
+def _read(
+    file: Path, start: int, seen: TTLines, errors: list[str], until: int | None = None
+) -> bool:
+    """Count what was added to a file since it had ``start`` bytes; whether it was anything.
+
+    ``until``: only what was added before it had that many.
+    """
+    size = _size(file) if until is None else until
     if size < start:
         errors.append(f"tt: the log {file} was cut back while its graphs were counted")
         start = 0

@@ -9,18 +9,28 @@ the names of torch_xla that are called.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
 from pytest_graphbreak.observers import xla_native as native
 from pytest_graphbreak.observers import xla_salt
 from pytest_graphbreak.observers.xla_causes import LAYER, explain, is_recompile
 from pytest_graphbreak.observers.xla_meter import CLEARED
 from pytest_graphbreak.observers.xla_sensors import Sensors
 from pytest_graphbreak.places import Places
-from pytest_graphbreak.record import Observation, Recompile
+from pytest_graphbreak.record import Graph, Observation, Recompile
 
 UNFOLLOWED = (
     "torch_xla was imported in a way that could not be followed while the graphs were counted: "
     "import it at the top of the file"
 )
+
+_OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
+"""Causes of graphs that compute what was asked for and nothing else.
+
+A ``sync`` computes all that is pending, also what an earlier test has left.
+"""
 
 _sensors = Sensors()
 _recorder = _sensors.recorder
@@ -50,40 +60,91 @@ class XlaObserver:
         Lasts until the next window closes. Computes what an earlier test left
         pending (its compilations are charged to nobody).
         """
-        if not native.loaded():
-            return
         if self._isolation is not None:  # never opened: the test was skipped
             self._isolation.end()
         self._isolation = _Isolation(key, self.reasons)
 
 
 class _Isolation:
-    """One test kept apart from the others, from ``isolate`` to the end of its window."""
+    """One test kept apart from the others, from ``isolate`` to the end of its window.
+
+    ``errors`` say what makes its counts unsure in any case, ``doubts`` what does
+    so only for a graph that computes all that is pending.
+    """
 
     def __init__(self, key: str, reasons: bool) -> None:
         self.errors: list[str] = []
+        self.doubts: list[str] = []
+        self._key = key
+        self._reasons = reasons
         self._salt: str | None = None
-        # What is flushed may be the first compilation of the process: after it
-        # torch_xla would never ask again where to report.
-        _sensors.acquire(reasons)
+        if native.loaded():
+            self._settle()
+            self._push()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """While a fixture of wider scope is set up: without the salt of this test.
+
+        What that fixture leaves pending is computed and charged to nobody, unless
+        the test had left something pending before it.
+        """
+        pending, salted = True, self._salt
+        if native.loaded():
+            try:
+                pending = native.client_open() and bool(native.pending())
+                if salted is not None:
+                    native.wait()
+            except Exception as error:
+                self._unsettled(error)
+            if salted is not None:
+                _salt.pop(salted)
+        else:
+            pending = False
         try:
-            if native.client_open():
-                with _recorder.uncounted():
-                    native.flush()
-                native.wait()
-        except Exception as error:
-            text = str(error).strip().split("\n")[0]
-            kind = "" if isinstance(error, native.Missing) else f"{type(error).__name__}: "
-            self.errors.append(f"the device could not be settled before this test: {kind}{text}")
+            yield
         finally:
-            _sensors.release(reasons)
-        if xla_salt.enabled():
-            self._salt = _salt.push(key)
+            if native.loaded():
+                self._settle(flush=not pending)
+                if salted is not None:
+                    _salt.again(salted)
+                else:
+                    self._push()
 
     def end(self) -> None:
         if self._salt is not None:
             _salt.pop(self._salt)
             self._salt = None
+
+    def _push(self) -> None:
+        if xla_salt.enabled():
+            self._salt = _salt.push(self._key)
+
+    def _settle(self, flush: bool = True) -> None:
+        """Compute what is pending, and wait until the devices are done."""
+        # What is flushed may be the first compilation of the process: after it
+        # torch_xla would never ask again where to report.
+        _sensors.acquire(self._reasons)
+        try:
+            if native.client_open():
+                if flush:
+                    with _recorder.uncounted():
+                        native.flush()
+                native.wait()
+        except Exception as error:
+            self._unsettled(error)
+        finally:
+            _sensors.release(self._reasons)
+
+    def _unsettled(self, error: Exception) -> None:
+        text = str(error).strip().split("\n")[0]
+        if isinstance(error, native.Missing):
+            self.errors.append(f"the device could not be settled before this test: {text}")
+            return
+        self.doubts.append(
+            "the device could not be settled before this test: what an earlier one left pending "
+            f"cannot be computed ({type(error).__name__}: {text})"
+        )
 
 
 class XlaWindow:
@@ -95,6 +156,7 @@ class XlaWindow:
         self._isolation = isolation
         self._closed = False
         self._last: Observation | None = None
+        self._aside: list[tuple[int, int, int]] = []
         _sensors.acquire(reasons)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
 
@@ -102,6 +164,25 @@ class XlaWindow:
         if self._closed:
             return self._last
         return self._observe() if native.loaded() else None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        graphs, events = self._drained()
+        try:
+            if self._isolation is not None:
+                with self._isolation.aside():
+                    yield
+            else:
+                yield
+        finally:
+            now, until = self._drained()
+            self._aside.append((now - graphs, events, until))
+
+    def _drained(self) -> tuple[int, int]:
+        """How many graphs and events there were up to now."""
+        if native.loaded():
+            _recorder.drain()
+        return _recorder.graphs, len(_recorder.events)
 
     def close(self) -> Observation | None:
         if self._closed:
@@ -116,10 +197,17 @@ class XlaWindow:
     def _observe(self) -> Observation:
         _recorder.drain()
         graphs, first, gaps = self._start
-        events = _recorder.events[first:]
+        events = []
+        made = _recorder.graphs - graphs
+        for others, left, back in self._aside:
+            events += _recorder.events[first:left]
+            first = back
+            made -= others
+        events += _recorder.events[first:]
+        made = max(0, made)
         explained = _recorder.guard(explain, events, self._places) if self._reasons else []
-        notes = _recorder.guard(_left_pending) if self._isolation is not None else ()
-        errors = [*(self._isolation.errors if self._isolation else ()), *_recorder.errors]
+        errors, notes = self._isolated(made, explained or ())
+        errors += _recorder.errors
         if not errors and not _recorder.meter.attached:
             errors.append(UNFOLLOWED)
         if _recorder.meter.gaps != gaps:
@@ -127,7 +215,7 @@ class XlaWindow:
         again = [number for number, event in enumerate(events) if is_recompile(event)]
         return Observation(
             LAYER,
-            graphs=max(0, _recorder.graphs - graphs),
+            graphs=made,
             recompiles=len(again),
             recompile_list=tuple(
                 Recompile(LAYER, graph.name, graph.reason, graph.where)
@@ -135,12 +223,25 @@ class XlaWindow:
             ),
             graph_list=tuple(explained or ()),
             errors=tuple(dict.fromkeys(errors)),
-            notes=tuple(notes or ()),
+            notes=tuple(notes),
         )
+
+    def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
+        """The errors and the notes of having been isolated."""
+        if self._isolation is None:
+            return [], []
+        errors, doubts = [*self._isolation.errors], self._isolation.doubts
+        if sum(graph.cause in _OWN for graph in explained) < made:
+            return [*errors, *doubts], _left_pending()
+        return errors, [*doubts, *_left_pending()]
 
 
 def _left_pending() -> list[str]:
-    waiting = native.pending()
+    """For a note: it says nothing where torch_xla cannot say what is pending."""
+    try:
+        waiting = native.pending()
+    except Exception:
+        return []
     if not waiting:
         return []
     one = waiting == 1

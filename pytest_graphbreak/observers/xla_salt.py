@@ -57,6 +57,11 @@ class Salt:
             self._salts.reverse()
             self._apply()
 
+    def again(self, salt: str) -> None:
+        """Go on with a salt that was ended, so that what was compiled under it is found."""
+        self._salts.append(salt)
+        self._apply()
+
     def _apply(self) -> None:
         value = self._salts[-1] if self._salts else os.environ.get(VARIABLE)
         if value is None:

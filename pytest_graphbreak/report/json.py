@@ -39,13 +39,13 @@ def entry(
 
 
 def _setup(data: Mapping[str, Any]) -> Plain:
-    """What was compiled around the test; ``phases`` says where."""
+    """What was compiled around the test, by phase in ``phases``; ``own``: its fixtures' share."""
     phases = {name: data[name]["graphs"] for name in ("setup", "teardown") if name in data}
     graphs: dict[str, int] = {}
     for counts in phases.values():
         for layer, count in counts.items():
             graphs[layer] = graphs.get(layer, 0) + count
-    return {"graphs": graphs, "phases": phases}
+    return {"graphs": graphs, "phases": phases, "own": dict(data.get("fixtures") or {})}
 
 
 def session(exit_code: int, runs: int) -> Plain:

@@ -7,7 +7,7 @@ Everything from outside (names, reasons, source lines) is made harmless here
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_graphbreak import advice
@@ -56,6 +56,8 @@ class Context:
     accept: str | None = None
     typed: Typed = field(default_factory=Typed)
     test: Frame = NOWHERE
+    fixtures: Mapping[str, int] = field(default_factory=dict)
+    """What of its graphs the test's fixtures made before its call, by layer."""
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> str:
@@ -66,7 +68,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> str:
         _blocks(
             [headline(verdict, record)],
             _counts(verdict, record),
-            _causes(verdict, record),
+            _causes(verdict, record, context.fixtures),
             _nowhere(verdict, record, context),
             _places(verdict, record),
             _footer(verdict, context),
@@ -162,7 +164,9 @@ def _unique(steps: Iterable[Step]) -> list[Step]:
     return list(dict.fromkeys(steps))
 
 
-def _causes(verdict: Verdict, record: Record) -> Iterator[str]:
+def _causes(
+    verdict: Verdict, record: Record, fixtures: Mapping[str, int] | None = None
+) -> Iterator[str]:
     """``  4 xla graphs = 2 fx + 1 split + 1 access`` for each layer that grew or is new."""
     moved = {step.layer for step in (*verdict.over, *verdict.lost)}
     for layer in record.layers:
@@ -172,6 +176,8 @@ def _causes(verdict: Verdict, record: Record) -> Iterator[str]:
         count = record.graphs.get(layer, 0)
         if count and causes:
             yield f"  {count} {layer} {_plural('graph', count)} = {causes_told(causes)}"
+            if own := (fixtures or {}).get(layer):
+                yield f"    {own} of {'it' if count == 1 else 'them'} in the test's fixtures"
 
 
 def _nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:

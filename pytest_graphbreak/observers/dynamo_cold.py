@@ -1,0 +1,133 @@
+"""Makes Dynamo forget what earlier code compiled, and only that.
+
+``torch._dynamo.reset()`` clears more than that and less: callbacks and compiled
+autograd that somebody has entered are gone after it, while the example inputs
+of the stance ``eager_then_compile`` stay, and the profile of an earlier run is
+read from disk again (``TORCH_COMPILE_JOB_ID``, ``automatic_dynamic_local_pgo``).
+
+Sources: ``reset`` of torch/_dynamo, callback.py, compiled_autograd.py, pgo.py
+(``get_code_state``), eval_frame.py (``_EXAMPLE_INPUTS``), convert_frame.py
+(``Tracker``, ``FRAME_COUNTER``) beside it; torch 2.6 to 2.13. Names that a
+version does not have are passed over: there is nothing to clear then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+_DYNAMO = "torch._dynamo"
+
+
+def reset() -> None:
+    """As if nothing had been compiled; what was registered or entered stays so."""
+    dynamo = importlib.import_module(_DYNAMO)
+    with _callbacks(), _compiled_autograd():
+        dynamo.reset()
+    _no_examples()
+    _no_profile()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How much Dynamo had compiled at one moment."""
+
+    codes: dict[str, set[int]]
+    states: frozenset[Any]
+    frames: int
+
+
+def mark() -> Mark:
+    """To be given to ``forget``."""
+    convert_frame, pgo = _module("convert_frame"), _module("pgo")
+    return Mark(
+        {name: {id(code) for code in _codes(name)} for name in _TRACKERS},
+        frozenset(getattr(pgo, "_CODE_STATE", None) or ()),
+        getattr(convert_frame, "FRAME_COUNTER", 0),
+    )
+
+
+def forget(since: Mark) -> None:
+    """Forget the functions that were compiled for the first time since ``since``.
+
+    What was compiled before stays warm. Frames are numbered as if these had
+    never been compiled.
+    """
+    convert_frame, pgo = _module("convert_frame"), _module("pgo")
+    eval_frame = importlib.import_module("torch._C._dynamo.eval_frame")
+    for name in _TRACKERS:
+        for code in _codes(name):
+            if id(code) not in since.codes[name]:
+                eval_frame.reset_code(code)
+    states = getattr(pgo, "_CODE_STATE", None) or {}
+    for key in [key for key in states if key not in since.states]:
+        del states[key]
+    if getattr(convert_frame, "FRAME_COUNTER", 0) > since.frames:
+        compiles = convert_frame.FRAME_COMPILE_COUNTER
+        for frame in [key for key in compiles if isinstance(key, int) and key >= since.frames]:
+            del compiles[frame]
+        convert_frame.FRAME_COUNTER = since.frames
+
+
+_TRACKERS = ("input_codes", "output_codes")
+
+
+def _codes(tracker: str) -> Iterator[Any]:
+    for reference in list(getattr(getattr(_module("convert_frame"), tracker, None), "seen", ())):
+        if (code := reference()) is not None:
+            yield code
+
+
+def _module(name: str) -> Any:
+    """A module of Dynamo that is loaded, or None."""
+    return sys.modules.get(f"{_DYNAMO}.{name}")
+
+
+@contextmanager
+def _callbacks() -> Iterator[None]:
+    """``on_compile_start`` and ``on_compile_end`` of the user's, registered before and after."""
+    handler = getattr(_module("callback"), "callback_handler", None)
+    lists = [getattr(handler, name, None) for name in ("start_callbacks", "end_callbacks")]
+    kept = [(found, list(found)) for found in lists if isinstance(found, list)]
+    try:
+        yield
+    finally:
+        for found, before in kept:
+            found[:] = before
+
+
+@contextmanager
+def _compiled_autograd() -> Iterator[None]:
+    """A compiler of backward passes that somebody has entered is entered after it too."""
+    module = _module("compiled_autograd")
+    if not getattr(module, "compiled_autograd_enabled", False):
+        yield
+        return
+    native = importlib.import_module("torch._C._dynamo.compiled_autograd")
+    # It can only be asked for by setting another one; what comes back is (compiler, dynamic).
+    before = native.set_autograd_compiler(None, False)
+    try:
+        yield
+    finally:
+        native.set_autograd_compiler(*before)
+        module.compiled_autograd_enabled = True
+
+
+def _no_examples() -> None:
+    """``eager_then_compile`` keeps the first inputs of each file and line, for ever."""
+    examples = getattr(_module("eval_frame"), "_EXAMPLE_INPUTS", None)
+    if examples:
+        examples.clear()
+
+
+def _no_profile() -> None:
+    """A profile that is there, and empty, is not read from disk."""
+    pgo = _module("pgo")
+    state = getattr(pgo, "CodeState", None)
+    if state is not None and getattr(pgo, "_CODE_STATE", ...) is None:
+        pgo._CODE_STATE = defaultdict(state)
