@@ -24,7 +24,7 @@ from pytest_graphbreak.observers import dynamo_cold as cold
 from pytest_graphbreak.observers.base import Window
 from pytest_graphbreak.observers.dynamo_events import observation
 from pytest_graphbreak.observers.dynamo_hooks import OnImport
-from pytest_graphbreak.observers.dynamo_notes import Event, Fell, Made, Started
+from pytest_graphbreak.observers.dynamo_notes import Event, Fell, Made, Missed, Started
 from pytest_graphbreak.observers.dynamo_sensors import Sensors
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Observation
@@ -215,7 +215,7 @@ class DynamoWindow:
     def _read(self, events: Sequence[Event]) -> Observation:
         doubts = tuple(self._isolated or ())
         errors = [*self._errors]
-        if any(isinstance(event, Started) for event in events):
+        if any(isinstance(event, (Started, Made, Missed)) for event in events):
             errors[:0] = doubts
             doubts = ()
         try:

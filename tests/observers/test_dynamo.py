@@ -519,7 +519,10 @@ def test_isolate_makes_a_test_count_from_cold() -> None:
     assert (graphs, seen[0].graphs) == ([1, 1], 0)
 
 
-def test_a_reset_that_fails_is_an_error_of_the_next_window(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_reset_that_fails_is_an_error_where_something_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, compiles: bool
+) -> None:
     def fails() -> None:
         raise RuntimeError("no reset")
 
@@ -527,12 +530,16 @@ def test_a_reset_that_fails_is_an_error_of_the_next_window(monkeypatch: pytest.M
     observer.isolate("tests/test_a.py::test_b")
     monkeypatch.undo()
     with window() as seen:
-        pass
+        if compiles:
+            compile(lambda x: x + 1)(X)
     with window() as after:
-        pass
-    assert "no reset" in seen[0].errors[0]
-    assert "tests/test_a.py::test_b" in seen[0].errors[0]
-    assert after[0].errors == ()
+        compile(lambda x: x + 2)(X)
+    told, nothing = seen[0].errors, seen[0].notes
+    if not compiles:
+        told, nothing = nothing, told
+    assert "no reset" in told[0]
+    assert "tests/test_a.py::test_b" in told[0]
+    assert (nothing, after[0].errors, after[0].notes) == ((), (), ())
 
 
 # A gate that cannot see must not pass.

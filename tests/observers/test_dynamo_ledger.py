@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, defaultdict
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -93,3 +95,37 @@ def test_without_counters_nothing_is_said() -> None:
     ledger.begin(None)
     ledger.saw()
     assert ledger.missed() == 0
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("before", [1, 2, 284])
+def test_counters_that_are_put_back_are_no_new_graphs(
+    counters: Any, ledger: Ledger, before: int, inner: bool
+) -> None:
+    for _ in range(before):
+        make(counters, ledger)
+    ledger.missed()
+    with mock.patch.dict(counters["stats"] if inner else counters, clear=True):
+        assert ledger.missed() == 0
+        for _ in range(3):
+            make(counters, ledger)
+            assert ledger.missed() == 0
+    assert ledger.missed() == 0
+    make(counters, ledger)
+    make(counters)
+    assert ledger.missed() == 1
+
+
+def test_a_copy_that_is_put_back_is_no_new_graph(counters: Any, ledger: Ledger) -> None:
+    for _ in range(30):
+        make(counters, ledger)
+    ledger.missed()
+    kept = copy.deepcopy(dict(counters))
+    counters.clear()
+    make(counters, ledger)
+    assert ledger.missed() == 0
+    counters.clear()
+    counters.update(kept)
+    assert ledger.missed() == 0
+    make(counters)
+    assert ledger.missed() == 1

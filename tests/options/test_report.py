@@ -147,7 +147,7 @@ def test_what_fixtures_compile_is_told_and_not_judged(suite: Suite) -> None:
         """
         import pytest, torch
 
-        @pytest.fixture
+        @pytest.fixture(scope="module")
         def model():
             f = torch.compile(lambda x: x + 1, backend="eager")
             f(torch.ones(3))
@@ -162,9 +162,41 @@ def test_what_fixtures_compile_is_told_and_not_judged(suite: Suite) -> None:
     (test,) = report["tests"]
     assert test["outcome"] == "passed"
     assert test["graphs"] == {}
-    assert test["setup"]["graphs"] == {"dynamo": 2}
+    assert test["setup"]["phases"] == {"setup": {"dynamo": 1}, "teardown": {"dynamo": 1}}
     result = suite.run("--graph-budget")
     result.stdout.fnmatch_lines(["fixtures   test_it.py::test_uses_it   setup: 1 dynamo"])
+
+
+def test_what_a_test_s_own_fixtures_compile_is_the_test_s(suite: Suite) -> None:
+    suite.write(
+        """
+        import pytest, torch
+
+        def f(x): return x + 1
+
+        @pytest.fixture
+        def model():
+            model = torch.compile(f, backend="eager")
+            model(torch.ones(3))
+            return model
+
+        @pytest.mark.max_graphs(1)
+        def test_cap(model):
+            model(torch.ones(3, dtype=torch.int64))
+        """
+    )
+    result = suite.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: 2 dynamo graphs, the marker allows 1 (+1)",
+            "  2 dynamo graphs = 1 entry + 1 recompile",
+            "    1 of them in the test's fixtures",
+        ]
+    )
+    (test,) = suite.report()["tests"]
+    assert test["graphs"] == {"dynamo": 2}
+    assert test["setup"] == {"graphs": {}, "phases": {}, "own": {"dynamo": 1}}
 
 
 def test_what_a_fixture_compiled_is_charged_to_the_test_that_calls_it(suite: Suite) -> None:

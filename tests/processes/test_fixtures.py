@@ -516,3 +516,46 @@ def test_fixtures_do_what_they_do_on_the_device(suite: Suite) -> None:
     assert [test["errors"] for test in tests.values() if test["errors"]] == []
     first = tests["test_asked_for_a_wide_one_first"]
     assert first["setup"]["graphs"] == {"xla": 1}
+
+
+PUT_BACK = """
+from unittest import mock
+import pytest, torch
+from torch._dynamo.utils import counters
+
+@pytest.mark.parametrize("n", range(3))
+def test_plain(n):
+    for k in range(n + 1):
+        torch.compile(lambda x: x + k, backend="eager", dynamic=False)(torch.ones(3))
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_patched(n):
+    with mock.patch.dict(counters, clear=True):
+        for k in range(n):
+            torch.compile(lambda x: x * k, backend="eager", dynamic=False)(torch.ones(3))
+    torch.compile(lambda x: x - 1, backend="eager", dynamic=False)(torch.ones(3))
+
+@pytest.fixture
+def patched():
+    with mock.patch.dict(counters, clear=True):
+        yield
+
+def test_patched_around(patched):
+    torch.compile(lambda x: x * 3, backend="eager", dynamic=False)(torch.ones(3))
+"""
+
+
+@pytest.mark.parametrize("order", [(), ("-p", "tests.processes.reverse")])
+def test_counters_that_are_put_back_are_no_graphs(suite: Suite, order: tuple[str, ...]) -> None:
+    tests = both_ways(suite, PUT_BACK, *order)
+    counts = {name: test["graphs"].get("dynamo") for name, test in tests.items()}
+    # One lambda for each k, and one code object for all of them: k is a guard.
+    assert counts == {
+        "test_plain[0]": 1,
+        "test_plain[1]": 2,
+        "test_plain[2]": 3,
+        "test_patched[2]": 3,
+        "test_patched[3]": 4,
+        "test_patched_around": 1,
+    }
+    assert [test["errors"] for test in tests.values() if test["errors"]] == []

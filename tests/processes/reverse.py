@@ -1,0 +1,9 @@
+"""A pytest plugin: the tests in reverse order."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.reverse()
