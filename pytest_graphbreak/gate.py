@@ -375,8 +375,9 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     if over and (trace := item.stash.get(TRACE, None)) is not None:
         trace.settle(failed=report.failed)
     entry = item.stash[ENTRY]
+    typed = item.config.stash[GATE].settings.typed
     if call.when == "setup" and report.failed and "verdict" in entry:
-        _add_section(report, entry, call)
+        _add_section(report, entry, call, typed)
     if call.when == "call" and report.failed:
         ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
         entry["failed_by"] = "gate" if ours else "test"
@@ -386,7 +387,7 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
             # A unittest class keeps its failure to itself until here.
             entry.update(verdict="none", message=None)
             if not block:  # its own text says it
-                _add_section(report, entry, call, item.config.stash[GATE].settings.typed)
+                _add_section(report, entry, call, typed)
     # A copy, since the dict grows on: teardown adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]
 
@@ -413,8 +414,8 @@ def _add_around(entry: Plain, phase: str, graphs: Mapping[str, int]) -> None:
     """Tell in ``entry`` what was compiled in a phase and is not the test's."""
     told = Counter(entry.get(phase, {}).get("graphs", {}))
     told.update(graphs)
-    if told := _plain(told):
-        entry[phase] = {"graphs": told}
+    if any(told.values()):
+        entry[phase] = {"graphs": _plain(told)}
 
 
 def _plain(counts: Mapping[str, int]) -> dict[str, int]:

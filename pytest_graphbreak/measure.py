@@ -87,8 +87,9 @@ class Measurement:
     def aside(self) -> Iterator[None]:
         """What is done inside is not this window's, and compiles nothing that it would find."""
         with ExitStack() as left:
-            for part in (self._children, *self._windows):
-                left.enter_context(part.aside())
+            left.enter_context(self._children.aside())
+            for window in self._windows:
+                left.enter_context(window.aside())
             yield
 
     def close(self) -> Record:
