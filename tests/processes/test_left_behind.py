@@ -65,7 +65,7 @@ def test_sync_again():
 
 
 def test_a_tensor_that_cannot_be_computed_fails_no_later_test(suite: Suite) -> None:
-    tests = both_ways(suite, SUITE)
+    tests = both_ways(suite, SUITE, apart=True)
     assert {name: test["graphs"].get("xla", 0) for name, test in tests.items()} == {
         "test_fails": 1,  # PJRT was asked, and failed
         "test_nothing": 0,
@@ -82,6 +82,6 @@ def test_a_tensor_that_cannot_be_computed_fails_no_later_test(suite: Suite) -> N
     doubt = "the device could not be settled before this test: what an earlier one left pending"
     assert doubt in tests["test_lets_go_and_syncs"]["errors"][0]
     assert doubt in tests["test_item"]["note"]
-    result = suite.run("--graph-budget-record")
+    result = suite.pytester.runpytest_subprocess("--graph-budget-record")
     result.assert_outcomes(passed=7, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["error      test_it.py::test_lets_go_and_syncs*"])
