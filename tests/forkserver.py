@@ -38,22 +38,19 @@ ROOT = Path(__file__).parents[1]
 REAL = sys.executable
 """The real Python, whatever a fixture says."""
 
-COMMANDS = {
-    "python": [],
-    "pytest": ["-m", "pytest"],
-    "graphbreak": ["-m", "pytest_graphbreak"],
-}
+NAMES = ("python", "pytest", "graphbreak")
+"""The commands: the real Python, and scripts that lie beside it."""
 
 CLIENT = """\
 #!{python} -ISB
 import array, os, signal, socket, sys
 
-args = [*{before!r}, *sys.argv[1:]]
+args = sys.argv[1:]
 first = args[args[:1] == ["-u"]:][:1]
 known = first and (first[0] in ("-m", "-c", "-mpytest") or not first[0].startswith("-"))
 watched = "GRAPHBREAK_CHILDREN" in os.environ
-if not known or watched or any("multiprocessing" in arg for arg in args):
-    os.execv({python!r}, [{python!r}, *args])
+if not (known or {script}) or watched or any("multiprocessing" in arg for arg in args):
+    os.execv({real!r}, [{real!r}, *args])
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 order = ascii((args, sys.argv[0], os.getcwd(), dict(os.environ))).encode()
@@ -95,9 +92,12 @@ class Server:
     def __init__(self, directory: Path, modules: Sequence[str], environ: Mapping[str, str]) -> None:
         self.directory = directory
         address = str(directory / "server")
-        for name, before in COMMANDS.items():
+        for name in NAMES:
             client = directory / name
-            client.write_text(CLIENT.format(python=sys.executable, before=before, address=address))
+            real = Path(REAL) if name == NAMES[0] else Path(REAL).with_name(name)
+            client.write_text(
+                CLIENT.format(python=REAL, real=str(real), script=name != NAMES[0], address=address)
+            )
             client.chmod(0o755)
         self._process = subprocess.Popen(
             [REAL, "-c", MAIN, address, *modules],
@@ -203,7 +203,7 @@ def _become(order: Order) -> Program:
     os.chdir(order.cwd)
     tempfile.tempdir = None
     sys.executable = str(Path(order.name).with_name("python"))
-    at_once = order.args[0] == "-u"
+    at_once = order.args[:1] == ["-u"]
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = _stream(1, "strict", at_once or os.isatty(1))
     sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace", True)
@@ -211,6 +211,14 @@ def _become(order: Order) -> Program:
     names = vars(main)
     names["__builtins__"] = builtins
     sys.path[:0] = _python_path(order.environ)
+    sys.orig_argv[:] = [sys.executable, *order.args]
+    name = Path(order.name).name
+    if name != NAMES[0]:
+        sys.orig_argv.insert(1, order.name)
+        sys.argv[:] = [order.name, *order.args]
+        sys.path.insert(0, str(Path(order.name).parent))
+        names["__file__"] = order.name
+        return compile(Path(REAL).with_name(name).read_text(), order.name, "exec"), names
     first, *rest = order.args[at_once:]
     if first.startswith("-m"):
         module, *rest = [first[2:], *rest] if first != "-m" else rest

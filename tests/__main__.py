@@ -1,0 +1,104 @@
+"""Runs the suite: ``python -m tests pure`` is the half that needs no torch, ``torch`` the rest.
+
+With more arguments it runs just these, as pytest does: ``python -m tests torch
+tests/test_verdict.py -k name``. Each run without them has two workers; all of them are made, and
+the exit code is that of the first that failed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+
+PURE: Final = (
+    # The longest first: the workers then end together.
+    "tests/commands/test_accept.py",
+    "tests/test_baseline_*.py",
+    "tests/test_schemas.py",
+    "tests/test_accepting.py",
+    "tests/test_budget.py",
+    "tests/test_cap.py",
+    "tests/test_checkout.py",
+    "tests/test_containers.py",
+    "tests/test_distribution.py",
+    "tests/test_history.py",
+    "tests/test_loosened.py",
+    "tests/test_places.py",
+    "tests/test_platforms.py",
+    "tests/test_public.py",
+    "tests/test_regexes.py",
+    "tests/test_suite.py",
+    "tests/test_threads.py",
+    "tests/test_union.py",
+    "tests/test_verdict.py",
+    "tests/test_workflows.py",
+    "tests/commands/test_analyze.py",
+    "tests/commands/test_artifacts.py",
+    "tests/commands/test_check.py",
+    "tests/commands/test_history.py",
+    "tests/commands/test_report.py",
+    "tests/commands/test_strange_checkouts.py",
+    "tests/advice/test_match.py",
+    "tests/logs/test_[!l]*.py",
+    "tests/repair/test_pure.py",
+    "tests/repair/test_rewrite.py",
+    "tests/repair/test_slicing.py",
+    "tests/report/test_[!sl]*.py",
+    "tests/report/test_safe.py",
+    "tests/report/test_source.py",
+)
+"""Files that need no torch. They are run without it, once, and not again with each torch."""
+
+APART: Final = (
+    "tests/processes",
+    "tests/repair",
+    "tests/observers",
+    "tests/docs",
+    "tests/commands",
+    "tests/demo",
+    "tests/test_blind.py",
+)
+"""What takes the observers apart or starts processes that other processes watch: not gated."""
+
+WORKERS: Final = ("-n2", "--dist=worksteal")
+
+
+def pure() -> list[str]:
+    """The files of ``PURE``. Raises ``LookupError`` for a pattern of no file."""
+    found: dict[str, None] = {}
+    for pattern in PURE:
+        files = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+        if not files:
+            raise LookupError(f"tests/__main__.py: no file is named {pattern}")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def runs(half: str) -> list[list[str]]:
+    """The arguments of pytest for each run of a half."""
+    if half == "pure":
+        return [[*WORKERS, *pure()]]
+    without = [f"--ignore={path}" for path in pure()]
+    # Our own medicine: what compiles is held to baselines/.
+    gated = [*WORKERS, "--graph-budget", *without, *(f"--ignore={path}" for path in APART)]
+    return [[*gated, "tests"], [*WORKERS, *without, *APART]]
+
+
+def main(half: str, *arguments: str) -> int:
+    codes = [pytest(list(arguments))] if arguments else [pytest(run) for run in runs(half)]
+    return next((code for code in codes if code), 0)
+
+
+def pytest(arguments: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT).returncode
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] not in (["pure"], ["torch"]):
+        sys.exit("usage: python -m tests pure|torch [arguments of pytest]")
+    sys.exit(main(*sys.argv[1:]))

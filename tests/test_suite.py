@@ -1,0 +1,44 @@
+"""The halves of the suite: every test file is run, and in the pure half none is skipped."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.__main__ import APART, ROOT, pure, runs
+
+FILES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+def test_every_file_is_in_a_half() -> None:
+    gated, apart = runs("torch")
+    left_out = {word.partition("=")[2] for word in gated if word.startswith("--ignore=")}
+    assert left_out == {*pure(), *APART}
+    assert "tests" in gated
+    assert set(APART) <= set(apart)
+    assert {word.partition("=")[2] for word in apart if "--ignore=" in word} == set(pure())
+    assert set(pure()) < FILES
+
+
+@pytest.mark.parametrize("file", pure())
+def test_a_pure_file_is_not_skipped_without_torch(file: str) -> None:
+    """It would be run nowhere then."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert not re.search(
+        r"^[^#\"]*(importorskip|find_spec)\(\"(torch|transformers|numpy)", text, re.M
+    )
+
+
+def test_with_arguments_just_these_are_run() -> None:
+    arguments = ["tests/test_cap.py", "-k", "test_no_such_test", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests", "torch", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 5  # pytest's own: no test was selected
+    assert done.stdout.count("test session starts") == 1
