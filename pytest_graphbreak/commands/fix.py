@@ -85,7 +85,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         progress.clear()
         say(text)
 
-    progress.step(0, args.runs, f"{target.name} as it is")
+    progress.step(0, 1, f"{target.name} as it is")
     search = Search(
         target,
         desk,
@@ -107,7 +107,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         search.finish()
         stop = error
     progress.clear()
-    code, late = _result(target, desk, search.outcome, proved=stop is not None)
+    code, late = _result(target, desk, search.outcome, progress, proved=stop is not None)
     stop = stop or late
     if stop is not None:
         complain("graphbreak fix: interrupted")
@@ -116,7 +116,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
 
 
 def _result(
-    target: Target, desk: Bench, outcome: Outcome, *, proved: bool
+    target: Target, desk: Bench, outcome: Outcome, progress: Progress, *, proved: bool
 ) -> tuple[int, KeyboardInterrupt | None]:
     """Write the file, run it as it stands, and tell; the exit code, and what interrupted it."""
     stop: KeyboardInterrupt | None = None
@@ -139,10 +139,12 @@ def _result(
             return UNUSABLE, stop
         if not proved:
             try:
+                progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as it stands")
                 words = _prove(fixed, desk, outcome)
             except KeyboardInterrupt as error:  # its text was proved as a trial
                 outcome.stopped = "interrupted"
                 stop = error
+            progress.clear()
     for line in told.lines(outcome):
         say(line)
     if words:

@@ -1,12 +1,20 @@
-"""Shows how far long work is: a bar on a terminal, a line for each step elsewhere."""
+"""Shows how far long work is: a bar that moves on a terminal, a line for each step elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import sys
-from typing import TextIO
+import threading
+import time
+from typing import Final, TextIO
 
 from pytest_graphbreak.report.safe import console
+
+_WIDTH: Final = 20
+_TICK: Final = 0.25
+"""Seconds between two looks at the clock: a run that takes a minute is seen to be alive."""
 
 
 class Progress:
@@ -14,25 +22,52 @@ class Progress:
 
     def __init__(self, to: TextIO | None = None) -> None:
         self._out = to or sys.stderr
-        self._bar = self._out.isatty()
+        self._bar = self._out.isatty() and os.environ.get("TERM") != "dumb"
+        self._steps = 0
+        self._share = 0.0
+        self._words = ""
+        self._began = 0.0
         self._drawn = False
+        self._lock = threading.Lock()
+        self._ticker: threading.Thread | None = None
 
-    def step(self, done: int, most: int, words: str) -> None:
-        """Say that step ``done`` of at most ``most`` begins."""
+    def step(self, done: float, most: float, words: str) -> None:
+        """Say that a step begins, with ``done`` of ``most`` parts of the work behind it."""
         words = console(words)
+        self._steps += 1
         if not self._bar:
-            print(f"[{done + 1}] {words}", file=self._out, flush=True)
+            print(f"[{self._steps}] {words}", file=self._out, flush=True)
             return
-        width = shutil.get_terminal_size().columns
-        filled = min(20, 20 * done // max(most, 1))
-        line = f"[{'#' * filled}{'.' * (20 - filled)}] run {done + 1}: {words}"
-        self._out.write(f"\r\x1b[K{line[: width - 1]}")
-        self._out.flush()
-        self._drawn = True
+        with self._lock:
+            # What is found on the way makes the work more; the bar does not go back for it.
+            self._share = max(self._share, min(1.0, done / most if most else 0.0))
+            self._words, self._began = words, time.monotonic()
+            self._drawn = True
+            self._draw()
+        if self._ticker is None:
+            self._ticker = threading.Thread(target=self._tick, daemon=True)
+            self._ticker.start()
 
     def clear(self) -> None:
-        """Take the bar away, so that other lines can be written."""
-        if self._drawn:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
-            self._drawn = False
+        """Take the bar away, so that other lines can be written; the next step draws it again."""
+        with self._lock:
+            if self._drawn:
+                self._out.write("\r\x1b[K")
+                self._out.flush()
+                self._drawn = False
+
+    def _draw(self) -> None:
+        filled = round(_WIDTH * self._share)
+        bar = "#" * filled + "." * (_WIDTH - filled)
+        took = time.monotonic() - self._began
+        line = f"[{bar}] run {self._steps}, {took:.0f} s: {self._words}"
+        self._out.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
+        self._out.flush()
+
+    def _tick(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal may go before the command
+            while True:
+                time.sleep(_TICK)
+                with self._lock:
+                    if self._drawn:
+                        self._draw()

@@ -93,7 +93,7 @@ class Repro:
             _homes(answer, out, as_test),
         )
 
-    def run(self, progress: Callable[[int, int, str], None]) -> Iterator[Script]:
+    def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
         """One script a break, each as soon as it has been run."""
         breaks = self.first.record.breaks
         if not breaks:

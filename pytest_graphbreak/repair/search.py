@@ -95,18 +95,19 @@ def places(record: Record) -> list[Break]:
 
 
 def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
-    """Whether a record is a gain: fewer graphs and no code lost, or code won back."""
-    was, now = _eager(before), _eager(after)
-    if not graphs(after) and graphs(before):
+    """Whether a record is a gain: fewer graphs and no code lost, or code won back.
+
+    Code that had left the compiler is won back if more is compiled than before,
+    in however many graphs. Where nothing is compiled nothing is gained.
+    """
+    if not graphs(after) or _eager(after) > _eager(before):
         return False
     if may_leave and 2 * _ops(after) < _ops(before):
         return False
-    if now > was or any(
-        after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before)
-    ):
-        return now < was and len(after.breaks) <= len(before.breaks)
-    fewer = graphs(after) < graphs(before)
-    return fewer or (now < was and graphs(after) <= max(graphs(before), 1))
+    if _left(before) - _left(after) and _ops(after) > _ops(before):
+        return True
+    dearer = any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before))
+    return not dearer and graphs(after) < graphs(before)
 
 
 def _lower(record: Record) -> tuple[str, ...]:
@@ -125,6 +126,11 @@ def _eager(record: Record) -> int:
     return len(record.eager)
 
 
+def _left(record: Record) -> set[tuple[str, str]]:
+    """Where code left the compiler, whichever copy of a file it is in."""
+    return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
+
+
 def _ops(record: Record) -> int:
     return sum(graph.ops or 0 for graph in record.graph_list if graph.layer == "dynamo")
 
@@ -141,7 +147,7 @@ class Search:
         keep_side_effects: bool,
         header: str,
         say: Say,
-        progress: Callable[[int, int, str], None],
+        progress: Callable[[float, float, str], None],
     ) -> None:
         self._target = target
         self._bench = bench
@@ -152,8 +158,11 @@ class Search:
         self._progress = progress
         self._file = read(target.path)
         self._source = self._file.text
+        self._share = 0.0
+        self._waiting = 0
         self._copies: set[str] = set()
         self._doubt: list[Patch] = []
+        self._sure: tuple[list[Patch], Trial] | None = None  # before the first of them
         self._sites: dict[str, Site] = {}
         first = bench.measure(target, compare=False)
         self._sites = dict(first.sites)
@@ -167,9 +176,11 @@ class Search:
         seen: set[tuple[str, ...]] = set()
         while (problem := self._next(seen)) is not None:
             out.problems.append(problem)
+            self._waiting = len({self._key(one) for one in places(out.last.record)} - seen)
             self._mend(problem)
             if out.stopped:
                 break
+        self._share = 1.0
         if not out.stopped:
             self._weed()
         self._close()
@@ -237,7 +248,11 @@ class Search:
         """Try the remedies for one problem in turn, until one holds."""
         out = self.outcome
         doubtful: tuple[Patch, Trial] | None = None
-        for patch in self._patches(problem):
+        patches = list(self._patches(problem))
+        for number, patch in enumerate(patches):
+            # Of the problems that are known, and of the patches for this one.
+            done = len(out.problems) - 1 + number / len(patches)
+            self._share = done / (len(out.problems) + self._waiting)
             why = self._refused(patch)
             if why is None:
                 if self._bench.runs >= self._most:
@@ -263,12 +278,13 @@ class Search:
                     if gone and no_worse and not patch.leaves and doubtful is None:
                         doubtful = (patch, trial)
                     there = "the break is" if problem.item is not None else "recompiles are"
-                    why = "the graphs did not get fewer" if gone else f"{there} still there"
+                    why = _no_gain(trial.record) if gone else f"{there} still there"
             if why != _UNWRITABLE:
                 problem.tried.append(Tried(patch, why or ""))
         if doubtful is not None and not problem.kept:
+            self._sure = self._sure or (list(out.kept), out.last)
             self._doubt.append(doubtful[0])
-            self._keep(problem, *doubtful)
+            self._keep(problem, *doubtful, word="on trial")
 
     def _refused(self, patch: Patch) -> str | None:
         """Why a patch is not even tried."""
@@ -287,7 +303,7 @@ class Search:
         except (BuildError, UnicodeEncodeError):
             return None, _UNWRITABLE
         problem = patches[-1].title if patches else "without it"
-        self._progress(self._bench.runs, self._most, problem)
+        self._progress(self._share, 1.0, problem)
         trial = self._run(source)
         if trial.error is not None:
             return None, f"it fails: {trial.error[:160]}"
@@ -308,14 +324,14 @@ class Search:
             self._copies.add(copy.path.name)
             return self._bench.measure(copy)
 
-    def _keep(self, problem: Problem, patch: Patch, trial: Trial) -> None:
+    def _keep(self, problem: Problem, patch: Patch, trial: Trial, *, word: str = "kept") -> None:
         out = self.outcome
         self._sites.update({k: v for k, v in trial.sites.items() if k not in self._sites})
         problem.kept.append(patch)
         problem.after = graphs(trial.record)
         out.kept.append(patch)
         out.last = trial
-        self._say(f"kept: {patch.title} ({problem.before} -> {problem.after})")
+        self._say(f"{word}: {patch.title} ({problem.before} -> {problem.after})")
 
     def _weed(self) -> None:
         """Take out what is on trial and does not pay for itself."""
@@ -336,8 +352,23 @@ class Search:
                     problem.kept.remove(patch)
                     problem.tried.append(Tried(patch, "the graphs are as few without it"))
 
+    def _settle(self) -> None:
+        """Without a gain, what was on trial goes, and what was kept on top of it."""
+        out = self.outcome
+        if self._sure is None or not any(patch in out.kept for patch in self._doubt):
+            return
+        if better(self._sure[1].record, out.last.record):
+            return
+        gone = [patch for patch in out.kept if patch not in self._sure[0]]
+        out.kept, out.last = self._sure
+        for problem in out.problems:
+            for patch in [one for one in problem.kept if one in gone]:
+                problem.kept.remove(patch)
+                problem.tried.append(Tried(patch, _no_gain(out.last.record)))
+
     def _close(self) -> None:
         """Write the source that all kept patches make, and say what became of each problem."""
+        self._settle()
         out = self.outcome
         left = {self._key(item) for item in places(out.last.record)}
         for problem in out.problems:
@@ -352,6 +383,12 @@ class Search:
         """After an interrupt: what is finished is kept."""
         self.outcome.stopped = self.outcome.stopped or "interrupted"
         self._close()
+
+
+def _no_gain(record: Record) -> str:
+    if not graphs(record):
+        return "nothing is compiled with it either"
+    return "the graphs did not get fewer"
 
 
 _UNWRITABLE = "unwritable"

@@ -1,0 +1,98 @@
+"""What counts as a gain: fewer graphs, or more that is compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst")
+
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Record
+from pytest_graphbreak.repair.search import better
+from tests.repair.conftest import Shop
+
+
+def record(graphs: int, *, ops: int = 2, eager: str = "", breaks: int = 0) -> Record:
+    """``graphs`` of so many ops each; ``eager`` names a line at which code left the compiler."""
+    where = Frame("a_trial2.py", "f", 3, eager)
+    return Record(
+        layers=("dynamo",),
+        graphs={"dynamo": graphs} if graphs else {},
+        graph_list=tuple(
+            Graph("dynamo", str(number), "entry", ops=ops) for number in range(graphs)
+        ),
+        eager=(Eager("dynamo", "a loop", where),) if eager else (),
+        breaks=tuple(Break("dynamo", "b", Frame("a.py", "f", n)) for n in range(breaks)),
+    )
+
+
+EAGER = record(0, eager="def f(x):", breaks=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gain"),
+    [
+        (EAGER, record(1), True),
+        (EAGER, record(2, breaks=1), True),  # one under no_grad
+        (EAGER, record(3, breaks=2), True),  # breaks that nobody could see before
+        (EAGER, record(1, eager="with open() as file:", breaks=1), True),  # half of it
+        (EAGER, record(0, eager="y = torch.where(z, x.item(), x)", breaks=1), False),
+        (EAGER, record(0), False),  # it is not even tried any more
+        (EAGER, EAGER, False),
+        (record(2, breaks=1), record(1), True),
+        (record(2, breaks=1), record(2, ops=5), False),
+        (record(2, breaks=1), record(1, eager="def f(x):"), False),
+        (record(2, breaks=1), record(0), False),
+    ],
+)
+def test_a_gain_is_measured_in_what_is_compiled(before: Record, after: Record, gain: bool) -> None:
+    assert better(before, after) is gain
+
+
+LOOP = """
+    import torch
+
+    def f(x):
+        y = x
+        for i in range(2):
+            y = y.sin() + 1
+            print(i)
+        with open("/dev/null"):
+            y = y * 2
+        return y
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+"""
+
+
+def test_a_function_that_ran_eagerly_and_compiles_is_mended(shop: Shop) -> None:
+    """In two graphs, as it breaks where nothing helps, and where nobody could see it before."""
+    shop.write("a.py", LOOP)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out
+    assert "kept  print is called after the graph" in said.out
+
+
+UNSURE = """
+    import torch
+
+    def f(x):
+        y = x
+        for i in range(2):
+            if y.sum() > 0:
+                y = y - y.mean().item()
+        return y
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+"""
+
+
+def test_what_compiles_nothing_is_not_kept_when_the_runs_are_used_up(shop: Shop) -> None:
+    """``torch.where`` moves the break to what it reads; only both patches together compile."""
+    shop.write("a.py", UNSURE)
+    said = shop.run("fix", "a.py", "--runs", "4")
+    assert said.code == 1
+    assert "tried, not kept: the branch became torch.where: nothing is compiled with it" in said.out
+    assert "stopped: the number of runs" in said.out
+    assert [path.name for path in Path().iterdir()] == ["a.py"]
