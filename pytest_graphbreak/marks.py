@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 NAMES: Final = ("graph_budget", "max_graphs")
-WORD: Final = re.compile("|".join(NAMES))
+WORD: Final = re.compile("graph_budget|max_graphs")
 LARGEST: Final = 2 * 2**20
 """Characters of a source file that is read."""
 LONGEST: Final = 200

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytest_graphbreak.baseline.model import BaselineError
+from pytest_graphbreak.locks import hold
 
 HIDDEN = ".graphbreak"
 """A directory of a baselines directory; in it is the lock."""
@@ -83,25 +84,12 @@ def clear(directory: Path) -> None:
 def _is_held(path: Path) -> bool:
     """Whether a living process holds its temporary file; it does so until that is in place."""
     with suppress(OSError), open(path, "rb", opener=_open_own) as file:
-        return not _hold(file.fileno())
+        return not hold(file.fileno())
     return True
 
 
 def _open_own(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-
-
-def _hold(handle: int) -> bool:
-    """Lock a file that is open, until it is closed; False if another process holds it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, which removes no file that is open
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def sync(directory: Path) -> None:
@@ -126,7 +114,7 @@ def replace(path: Path, text: str) -> None:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             try:
-                _hold(handle)
+                hold(handle)
                 _write(handle, text.encode("utf-8"))
                 _keep_mode(handle, path)
                 os.fsync(handle)

@@ -7,7 +7,6 @@ lock up for whoever is killed, so the next command sees which directories are no
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -15,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from pytest_graphbreak.locks import hold
 
 PREFIX: Final = "graphbreak-bench-"
 
@@ -30,7 +31,7 @@ def scratch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
         handle = os.open(os.path.join(name, _OWNER), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(handle)
             yield Path(name)
         finally:
             os.close(handle)
@@ -51,18 +52,19 @@ def is_left(path: Path) -> bool:
         return True
     except OSError:
         return False
-    if not path.is_dir() or path.is_symlink() or about.st_uid != os.getuid():
+    if not path.is_dir() or path.is_symlink() or not _is_ours(about):
         return False
     try:
-        handle = os.open(path / _OWNER, os.O_RDWR | os.O_NOFOLLOW)
+        handle = os.open(path / _OWNER, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         return time.time() - about.st_mtime > _NEWBORN
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+        return hold(handle)
     finally:
         os.close(handle)
-    return True
+
+
+def _is_ours(about: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or about.st_uid == os.getuid()
