@@ -1,4 +1,4 @@
-"""A lock on an open file: its holder loses it with its life, so a dead owner is told from a living."""
+"""A lock on an open file. Its holder loses it with its life: so dead owners are told from living."""
 
 from __future__ import annotations
 
