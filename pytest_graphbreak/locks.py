@@ -1,4 +1,4 @@
-"""A lock on an open file. Its holder loses it with its life: so dead owners are told from living."""
+"""A lock on an open file. Its holder loses it with its life, so dead owners are known."""
 
 from __future__ import annotations
 
