@@ -117,9 +117,15 @@ class Gate:
         return self.settings.active or item.get_closest_marker("max_graphs") is not None
 
     def warm(self, config: pytest.Config) -> None:
-        """Under ``--forked`` import Dynamo once in the parent, so that children need not."""
-        forked = config.getoption("forked", default=False)
-        if self.settings.active and forked and "torch" in sys.modules:
+        """Under ``--forked`` import once in the parent what each child would import anew."""
+        if not config.getoption("forked", default=False):
+            return
+        from pytest_graphbreak.measure import observers
+
+        observers()
+        for name in ("window", "verdict", "report.text"):
+            importlib.import_module(f"pytest_graphbreak.{name}")
+        if "torch" in sys.modules:
             importlib.import_module("torch._dynamo")
 
     def log_tt(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:

@@ -1,0 +1,37 @@
+"""``--forked``: a process for each test, which should not pay for us again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import CLEAN, Suite
+
+pytest.importorskip("pytest_forked")
+
+CONFTEST = """
+import os, sys
+import pytest
+
+PARENT = os.getpid()
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    session.config.before = set(sys.modules)
+
+def pytest_runtest_teardown(item):
+    assert os.getpid() != PARENT
+    new = sorted(name for name in set(sys.modules) - item.config.before if "graphbreak" in name)
+    with open("new.txt", "a") as file:
+        file.write(" ".join([item.name, *new]) + "\\n")
+"""
+
+
+@pytest.mark.parametrize("option", ["--graph-budget", "--graph-budget-report=graphs.json", None])
+def test_a_child_imports_none_of_our_modules(suite: Suite, option: str | None) -> None:
+    suite.write(CLEAN.replace("def test_model", "import pytest\n\n    @MARK\n    def test_model"))
+    source = (suite.path / "test_it.py").read_text()
+    (suite.path / "test_it.py").write_text(source.replace("MARK", "pytest.mark.max_graphs(1)"))
+    suite.pytester.makeconftest(CONFTEST)
+    result = suite.pytester.runpytest_subprocess("--forked", *([option] if option else []))
+    result.assert_outcomes(passed=1)
+    assert (suite.path / "new.txt").read_text() == "test_model\n"
