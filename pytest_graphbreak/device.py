@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from glob import glob
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pytest_graphbreak.baseline.model import minor
 
@@ -225,8 +225,8 @@ def profile_name(template: str | None, device: Device) -> str:
         ) from None
 
 
-def environment(device: Device, profile: str) -> dict[str, str | None]:
-    """The ``environment`` of the JSON report."""
+def environment(device: Device, profile: str) -> dict[str, Any]:
+    """The ``environment`` of the JSON report; who measured fills in ``packages``."""
     import platform
     import sys
 
@@ -238,4 +238,5 @@ def environment(device: Device, profile: str) -> dict[str, str | None]:
         "torch_xla": version("torch_xla"),
         "python": platform.python_version(),
         "platform": sys.platform,
+        "packages": {},
     }

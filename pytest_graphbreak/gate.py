@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Baselines, Entry, Expected
     from pytest_graphbreak.device import Device
     from pytest_graphbreak.measure import Measurement
+    from pytest_graphbreak.report.text import Context
     from pytest_graphbreak.trace import Trace
     from pytest_graphbreak.typed import Typed
     from pytest_graphbreak.verdict import Verdict
@@ -299,13 +300,15 @@ class Gate:
         )
         # A run that only observes fails no test: a verdict is then a marker's, or nobody's.
         fails = failing and not passes and (self.settings.gate or cap is not None)
-        context = self._context(item, nodeid, baseline, expected, torch, fixtures)
+        context = (
+            self._context(item, nodeid, record, baseline, expected, fixtures) if fails else None
+        )
         entry = record.to_dict() | {
             "verdict": verdict.name,
             "baseline": budget.baseline(expected),
             "budget": budget.budget(record, expected, cap),
             "cap": None if cap is None else cap.to_dict(),
-            "message": text.failure(verdict, record, context) if fails else None,
+            "message": None if context is None else text.failure(verdict, record, context),
             "ungated": ungated,
             "unseen": list(verdict.unseen),
             "foreign": verdict.foreign,
@@ -325,22 +328,26 @@ class Gate:
         self,
         item: pytest.Item,
         nodeid: str,
+        record: Record,
         entry: Entry | None,
         expected: Expected | None,
-        torch: str | None,
         fixtures: Mapping[str, int],
-    ) -> Any:
+    ) -> Context:
+        from pytest_graphbreak import owners
+        from pytest_graphbreak.device import version
         from pytest_graphbreak.report.text import Context
 
         file, line, name = item.location
         return Context(
             nodeid=nodeid,
             profile=self.profile,
-            torch=torch,
+            torch=version("torch"),
             baseline=_shown(entry, self.settings),
             baseline_line=entry.line if entry else None,
             recorded_profile=expected.profile if expected else None,
             recorded_torch=expected.torch if expected else None,
+            packages=owners.versions(owners.files_of(record.to_dict()), self.settings.root),
+            recorded_packages=expected.packages if expected else {},
             accept=self._accepting(nodeid) if in_ci() else None,
             typed=self.settings.typed,
             test=Frame(file, name, 0 if line is None else line + 1),

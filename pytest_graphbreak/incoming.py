@@ -330,6 +330,19 @@ _TEST = _object(
     graph_list=(_list_of(_GRAPH), list),
 )
 _COUNTED = _object(**_JUDGED, breaks=(_list_of(_object(**_CORE)), list))
+
+
+def _versions(value: Any) -> Plain:
+    """Versions by the names of packages."""
+    found: Plain = {}
+    for name, version in _mapping(value).items():
+        try:
+            found[_text(name)] = _text(version)
+        except _Fault as fault:
+            raise fault.below(str(name)) from None
+    return found
+
+
 _ENVIRONMENT = _object(
     profile=(_maybe(_profile), None),
     device=_MAYBE_TEXT,
@@ -338,6 +351,7 @@ _ENVIRONMENT = _object(
     torch_xla=_MAYBE_TEXT,
     python=_MAYBE_TEXT,
     platform=_MAYBE_TEXT,
+    packages=(_versions, dict),
 )
 _NAMES = (_list_of(_name), list)
 _SESSION = _object(

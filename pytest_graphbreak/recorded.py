@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pytest_graphbreak.baseline.model import Known, Measured, Values, minor
+from pytest_graphbreak.owners import files_of, owner
 from pytest_graphbreak.record import Break, Eager, Record
 from pytest_graphbreak.verdict import place_of
 
@@ -17,14 +21,17 @@ def values(record: Record) -> Values:
     )
 
 
-def measured(nodeid: str, profile: str, torch: str | None, record: Record) -> Measured:
-    """One test's record, ready for ``baseline.update``. ``torch`` is the full version."""
+def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: Record) -> Measured:
+    """One test's record, ready for ``baseline.update``; ``environment`` is that of its report."""
+    torch, packages = environment["torch"], environment["packages"]
+    own = dict.fromkeys(map(owner, files_of(record.to_dict())))
     return Measured(
         nodeid=nodeid,
         profile=profile,
         torch=minor(torch),
         values=values(record),
         layers=record.layers,
+        packages={name: packages[name] for name in own if name in packages},
     )
 
 

@@ -120,6 +120,8 @@ class Judge:
             baseline_line=entry.line if entry is not None else None,
             recorded_profile=expected.profile if expected is not None else None,
             recorded_torch=expected.torch if expected is not None else None,
+            packages=seen.report.environment["packages"],
+            recorded_packages=expected.packages if expected is not None else {},
             accept=accepting.command(
                 shlex.quote(report.given or report.name), seen.nodeid, self.run
             ),
@@ -159,6 +161,7 @@ def _budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:
         own=measured.layers,
         breaks_torch=torch,
         eager_torch=torch,
+        packages=other.report.environment["packages"],
     )
     layers = tuple(layer for layer in record.layers if layer in other.test["layers"])
     if layers == record.layers:

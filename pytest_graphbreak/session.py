@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_graphbreak import owners
 from pytest_graphbreak.collected import Collected, Collector, file_of, gone_files, shard
 from pytest_graphbreak.device import environment
 from pytest_graphbreak.gate import Gate
@@ -106,6 +107,9 @@ class Session:
             )
             for nodeid, tally in self.tallies.items()
         ]
+        outcome.environment["packages"] = owners.versions(
+            (file for test in outcome.tests for file in owners.files_of(test)), self.settings.root
+        )
         outcome.unmeasured = self._unmeasured()
         if self.settings.gate and exitstatus in WRITABLE:
             self._settle_baselines()
@@ -187,7 +191,7 @@ class Session:
                 continue
             if test["nodeid"] in self.outcome.unmeasured or not self._is_to_write(test, record):
                 continue
-            yield measured(test["nodeid"], self.gate.profile, versions["torch"], record)
+            yield measured(test["nodeid"], self.gate.profile, versions, record)
 
     def _is_to_write(self, test: Plain, record: Record) -> bool:
         if not (self.settings.update or self.settings.record):

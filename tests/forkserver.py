@@ -203,6 +203,7 @@ def _become(order: Order) -> Program:
     os.chdir(order.cwd)
     tempfile.tempdir = None
     sys.executable = str(Path(order.name).with_name("python"))
+    sys.orig_argv[:] = [sys.executable, *order.args]
     at_once = order.args[:1] == ["-u"]
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = _stream(1, "strict", at_once or os.isatty(1))

@@ -138,6 +138,7 @@ def a_report(*tests: Data, profile: str = "cpu", torch: str = "2.13.0", **sessio
             "torch_xla": None,
             "python": "3.11.7",
             "platform": "linux",
+            "packages": {},
         },
         "session": {
             "exit": 1 if any(test["outcome"] == "failed" for test in tests) else 0,

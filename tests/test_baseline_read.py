@@ -81,7 +81,11 @@ REFUSED = [
     ("version: 1\nprofile: cpu\ntorch: 2.9\ntests: {}\n", 3, 'torch must be text.*quote it: "2.9"'),
     ("version: 1\nprofile: cpu\ntorch: new\ntests: {}\n", 3, "torch is 'new', no version"),
     (HEAD + "test: {}\n", 4, "the file has an unknown key 'test'; did you mean tests"),
-    (HEAD + "zzz: 1\ntests: {}\n", 4, "unknown key 'zzz'; allowed: version, profile, torch, tests"),
+    (
+        HEAD + "zzz: 1\ntests: {}\n",
+        4,
+        "unknown key 'zzz'; allowed: version, profile, torch, packages, tests",
+    ),
     (HEAD + "profile: b\ntests: {}\n", 4, "duplicate key 'profile', first on line 2"),
     (HEAD + "tests: {}\n---\nversion: 1\n", 5, "a second YAML document"),
     # the YAML itself

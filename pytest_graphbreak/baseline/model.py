@@ -149,6 +149,7 @@ class Expected:
     ``own`` are the layers that it recorded itself. ``breaks_torch`` and
     ``eager_torch`` measured those lists, which can be an older torch than
     ``torch`` where an override names counts only: compare reasons with them.
+    ``packages`` are the versions of what owned places when the file was written.
     """
 
     values: Values
@@ -158,6 +159,7 @@ class Expected:
     own: frozenset[str] = frozenset()
     breaks_torch: str | None = None
     eager_torch: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     def judged(self, observed: Collection[str]) -> tuple[str, ...]:
         """The layers to judge when ``observed`` were there, in the order of ``LAYERS``.
@@ -193,6 +195,7 @@ class Entry:
     overrides: Mapping[str, Override] = field(default_factory=dict)
     note: str | None = None
     ungated: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
     path: Path = field(default=Path(os.devnull), compare=False)
     line: int = field(default=0, compare=False)
 
@@ -214,7 +217,9 @@ class Entry:
             if plain is None:
                 return None
             own = plain.layers if base else frozenset[str]()
-            return Expected(plain, self.profile, self.torch, base, own, self.torch, self.torch)
+            return Expected(
+                plain, self.profile, self.torch, base, own, self.torch, self.torch, self.packages
+            )
         own = override.layers
         if base and plain is not None:
             own |= plain.layers
@@ -233,6 +238,7 @@ class Entry:
             own=own,
             breaks_torch=plain_torch if override.breaks is None else override.torch,
             eager_torch=plain_torch if override.eager is None else override.torch,
+            packages=self.packages,
         )
 
 
@@ -241,6 +247,7 @@ class Measured:
     """What was observed of one test, to be written. ``torch`` is a version or None.
 
     ``layers`` are those that were there: only they are compared and written.
+    ``packages`` are the versions of those that own its places.
     """
 
     nodeid: str
@@ -248,6 +255,7 @@ class Measured:
     torch: str | None
     values: Values
     layers: tuple[str, ...]
+    packages: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

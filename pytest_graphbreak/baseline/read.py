@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from dataclasses import field as made
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +34,7 @@ VERSION = 1
 LARGEST = 32 * 1024 * 1024
 """Bytes of a file that is read; 100,000 tests are about 20 MB."""
 
-FILE_KEYS = ("version", "profile", "torch", "tests")
+FILE_KEYS = ("version", "profile", "torch", "packages", "tests")
 VALUE_KEYS = ("graphs", "recompiles", "breaks", "eager")
 TEST_KEYS = ("note", "ungated", "cases")
 ENTRY_KEYS = ("note", "ungated", "profile", "torch", *VALUE_KEYS, "overrides")
@@ -58,6 +59,7 @@ class Document:
     tests: dict[str, Raw]
     lines: dict[tuple[str, str | None], int]
     root: Mapping | None = None
+    packages: dict[str, str] = made(default_factory=dict)
 
     def entry(self, test: str, case: str | None) -> Entry | None:
         """The entry of a test; for a case also where only its test has something to say."""
@@ -168,7 +170,15 @@ class _Reader:
             tests={name: self.test(name, key, node) for name, (key, node) in tests.items.items()},
             lines=self.lines,
             root=root,
+            packages=self.packages(root) if "packages" in root.items else {},
         )
+
+    def packages(self, root: Mapping) -> dict[str, str]:
+        node = self.mapping(root.items["packages"][1], "packages", "names to versions")
+        return {
+            name: self.text(value, f"the version of {brief(name)}")
+            for name, (_, value) in node.items.items()
+        }
 
     def version(self, node: Node) -> None:
         if not isinstance(node, Scalar) or kind(node) != "int":
@@ -392,6 +402,7 @@ def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw)
         },
         note=raw.get("note", above.get("note")),
         ungated=raw.get("ungated", above.get("ungated")),
+        packages=document.packages,
         path=document.path,
         line=document.lines.get((test, case)) or document.lines.get((test, None), 0),
     )

@@ -71,7 +71,7 @@ _ENTRY = Shape(order=ENTRY_KEYS, inside=_ENTRY_INSIDE)
 _CASE = replace(_ENTRY, compact=True)
 _TEST = Shape(order=(*ENTRY_KEYS, *TEST_KEYS), inside={**_ENTRY_INSIDE, "cases": Shape(each=_CASE)})
 TESTS = Shape(each=_TEST)
-FILE = Shape(order=FILE_KEYS, inside={"tests": TESTS})
+FILE = Shape(order=FILE_KEYS, inside={"packages": Shape(inline=True), "tests": TESTS})
 
 
 def lines(data: Map[str, Any], shape: Shape, indent: int) -> list[str]:

@@ -229,6 +229,7 @@ class _File:
         }
         self.after = replace(before, tests=self.tests)
         self.touched: set[str] = set()
+        self.packages = dict(before.packages)
         self.changes: list[Change] = []
 
     def prune(self, keys: Iterable[Key]) -> None:
@@ -266,6 +267,7 @@ class _File:
         raw = own(self.tests.get(key[0], {"cases": {}}), key[1]) or {}
         ordered = [layer for layer in LAYERS if layer in layers]
         self._put(key, plan.written(raw, entry, item, ordered, self.top))
+        self.packages |= {writable(name): writable(at) for name, at in item.packages.items()}
         now = self.after.entry(*key)
         assert now is not None
         self._changed(
@@ -335,6 +337,8 @@ class _File:
         data = {"version": VERSION, "profile": self.before.profile, "tests": self.tests}
         if self.before.torch is not None:
             data["torch"] = self.before.torch
+        if self.packages:
+            data["packages"] = dict(sorted(self.packages.items()))
         return "\n".join(render.lines(data, render.FILE, 0)) + "\n"
 
     def _edited(self, old: str) -> str:
@@ -350,6 +354,8 @@ class _File:
                 step="write it in block style, one test below the other, or delete the file",
             )
         editor = Editor(old)
+        if self.packages != self.before.packages:
+            editor.mapping(root, {"packages": dict(sorted(self.packages.items()))}, render.FILE)
         if tests.items:
             order = [*self.before.tests, *self.tests]
             changed = {
@@ -370,7 +376,8 @@ class _File:
         except BaselineError as error:
             problem = f": {error.message}"
         else:
-            if (read.profile, read.torch, read.tests) == (before.profile, before.torch, self.tests):
+            top = (before.profile, before.torch, self.packages)
+            if (read.profile, read.torch, read.packages, read.tests) == (*top, self.tests):
                 return
         raise BaselineError(
             f"can not be changed in place{problem}",

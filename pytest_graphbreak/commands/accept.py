@@ -212,7 +212,9 @@ def gather(
             record = Record.from_dict(seen.test)
             # A test that compiles nothing has no entry, unless it has one already.
             if record.active or baselines.entry(seen.nodeid) is not None:
-                harvest.take.append(measured(seen.nodeid, seen.profile, seen.report.torch, record))
+                harvest.take.append(
+                    measured(seen.nodeid, seen.profile, seen.report.environment, record)
+                )
         elif seen.level == BLIND:
             harvest.blind.append(f"{seen.nodeid}   {seen.test['errors'][0]}   on {seen.profile}")
         elif seen.level == FAILED:

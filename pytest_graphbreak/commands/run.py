@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pytest_graphbreak import cap as caps
+from pytest_graphbreak import owners
 from pytest_graphbreak.commands.talk import complain, say, write, write_report
 from pytest_graphbreak.device import Device, DeviceError, choose, environment, runs_tt, version
 from pytest_graphbreak.logs import live
@@ -175,7 +176,9 @@ def _write(files: dict[str, str], page: str, entry: Plain, device: Device, code:
     written = True
     if "json" in files:
         session = json.session(code or int(entry["failed_by"] == "gate"), 1)
-        document = json.document(environment(device, device.profile), session, [entry])
+        here = environment(device, device.profile)
+        here["packages"] = owners.versions(owners.files_of(entry), Path.cwd())
+        document = json.document(here, session, [entry])
         written = write_report(files["json"], document)
     if "markdown" in files:
         written = write(files["markdown"], page) and written

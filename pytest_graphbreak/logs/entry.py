@@ -31,6 +31,7 @@ def environment(readings: list[Reading]) -> Plain:
         "torch_xla": None,
         "python": None,
         "platform": None,
+        "packages": {},
     }
 
 

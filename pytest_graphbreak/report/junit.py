@@ -37,8 +37,10 @@ def _suite(run: Run) -> Iterator[str]:
     yield f'<testsuite name="{xml(run.label)}" {numbers}>\n'
     yield "<properties>\n"
     for name, value in run.reports[0].environment.items():
-        if value is not None:
+        if isinstance(value, str):
             yield _property(name, value)
+    for name, version in run.reports[0].environment["packages"].items():
+        yield _property(f"package {name}", version)
     yield "</properties>\n"
     for test in tests:
         yield from _case(test)

@@ -42,7 +42,7 @@ class Outcome:
 
     profile: str
     settings: Settings
-    environment: Mapping[str, str | None] = field(default_factory=dict)
+    environment: Plain = field(default_factory=dict)
     tests: list[Plain] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
     complete_files: list[str] = field(default_factory=list)

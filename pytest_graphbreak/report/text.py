@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Known, minor, same_minor
+from pytest_graphbreak.owners import owner
 from pytest_graphbreak.record import (
     NOWHERE,
     Break,
@@ -43,7 +44,8 @@ class Context:
     with ``baseline_line`` of the entry; ``recorded_torch`` measured it,
     ``torch`` is running now. ``typed`` is how pytest was started, ``test`` where
     the test is, ``accept`` what to type where baselines are not written from here:
-    in CI, and for a report of another machine.
+    in CI, and for a report of another machine. ``packages`` are the versions of those
+    that own places, now and when they were recorded.
     """
 
     nodeid: str
@@ -58,6 +60,8 @@ class Context:
     test: Frame = NOWHERE
     fixtures: Mapping[str, int] = field(default_factory=dict)
     """What of its graphs the test's fixtures made before its call, by layer."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    recorded_packages: Mapping[str, str] = field(default_factory=dict)
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> str:
@@ -71,7 +75,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> str:
             _causes(verdict, record, context.fixtures),
             _nowhere(verdict, record, context),
             _places(verdict, record),
-            _footer(verdict, context),
+            _footer(verdict, record, context),
         )
     )
 
@@ -368,13 +372,15 @@ def _try(words: str | None) -> list[str]:
     return [f"      try: {printable(words)}"] if words else []
 
 
-def _footer(verdict: Verdict, context: Context) -> Iterator[str]:
+def _footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
     """Where the baseline is, what it was measured with, and what to type next."""
     if context.baseline is not None:
         place = context.baseline
         if context.baseline_line:
             place += f":{context.baseline_line}"
         yield f"  baseline  {printable(place)}{_measured(context)}"
+    for name, was, now in _moved(verdict, record, context):
+        yield f"  package   {name} {was} -> {now}"
     if verdict.foreign:
         yield (
             f"  profile   {context.profile} was never recorded, "
@@ -385,6 +391,26 @@ def _footer(verdict: Verdict, context: Context) -> Iterator[str]:
         yield "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
     if len(by_marker) < len(verdict.over) + len(verdict.lost) or verdict.name == "new":
         yield from _accept(verdict, context)
+
+
+def _moved(verdict: Verdict, record: Record, context: Context) -> Iterator[tuple[str, str, str]]:
+    """Packages of another version than was recorded, in which something of this is."""
+    added = [
+        *(item.where.file for item in verdict.added),
+        *(item.where.file for item in verdict.left),
+    ]
+    again = [item.where.file for item in _telling_recompiles(verdict, record)]
+    graphs = [item.where.file for item in _telling_graphs(verdict, record)]
+    gone = [item.where.partition("::")[0] for item in (*verdict.gone, *verdict.returned)]
+    for name in dict.fromkeys(map(owner, (*added, *again, *graphs, *gone))):
+        was, now = context.recorded_packages.get(name), context.packages.get(name)
+        if was and now and was != now:
+            short = not same_minor(was, now)
+            yield (
+                printable(name),
+                printable(str(minor(was)) if short else was),
+                printable(str(minor(now)) if short else now),
+            )
 
 
 def _measured(context: Context) -> str:

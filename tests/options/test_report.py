@@ -131,6 +131,7 @@ def test_the_environment(suite: Suite) -> None:
         "torch_xla",
         "python",
         "platform",
+        "packages",
     }
 
 
