@@ -286,6 +286,7 @@ _GRAPH = _object(
     where=(_where, dict),
     reason=_TEXT,
     module=_MAYBE_TEXT,
+    stack=(_list_of(_where), list),
 )
 _KNOWN = _object(reason=_MAYBE_TEXT, id=_MAYBE_TEXT, where=_TEXT, code=_TEXT, count=(_count, 1))
 _BASELINE = _object(

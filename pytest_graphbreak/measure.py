@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -59,10 +59,17 @@ def explain(reasons: bool) -> None:
             observer.reasons = reasons
 
 
+def pass_over(root: Path, infra: Sequence[str]) -> None:
+    """Name no places in the test infrastructure of the suite at ``root``: see ``Places``."""
+    places(root).pass_over(infra)
+
+
 def begin_child(about: str) -> None:
     """In a process that a test started: tell the test what is compiled here."""
     told = About.load(about)
-    FAMILY.spawned(told, places(Path(told.root)), observers)
+    named = places(Path(told.root))
+    named.pass_over(told.infra)
+    FAMILY.spawned(told, named, observers)
 
 
 class Measurement:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +81,9 @@ class Places:
         self.root = root
         self._roots = _directories([str(root)])
         self._files: dict[str, str] = {}
-        self._users: dict[str, bool] = {}
+        self._written: dict[str, bool] = {}
+        self._passed: dict[str, bool] = {}
+        self.infra: tuple[str, ...] = ()
         self._sources: dict[tuple[str, bool], _Source] = {}
 
     def file(self, filename: str) -> str:
@@ -127,12 +129,36 @@ class Places:
     def is_user(self, filename: str) -> bool:
         """Whether a frame of this file can be shown as the user's own or a model's code.
 
-        Not so for torch, pytest, the standard library, ourselves, and files
-        that are generated.
+        Not so for torch, pytest, the standard library, ourselves, files that are
+        generated, and test infrastructure (``pass_over``).
         """
-        known = self._users.get(filename)
+        return self.is_written(filename) and not self._is_infra(filename)
+
+    def is_written(self, filename: str) -> bool:
+        """As ``is_user``, and test infrastructure is no exception."""
+        known = self._written.get(filename)
         if known is None:
-            known = self._users[filename] = _is_user(filename)
+            known = self._written[filename] = _is_user(filename)
+        return known
+
+    def pass_over(self, infra: Sequence[str]) -> None:
+        """Name no place in these files, or the files in these directories: what calls them is.
+
+        They are test infrastructure (``graph_budget_infra``): paths, absolute or
+        relative to the root.
+        """
+        self.infra = tuple(str(self.root / path) for path in infra)
+        self._passed.clear()
+
+    def _is_infra(self, filename: str) -> bool:
+        if not self.infra:
+            return False
+        known = self._passed.get(filename)
+        if known is None:
+            inside = tuple(_directories(self.infra))
+            paths = (os.path.abspath(filename), os.path.realpath(filename))
+            known = any(f"{_posix(path)}/".startswith(inside) for path in paths)
+            self._passed[filename] = known
         return known
 
     def _name(self, filename: str) -> str:

@@ -28,6 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     gate = config.stash[GATE] = Gate(_settings.from_config(config))
     config.add_cleanup(gate.end)
+    if gate.settings.infra:
+        from pytest_graphbreak.measure import pass_over
+
+        pass_over(gate.settings.root, gate.settings.infra)
+        config.add_cleanup(lambda: pass_over(gate.settings.root, ()))
     if gate.settings.active and not _dry(config):
         from pytest_graphbreak.session import register
 

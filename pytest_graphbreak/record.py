@@ -198,6 +198,7 @@ class Graph:
     CPU``), ``module`` the path of the nn.Module it came from, ``sources`` the
     names of the graphs above that became this one (``from`` in JSON),
     ``process`` the child process that made it, or None for the test's own.
+    ``stack`` of a device graph runs from the outermost user frame to ``where``.
     """
 
     layer: str
@@ -212,6 +213,7 @@ class Graph:
     where: Frame = NOWHERE
     reason: str = ""
     module: str | None = None
+    stack: tuple[Frame, ...] = ()
 
     def to_dict(self) -> Plain:
         return {
@@ -227,6 +229,7 @@ class Graph:
             "where": _where(self.where),
             "reason": self.reason,
             "module": self.module,
+            "stack": [frame.to_dict() for frame in self.stack],
         }
 
     @classmethod
@@ -244,6 +247,7 @@ class Graph:
             where=_frame(data.get("where")),
             reason=str(data.get("reason") or ""),
             module=data.get("module"),
+            stack=tuple(Frame.from_dict(frame) for frame in data.get("stack") or ()),
         )
 
 

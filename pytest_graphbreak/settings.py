@@ -33,7 +33,7 @@ MARKERS: Final = (
 class Settings:
     """What this session was asked to do.
 
-    ``report``, ``trace`` and ``directory`` are absolute. ``profile`` is the user's
+    ``report``, ``trace``, ``directory`` and ``infra`` are absolute. ``profile`` is the user's
     template (``tt-{arch}``) or None where the profile is to be detected; ``arch``
     is what the suite's own option ``--arch`` says, as tt-xla's does. ``typed`` is how
     the session was started, for the commands that texts name.
@@ -55,6 +55,7 @@ class Settings:
     new: str = "fail"
     reasons: bool = True
     tt_log: str = "headers"
+    infra: tuple[str, ...] = ()
     typed: Typed = field(default_factory=Typed)
 
     @property
@@ -120,6 +121,13 @@ def add_options(parser: pytest.Parser) -> None:
         default="headers",
     )
     parser.addini(
+        "graph_budget_infra",
+        "Directories of test infrastructure, one a line, relative to the rootdir: no place is "
+        "named in them, but the line that called them.",
+        type="linelist",
+        default=[],
+    )
+    parser.addini(
         "graph_budget_reasons",
         "false: xla graphs are counted and not explained, which costs less.",
         type="bool",
@@ -175,12 +183,26 @@ def from_config(config: pytest.Config) -> Settings:
         isolate=isolation == "test",
         strict=bool(config.getini("graph_budget_strict")),
         reasons=bool(config.getini("graph_budget_reasons")),
+        infra=_directories(config),
         new=new,
         tt_log=tt_log,
         typed=typed(config),
     )
     _refuse_writing_in_ci(settings)
     return settings
+
+
+def _directories(config: pytest.Config) -> tuple[str, ...]:
+    """Those of ``graph_budget_infra``. One that is not there names nothing, and is a mistake."""
+    found = []
+    for name in config.getini("graph_budget_infra"):
+        directory = config.rootpath / name
+        if not directory.is_dir():
+            raise pytest.UsageError(
+                f"graph_budget_infra: {name!r} is no directory under {config.rootpath}"
+            )
+        found.append(str(directory))
+    return tuple(found)
 
 
 def _one_of(value: str, allowed: tuple[str, ...], name: str) -> str:

@@ -47,6 +47,7 @@ def a_graph(name: str = "0/0", cause: str = "entry", layer: str = "dynamo", **ch
         "where": place(function="Model.forward", line=3, code="def forward(self, x):"),
         "reason": "",
         "module": None,
+        "stack": [],
         **changes,
     }
 

@@ -303,3 +303,29 @@ def test_a_library_in_a_checkout_is_machinery(
     monkeypatch.setitem(sys.modules, "torch_xla", module)
     assert not places.is_user(write("src/torch_xla/core/model.py", ""))
     assert places.is_user(write("src/models/model.py", ""))
+
+
+# Test infrastructure.
+
+
+def test_infrastructure_is_passed_over_and_named_all_the_same(places: Places, write: Write) -> None:
+    runner = write("repo/tests/infra/run.py", "def run():\n    pass\n")
+    beside = write("repo/tests/infrared.py", "x = 1\n")
+    assert places.is_user(runner)
+    places.pass_over(["tests/infra"])
+    assert not places.is_user(runner)
+    assert places.is_written(runner)
+    assert places.is_user(beside)
+    assert places.frame(runner, 2).file == "tests/infra/run.py"
+    places.pass_over([])
+    assert places.is_user(runner)
+
+
+def test_infrastructure_behind_a_link_is_passed_over(
+    places: Places, write: Write, root: Path, tmp_path: Path
+) -> None:
+    runner = write("elsewhere/infra/run.py", "")
+    (root / "infra").symlink_to(tmp_path / "elsewhere" / "infra")
+    places.pass_over(["infra"])
+    assert not places.is_user(runner)
+    assert not places.is_user(str(root / "infra" / "run.py"))

@@ -58,7 +58,7 @@ class _Family:
             if self._open > 1 or self._child is not None:
                 return
             self._places, self._observers = places, observers
-            os.environ[VARIABLE] = About(self._spool, str(places.root), self._pid).dump()
+            os.environ[VARIABLE] = self._about()
             self._had_path = _PATH in os.environ
             _strip_path()
             rest = os.environ.get(_PATH)
@@ -108,9 +108,10 @@ class _Family:
                 self.adopt(Child(about, self._observers(), self._places, forked=True))
 
     def _about(self) -> str:
-        """What the environment said, if the test took it away."""
+        """What a child finds in its environment, or would if the test had not taken it away."""
         assert self._places is not None
-        return About(self._spool, str(self._places.root), self._pid).dump()
+        named = self._places
+        return About(self._spool, str(named.root), self._pid, named.infra).dump()
 
     def spawned(
         self, about: About, places: Places, observers: Callable[[], Sequence[Observer]]

@@ -42,7 +42,7 @@ class Child:
         self._count = threading.Lock()
         self._again = False
         self._told = False
-        self.about = About(self._node.path, about.root, about.owner)
+        self.about = About(self._node.path, about.root, about.owner, about.infra)
         """For the children of this process."""
         watched = [observer for observer in observers if _can_watch(observer, forked)]
         self._device = any(observer.layer == "xla" for observer in watched)

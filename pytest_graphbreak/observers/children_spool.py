@@ -34,12 +34,13 @@ class About:
 
     ``spool`` is the directory for its own, ``root`` what source files are named
     from, ``owner`` the process id of the test: when that is gone, nobody will
-    read what a child writes.
+    read what a child writes. ``infra`` is passed over when a place is named.
     """
 
     spool: str
     root: str
     owner: int
+    infra: tuple[str, ...] = ()
 
     def dump(self) -> str:
         return json.dumps(asdict(self))
@@ -48,7 +49,8 @@ class About:
     def load(cls, text: str) -> About:
         """Raises ``ValueError``, ``KeyError`` or ``TypeError`` for what we did not write."""
         data = json.loads(text)
-        return cls(str(data["spool"]), str(data["root"]), int(data["owner"]))
+        infra = tuple(str(path) for path in data.get("infra") or ())
+        return cls(str(data["spool"]), str(data["root"]), int(data["owner"]), infra)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class _Reading:
     def _eager(self) -> list[Eager]:
         found = []
         for event in self._events:
-            if isinstance(event, Refused) and self._places.is_user(event.code[0]):
+            if isinstance(event, Refused) and self._places.is_written(event.code[0]):
                 why = text.reason(event.message).text
                 found.append(Eager(LAYER, why, self._function(event.code)))
             elif isinstance(event, Stopped):

@@ -317,6 +317,7 @@ def reconcile(tt: Observation, xla: Observation) -> Observation:
             where=above.where,
             reason=graph.reason or above.reason,
             module=above.module,
+            stack=above.stack,
         )
         for graph, above in zip(tt.graph_list, xla.graph_list, strict=True)
     )

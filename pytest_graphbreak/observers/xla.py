@@ -215,7 +215,7 @@ class XlaWindow:
             graphs=made,
             recompiles=len(again),
             recompile_list=tuple(
-                Recompile(LAYER, graph.name, graph.reason, graph.where)
+                Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1])
                 for graph in (explained[number] for number in again if explained)
             ),
             graph_list=tuple(explained or ()),

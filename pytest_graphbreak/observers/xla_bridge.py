@@ -17,7 +17,7 @@ from pytest_graphbreak.observers import xla_again, xla_fx
 from pytest_graphbreak.observers import xla_native as native
 from pytest_graphbreak.observers.xla_events import Context, Recorder, python_stack
 from pytest_graphbreak.observers.xla_fx import FxGraph, Piece
-from pytest_graphbreak.observers.xla_lazy import Lazy, Run, caller_of_ours
+from pytest_graphbreak.observers.xla_lazy import Lazy, caller_of_ours
 from pytest_graphbreak.observers.xla_names import (
     Compiled,
     dynamo_name,
@@ -37,10 +37,12 @@ class Bridge:
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
         self._signatures: dict[tuple[str, bool], xla_again.Signature] = {}
         self.lazy = Lazy(recorder, self._of_dynamo, self._bridging)
+        recorder.owner = self.lazy.owner
 
     def forget(self) -> None:
         """No window is open any more: graphs are not compared with those of later ones."""
         self._signatures.clear()
+        self.lazy.forget()
 
     @property
     def _graph(self) -> FxGraph | None:
@@ -185,13 +187,12 @@ class Bridge:
             if cut.position == position:
                 self._recorder.quick(Context("cut", self._graph, cut=cut))
 
-    # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, a backend its
-    # results, or a user calls.
+    # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or somebody calls.
 
-    def settling(self, args: tuple[Any, ...]) -> Context | Run | None:
+    def settling(self, args: tuple[Any, ...]) -> Context | None:
         caller = caller_of_ours()
         if caller is None or caller.f_code.co_name != "optimized_mod":
-            return self.lazy.settling(caller)
+            return None
         values = caller.f_locals
         gm = values.get("xla_model")
         piece = self._pieces.get(gm) if gm is not None else None
@@ -205,11 +206,9 @@ class Bridge:
         self._recorder.quick()
         return Context("run", piece.fx if piece else None, piece, pending=pending)
 
-    def settled(self, token: Context | Run | None, result: Any) -> None:
-        if isinstance(token, Run):
-            self.lazy.settled(token)
-        elif token is not None:
-            self._recorder.quick(token)
+    def settled(self, context: Context | None, result: Any) -> None:
+        if context is not None:
+            self._recorder.quick(context)
 
     # torch.autograd._engine_run_backward: backward() and autograd.grad() go through it.
 

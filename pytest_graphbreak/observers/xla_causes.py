@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_graphbreak.observers.xla_events import Context, Event
-from pytest_graphbreak.observers.xla_fx import Cut, FxGraph, runs_on_cpu
+from pytest_graphbreak.observers.xla_fx import Cut, FxGraph, constructor, runs_on_cpu
 from pytest_graphbreak.observers.xla_report import Line
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import NOWHERE, Frame, Graph
@@ -27,16 +27,27 @@ _READERS = [
 _PRINTING = ("__repr__", "__str__", "__format__", "_str")
 
 
+_DEFINES = ("def ", "async def ", "@", "class ")
+_RUNNERS = ("_pytest/python.py", "_pytest/unittest.py")
+
+
 @dataclass(slots=True)
 class _Why:
-    """An explanation under way. ``frames`` are candidates for the place, the best first."""
+    """An explanation under way.
+
+    ``callers`` is the Python stack that led there, the innermost frame first,
+    ``traced`` goes on inside of what Dynamo traced, the outermost first. ``deep``:
+    the place is the innermost line of ``traced``, and not the outermost.
+    """
 
     cause: str
     reason: str
-    frames: Sequence[Line] = ()
+    callers: Sequence[Line] = ()
     graph: FxGraph | None = None
     module: str | None = None
     ops: int | None = None
+    traced: Sequence[Line] = ()
+    deep: bool = False
 
 
 def explain(events: Sequence[Event], places: Places) -> list[Graph]:
@@ -52,6 +63,8 @@ def is_recompile(event: Event) -> bool:
 def _graph(name: str, event: Event, places: Places) -> Graph:
     why = _why(event, places)
     report = event.report
+    traced = tuple(reversed(why.traced)) if why.deep else tuple(why.traced)
+    where = _place((*traced, *why.callers), places)
     return Graph(
         LAYER,
         name,
@@ -61,9 +74,10 @@ def _graph(name: str, event: Event, places: Places) -> Graph:
         outputs=report.outputs if report else None,
         hash=report.hash if report else None,
         sources=(why.graph.source,) if why.graph and why.graph.source else (),
-        where=_place(why.frames, places),
+        where=where,
         reason=why.reason,
         module=why.module,
+        stack=_stack((*reversed(_since_test(why.callers)), *why.traced), where, places),
     )
 
 
@@ -72,7 +86,7 @@ def _why(event: Event, places: Places) -> _Why:
     # What runs in a thread of autograd's has no user there: it is the backward pass's.
     candidates = (*frames, *event.backward)
     if event.context is not None and _inside(event):
-        return _in_context(event.context, event, candidates)
+        return _in_context(event.context, event, candidates, places)
     if event.report is None or not frames:
         return _unreported(event)
     innermost = frames[0][2]
@@ -98,7 +112,7 @@ def _inside(event: Event) -> bool:
     return any(_is_file(frame, "dynamo_bridge.py") for frame in event.report.frames)
 
 
-def _in_context(context: Context, event: Event, frames: Sequence[Line]) -> _Why:
+def _in_context(context: Context, event: Event, frames: Sequence[Line], places: Places) -> _Why:
     graph = context.graph
     frames = _callers(frames)
     if context.kind == "backward":
@@ -106,57 +120,67 @@ def _in_context(context: Context, event: Event, frames: Sequence[Line]) -> _Why:
     if context.kind == "run":
         made_inside = any(inside for _, inside in context.pending)
         if made_inside and context.piece is not None:
-            return _split(context, context.piece.cut_before(), frames)
+            return _split(context, context.piece.cut_before(), frames, places)
         names = [name for name, _ in context.pending]
         return _Why("pending", _pending(names, graph), frames, graph)
     if context.kind == "cut":
-        return _split(context, context.cut, frames)
+        return _split(context, context.cut, frames, places)
     if context.kind == "lazy":
         if context.pending:
             names = [name for name, _ in context.pending]
             return _Why("pending", _pending(names, graph), frames, graph)
-        return _lowered(context, event, frames)
+        return _lowered(context, event, frames, places)
     settles = event.report is None or event.report.frames[0][2] == "sync"
     if context.kind == "inputs" and settles:
         return _Why("pending", _pending(graph.pending if graph else (), graph), frames, graph)
     piece = context.piece
     if piece is None or graph is None:
         cut = graph.cuts[-1] if graph and graph.cuts else None
-        return _split(context, cut, frames)
+        return _split(context, cut, frames, places)
     if event.report is not None and event.report.frames[0][2] != "extract_graph_helper":
         if graph.cuts:
-            return _split(context, piece.cut_before(), frames)
+            return _split(context, piece.cut_before(), frames, places)
         if event.report.frames[0][2] == "sync":
             return _Why("pending", _pending((), graph), frames, graph)
-    return _lowered(context, event, frames)
+    return _lowered(context, event, frames, places)
 
 
-def _lowered(context: Context, event: Event, frames: Sequence[Line]) -> _Why:
+def _lowered(context: Context, event: Event, frames: Sequence[Line], places: Places) -> _Why:
     """A piece of an FX graph, or the whole of it."""
     graph, piece = context.graph, context.piece
     assert graph is not None
     assert piece is not None
-    place = graph.stack or frames
-    if graph.backward:
-        place = event.backward or place
+    traced: Sequence[Line] = graph.stack
+    if graph.backward and event.backward:
+        frames, traced = event.backward, ()
+    why = _Why("fx", "", frames, graph, graph.module, piece.ops, traced)
     if context.change:
-        return _Why("recompile", context.change, place, graph, graph.module, piece.ops)
+        return replace(why, cause="recompile", reason=context.change)
     if graph.cuts:
-        return _split(context, piece.cut_after(), frames)
+        return _split(context, piece.cut_after(), frames, places)
     if graph.backward:
         of = f"of graph {graph.source}" if graph.source else "of a compiled function"
-        return _Why("backward", f"the backward pass {of}", place, graph, graph.module, piece.ops)
+        return replace(why, cause="backward", reason=f"the backward pass {of}")
     if graph.change:
-        return _Why("recompile", graph.change, place, graph, graph.module, piece.ops)
-    return _Why("fx", "", place, graph, graph.module, piece.ops)
+        return replace(why, cause="recompile", reason=graph.change)
+    return why
 
 
-def _split(context: Context, cut: Cut | None, frames: Sequence[Line]) -> _Why:
+def _split(context: Context, cut: Cut | None, frames: Sequence[Line], places: Places) -> _Why:
     ops = context.piece.ops if context.piece and context.kind == "piece" else None
     if cut is None:
         return _Why("split", "a node ran outside of the graph", frames, context.graph, ops=ops)
-    place = tuple(reversed(cut.stack)) or frames
-    return _Why("split", cut.reason, place, context.graph, cut.module, ops)
+    reason = _because(cut, places)
+    return _Why("split", reason, frames, context.graph, cut.module, ops, cut.stack, deep=True)
+
+
+def _because(cut: Cut, places: Places) -> str:
+    """The reason of a cut, with the line that made what could not be taken."""
+    for stack in cut.made:
+        for frame in reversed(stack):
+            if places.is_user(frame[0]) and (code := places.frame(*frame).code):
+                return f"{cut.reason} from `{constructor(code) or code}`"
+    return cut.reason
 
 
 def _synced(event: Event, frames: Sequence[Line]) -> _Why:
@@ -212,10 +236,11 @@ def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
     for op in event.fallbacks:
         if any(_mentions(text, op) for text in texts):
             return runs_on_cpu([op])
-    own = texts[-1] if texts else ""
-    for pattern, text in _READERS:
-        if found := pattern.search(own):
-            return f"value read by {found.expand(text)}"
+    # The line is the user's, and how it was read may stand in test infrastructure below it.
+    for frame, own in zip(frames, texts, strict=False):
+        for pattern, text in _READERS if places.is_written(frame[0]) else ():
+            if found := pattern.search(own):
+                return f"value read by {found.expand(text)}"
     if depth > 0:
         called = frames[depth - 1][2]
         return "value printed or formatted" if called in _PRINTING else f"value read in {called}()"
@@ -241,6 +266,33 @@ def _callers(frames: Sequence[Line]) -> Sequence[Line]:
     return frames
 
 
+def _since_test(frames: Sequence[Line]) -> Sequence[Line]:
+    """The frames inside of the call of a test, of those that run from the innermost outwards."""
+    for number, (file, _, _) in enumerate(frames):
+        if file.endswith(_RUNNERS):
+            return frames[:number]
+    return frames
+
+
+def _stack(frames: Iterable[Line], where: Frame, places: Places) -> tuple[Frame, ...]:
+    """The user's frames, outermost first, to the place itself, which is the last.
+
+    Dynamo's code for a function stands on its ``def``: what it traced goes on from there.
+    """
+    if where == NOWHERE:
+        return ()
+    found: list[Frame] = []
+    for file, line, name in frames:
+        if not places.is_user(file):
+            continue
+        frame = places.frame(file, line, name)
+        if frame == where:
+            break
+        if not frame.code.startswith(_DEFINES) and frame not in found[-1:]:
+            found.append(frame)
+    return (*found, where)
+
+
 def _place(frames: Iterable[Line], places: Places) -> Frame:
     """The first frame of the user's.
 
@@ -252,7 +304,7 @@ def _place(frames: Iterable[Line], places: Places) -> Frame:
         if not places.is_user(file):
             continue
         frame = places.frame(file, line, name)
-        if not frame.code.startswith(("def ", "async def ", "@", "class ")):
+        if not frame.code.startswith(_DEFINES):
             return frame
         if at_def == NOWHERE:
             at_def = frame

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -72,6 +72,13 @@ class Event:
     off: str = ""
 
 
+Owner = Callable[[Report, Iterable[str]], Context | None]
+"""What a compilation belongs to by its stack, whenever it is noted; None if that is open.
+
+Called with the report, and the aten ops that ran on the CPU at about that time.
+"""
+
+
 class Recorder:
     """Notes compilations while it is running. One for the process."""
 
@@ -82,6 +89,7 @@ class Recorder:
         self.errors: list[str] = []
         self.backward: list[tuple[Line, ...]] = []
         """Who called the backward passes that are running."""
+        self.owner: Owner = lambda report, ops: None
         self.graphs = 0
         """The count at the last ``drain``; each graph since the first one is an event."""
         self.lock = threading.RLock()
@@ -157,7 +165,8 @@ class Recorder:
         for report in reports:
             if report is not None:
                 report.frames = tuple(frame for frame in report.frames if frame[0] != _OURS)
-            self.events.append(Event(report, context, backward, fallbacks))
+            own = self.owner(report, fallbacks) if report is not None else None
+            self.events.append(Event(report, own or context, backward, fallbacks))
         for number in range(unreported):
             event = Event(None, context, backward, fallbacks, stack)
             event.resharded = number < resharded

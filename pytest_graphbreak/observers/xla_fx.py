@@ -37,12 +37,17 @@ _CONSTRUCTOR = re.compile(rf"\b(?:torch\.|np\.|numpy\.)?(?:{_MAKERS})\(")
 
 @dataclass(slots=True, eq=False)
 class Cut:
-    """A node that XLA could not take. ``position`` is its place in the order of the graph."""
+    """A node that XLA could not take. ``position`` is its place in the order of the graph.
+
+    ``made`` has the stacks of the code that made what it could not take, the
+    nearest first: the line that somebody wrote belongs to the reason.
+    """
 
     position: int
     reason: str
     stack: Stack = ()
     module: str | None = None
+    made: tuple[Stack, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -184,12 +189,13 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
         for tensor in tensors(value)
         if not on_device(tensor)
     ]
+    made: tuple[Stack, ...] = ()
     if on_host:
-        reason = _host_operand(*on_host[0], fx)
+        reason, made = _host_operand(*on_host[0], fx)
     else:
         reason = f"the result of {op_name(node)} is a CPU tensor"
     position = fx.positions.get(node.name, 0)
-    return Cut(position, reason, node_stack(node), module_path(node))
+    return Cut(position, reason, node_stack(node), module_path(node), made)
 
 
 def cpu_op(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
@@ -249,22 +255,15 @@ def constructor(line: str) -> str | None:
     return None
 
 
-def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> str:
-    """A tensor of the CPU among the operands of a node, and where it came from."""
+def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack, ...]]:
+    """A tensor of the CPU among the operands of a node, and the code that it came from."""
     what = f"CPU tensor of shape {list(tensor.shape)}"
     origin = node
     while not is_input(origin) and origin.all_input_nodes:
         origin = origin.all_input_nodes[0]
     if is_input(origin):
-        return f"{what} from {fx.input(origin.name)}"
-    line = _source(node) or _source(origin)
-    made = constructor(line)
-    return f"{what} from `{made or line}`" if line else what
-
-
-def _source(node: Any) -> str:
-    text = (node.meta.get("stack_trace") or "").rstrip().split("\n")[-1].strip()
-    return "" if text.startswith("File ") else text
+        return f"{what} from {fx.input(origin.name)}", ()
+    return what, tuple(stack for stack in (node_stack(node), node_stack(origin)) if stack)
 
 
 def _position(cut: Cut) -> int:

@@ -1,12 +1,11 @@
 """FX graphs that a backend runs by itself, without torch_xla's bridge.
 
 Such a backend (tt_torch's legacy flow) calls the graph module, which only notes
-its operations, and then has torch_xla compute the results, by
-``_xla_sync_multi`` or ``torch_xla.sync()``. What is compiled by that is the FX
-graph, and no sync of the user's. So a graph module of Dynamo's that is run is
-remembered, with the function that ran it: what that function then syncs is the
-graph. What is compiled before it has come to its end had to be computed for one
-of its nodes.
+its operations, and then has torch_xla compute the results. What is compiled by
+that is the FX graph, and no sync of the user's. So the last graph module of
+Dynamo's that was run is remembered, with the function that ran it: what is
+compiled with that function on the stack is of the graph. While the module's own
+code is on the stack too, it is what one of its nodes needed.
 """
 
 from __future__ import annotations
@@ -16,55 +15,47 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.observers import xla_again, xla_fx
-from pytest_graphbreak.observers.xla_events import Context, Event, Recorder
+from pytest_graphbreak.observers.xla_events import Context, Recorder
 from pytest_graphbreak.observers.xla_fx import Cut, FxGraph, Piece
+from pytest_graphbreak.observers.xla_report import Line, Report
 
 _ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
 """A line of the code that torch.fx writes for a graph: it begins with the name of its node."""
 _CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.py")
 """Between who calls a graph module and the module."""
 _WRITTEN = "<eval_with_key>"
+_BRIDGE = "/dynamo_bridge.py"
 _LOWERED = "optimized_mod"
 """What the bridge puts into a graph in place of each part that it lowered."""
 
 
 @dataclass(slots=True, eq=False)
-class Run:
-    """One run of a graph. ``frame`` and ``code`` are of the function that runs it.
+class _Run:
+    """One run of a graph module. ``within`` is the file and name of the function that runs it."""
 
-    ``open``: where its last node was is not known.
-    """
-
-    graph: FxGraph
     module: weakref.ref[Any]
-    frame: int
-    code: CodeType
+    within: tuple[str, str]
     pending: tuple[str, ...]
     numbers: tuple[Any, ...]
-    open: bool = False
-
-    @property
-    def within(self) -> tuple[str, str]:
-        return self.code.co_filename, self.code.co_name
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """A graph module of Dynamo's, and how it was lowered last."""
+    """A graph module of Dynamo's, and the run by which it was lowered last."""
 
     graph: FxGraph
     piece: Piece
-    last: Run | None = None
+    last: _Run | None = None
 
 
 class Lazy:
-    """The hooks around graph modules that are run, and around what computes their results.
+    """The hooks around graph modules that are run, and whose a compilation is by its stack.
 
     ``describe`` gives the FX graph of a module, None if it is not of Dynamo's
     making; ``busy`` says that the bridge is what runs it.
@@ -79,97 +70,74 @@ class Lazy:
         self._recorder = recorder
         self._describe = describe
         self._busy = busy
-        self._local = threading.local()
+        self._depth = threading.local()
         self._modules: weakref.WeakKeyDictionary[Any, _Known | None] = weakref.WeakKeyDictionary()
+        self._run: _Run | None = None
+
+    def forget(self) -> None:
+        self._run = None
 
     # _WrappedCall.__call__(self, module, *inputs): somebody calls a graph module.
 
-    def called(self, args: tuple[Any, ...]) -> Run | None:
+    def calling(self, args: tuple[Any, ...]) -> None:
+        depth = self._depth.value = getattr(self._depth, "value", 0) + 1
         caller = caller_of_ours()
         while caller is not None and caller.f_code.co_filename.endswith(_CALLS):
             caller = caller.f_back
-        self._local.running = run = self._begin(args[1], args[2:], caller)
-        return run
+        if depth == 1 or caller is None or not caller.f_code.co_filename.startswith(_WRITTEN):
+            self._begins(args[1], args[2:], caller)
 
-    def returned(self, run: Run | None, result: Any) -> None:
-        if run is not None:
-            self._local.running = None
-            self._noted(run)
+    def called(self, token: None, result: Any) -> None:
+        self._depth.value = getattr(self._depth, "value", 1) - 1
 
     # Graph.process_inputs(self, *inputs): Interpreter.run begins. That one is not watched
     # itself, since Dynamo names it where it meets it.
 
-    def interpreted(self, args: tuple[Any, ...]) -> Run | None:
+    def interpreting(self, args: tuple[Any, ...]) -> None:
         caller = caller_of_ours()
         interpreter: Any = caller.f_locals.get("self") if caller is not None else None
         if not hasattr(interpreter, "run_node"):
-            return None
+            return
         while caller is not None and caller.f_locals.get("self") is interpreter:
             caller = caller.f_back
-        return self._begin(interpreter.module, args[1:], caller)
+        self._begins(interpreter.module, args[1:], caller)
 
-    def interpreting(self, run: Run | None, result: Any) -> None:
-        if run is not None:
-            run.open = True
-            self._local.run = run
+    def interpreted(self, token: None, result: Any) -> None:
+        """It goes on."""
 
-    def _noted(self, run: Run) -> None:
-        """The graph is noted. What was compiled meanwhile was needed by one of its nodes."""
-        run.open = False
-        self._local.run = run
-        start = len(self._recorder.events)
-        self._recorder.quick(Context("cut", run.graph, within=run.within))
-        module = run.module()
-        for event in self._recorder.events[start:]:
-            if event.context is not None and module is not None:
-                event.context.cut = self._cut(event, module, run.graph)
-
-    # _xla_sync_multi(...), _xla_step_marker(...): what was noted is computed.
-
-    def settling(self, caller: FrameType | None) -> Run | None:
-        run: Run | None = getattr(self._local, "run", None)
-        while run is not None and caller is not None:
-            if id(caller) == run.frame and caller.f_code is run.code:
-                if run.open:
-                    self._noted(run)
-                self._recorder.quick()
-                return run
-            caller = caller.f_back
-        return None
-
-    def settled(self, run: Run) -> None:
-        module = run.module()
+    def owner(self, report: Report, ops: Iterable[str]) -> Context | None:
+        """What a compilation belongs to, if it belongs to the graph that was run last."""
+        run = self._run
+        module = run.module() if run is not None else None
         known = self._modules.get(module) if module is not None else None
-        if known is None:
-            return
-        context = Context("lazy", run.graph, known.piece, within=run.within)
+        if run is None or known is None:
+            return None
+        inside = _inside(report.frames, run.within)
+        if inside is None or any(file.endswith(_BRIDGE) for file, _, _ in inside):
+            return None
+        if any(file.startswith(_WRITTEN) or name == "run_node" for file, _, name in inside):
+            cut = _cut(inside, ops, module, known.graph)
+            return Context("cut", known.graph, cut=cut, within=run.within)
+        context = Context("lazy", known.graph, known.piece, within=run.within)
         if known.last is not None:
             context = _again(context, known.last, run)
-        start = len(self._recorder.events)
-        self._recorder.quick(context)
-        if len(self._recorder.events) > start:
-            known.last = run
+        known.last = run
+        return context
 
-    def stepping(self, args: tuple[Any, ...]) -> Run | None:
-        return self.settling(caller_of_ours())
-
-    def stepped(self, run: Run | None, result: Any) -> None:
-        if run is not None:
-            self.settled(run)
-
-    def _begin(self, module: Any, inputs: Sequence[Any], caller: FrameType | None) -> Run | None:
-        if getattr(self._local, "running", None) is not None or self._busy(module):
-            return None
-        if _is_tracing() or not any(map(_computed, inputs)):
-            return None
+    def _begins(self, module: Any, inputs: Sequence[Any], caller: FrameType | None) -> None:
+        if caller is None or self._busy(module) or _is_tracing():
+            return
+        if not any(map(_computed, inputs)):
+            return
+        self._recorder.quick()  # what was compiled before is of the run before
+        self._run = None
         known = self._know(module, inputs)
-        if known is None or caller is None:
-            return None
-        self._recorder.quick()
+        if known is None:
+            return
+        within = caller.f_code.co_filename, caller.f_code.co_name
         pending = tuple(xla_fx.pending_inputs(inputs, known.graph.names))
         numbers = tuple(value for value in inputs if type(value) in (int, float))
-        ref = weakref.ref(module)
-        return Run(known.graph, ref, id(caller), caller.f_code, pending, numbers)
+        self._run = _Run(weakref.ref(module), within, pending, numbers)
 
     def _know(self, module: Any, inputs: Sequence[Any]) -> _Known | None:
         if module not in self._modules:
@@ -178,19 +146,6 @@ class Lazy:
             piece = xla_fx.describe_piece(module, graph) if graph else None
             self._modules[module] = _Known(graph, piece) if graph and piece else None
         return self._modules[module]
-
-    def _cut(self, event: Event, module: Any, graph: FxGraph) -> Cut | None:
-        """The node that needed a value; each node is one cut, however often it is run."""
-        node = _node(event, module) or xla_fx.find_op(module, event.fallbacks)
-        if node is None:
-            return None
-        position = graph.positions.get(node.name, 0)
-        for cut in graph.cuts:
-            if cut.position == position:
-                return cut
-        cut = xla_fx.cut_at(node, event.fallbacks, graph)
-        graph.cuts.append(cut)
-        return cut
 
 
 def caller_of_ours() -> FrameType | None:
@@ -201,7 +156,29 @@ def caller_of_ours() -> FrameType | None:
     return frame
 
 
-def _again(context: Context, before: Run, now: Run) -> Context:
+def _inside(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
+    """The frames inside of the function that runs a graph; None where it is not on the stack."""
+    for number, (file, _, name) in enumerate(frames):
+        if (file, name) == within:
+            return frames[:number]
+    return None
+
+
+def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph) -> Cut | None:
+    """The node that needed a value; each node is one cut, however often it is run."""
+    node = _node(frames, module) or xla_fx.find_op(module, ops)
+    if node is None:
+        return None
+    position = graph.positions.get(node.name, 0)
+    for cut in graph.cuts:
+        if cut.position == position:
+            return cut
+    cut = xla_fx.cut_at(node, ops, graph)
+    graph.cuts.append(cut)
+    return cut
+
+
+def _again(context: Context, before: _Run, now: _Run) -> Context:
     """The same graph is lowered once more: what is different from the last time."""
     assert context.piece is not None
     if now.numbers != before.numbers:
@@ -216,9 +193,9 @@ def _again(context: Context, before: Run, now: Run) -> Context:
     return replace(context, change=change)
 
 
-def _node(event: Event, module: Any) -> Any:
+def _node(frames: Sequence[Line], module: Any) -> Any:
     """The node whose line of the written code is on the stack of a compilation."""
-    for file, line, _ in event.report.frames if event.report else ():
+    for file, line, _ in frames:
         if file.startswith(_WRITTEN):
             found = _ASSIGNED.match(linecache.getline(file, line))
             name = found["name"] if found else ""

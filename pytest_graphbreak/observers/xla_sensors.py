@@ -67,24 +67,17 @@ SENSORS = (
         "inputs that are settled before a compiled program runs are seen there",
     ),
     Sensor(
-        "_XLAC",
-        "_xla_step_marker",
-        "lazy.stepping",
-        "lazy.stepped",
-        "graphs that a backend runs lazily are told from the user's syncs there",
-    ),
-    Sensor(
         "torch.fx.graph_module",
         "_WrappedCall.__call__",
+        "lazy.calling",
         "lazy.called",
-        "lazy.returned",
         "graphs that a backend runs lazily are seen there",
     ),
     Sensor(
         "torch.fx.graph",
         "Graph.process_inputs",
-        "lazy.interpreted",
         "lazy.interpreting",
+        "lazy.interpreted",
         "graphs that a backend runs lazily are seen there",
     ),
     Sensor(

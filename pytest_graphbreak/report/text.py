@@ -310,6 +310,7 @@ def _graph(sign: str, item: Graph) -> list[str]:
     return [
         f"  {sign} {item.cause}{reason}{source}{_process(item)}",
         *_at(item.where),
+        *_from(item.stack[:-1]),
         *_try(advice.short(item)),
     ]
 

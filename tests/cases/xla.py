@@ -1580,3 +1580,73 @@ def traced_by_hand() -> None:
     y = traced(tensor(3))
     torch_xla.sync()  # traced by hand
     del y
+
+
+# --- code of the user's that is nowhere on the stack of what was traced -------------------
+
+
+@case(("fx", "compiled(chain)(tensor(2, 3))"), dynamo=1)
+def compiled_library_module() -> None:
+    chain = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).to("xla")
+    with torch.no_grad():
+        compiled(chain)(tensor(2, 3))
+
+
+@case(("fx", "compiled(layer)(tensor(2, 3, 4))  # an encoder"), dynamo=1)
+def compiled_library_encoder() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True).to("xla")
+    compiled(layer)(tensor(2, 3, 4))  # an encoder
+
+
+@case(
+    ("split", "compiled(net)(tensor(1, 1, 4, 4))", "im2col"),
+    ("split", "compiled(net)(tensor(1, 1, 4, 4))", "im2col"),
+    dynamo=1,
+)
+def compiled_library_module_split() -> None:
+    net = nn.Sequential(nn.ReLU(), nn.Unfold(2), nn.ReLU())
+    compiled(net)(tensor(1, 1, 4, 4))
+
+
+@case(
+    ("access", "value = tensor(3).sum().item()  # before the step", ".item()"),
+    ("fx", "step()  # compiled optimizer"),
+    dynamo=1,
+)
+def compiled_optimizer() -> None:
+    parameter = nn.Parameter(tensor(3))
+    parameter.grad = tensor(3)
+    optimizer = torch.optim.SGD([parameter], lr=0.5)
+    value = tensor(3).sum().item()  # before the step
+    assert value
+    step = compiled(optimizer.step)
+    step()  # compiled optimizer
+
+
+_OVERRIDES: dict[str, Any] = {"torch": torch}
+exec(
+    compile(
+        """
+from torch.overrides import TorchFunctionMode
+
+class Overrides(TorchFunctionMode):
+    def __torch_function__(self, func, types, args, kwargs=None):
+        return func(*args, **(kwargs or {}))
+""",
+        "/opt/site-packages/tt_torch/torch_overrides.py",
+        "exec",
+    ),
+    _OVERRIDES,
+)
+
+
+@case(
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
+    ("split", "y = torch.cos(y) * torch.tensor(3.0)", "from `torch.tensor(3.0)`"),
+    dynamo=1,
+)
+def compiled_literal_under_a_function_mode() -> None:
+    with _OVERRIDES["Overrides"]():
+        compiled(with_literal)(tensor(3))

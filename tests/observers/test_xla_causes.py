@@ -76,6 +76,41 @@ def test_device_graphs_name_the_graphs_of_dynamo_that_they_came_from() -> None:
     assert sources["compiled_then_read"] == [("fx", ("0/0",)), ("access", ())]
 
 
+def test_device_graphs_have_the_stack_that_led_to_them() -> None:
+    def stack(name: str, number: int = -1) -> list[str]:
+        graph = seen_in(("forked",), name)[number]
+        assert graph.stack[-1] == graph.where
+        return [frame.code for frame in graph.stack if frame.file == "tests/cases/xla.py"]
+
+    assert stack("compiled_three_calls", 0)[-1] == "return x * 2 + 1"
+    assert stack("compiled_cpu_op_in_a_helper") == [
+        "compiled(outer)(tensor(8))",
+        "return helper_on_cpu(torch.sin(x)) * 2",
+        "return torch.histc(x, 4)",
+    ]
+    assert stack("lazily_executed_training") == ["loss.backward()  # lazily"]
+    assert stack("lazily_executed_histc") == [
+        'through(with_histc, "lazy")(tensor(8))',
+        "h = torch.histc(a, 4)",
+    ]
+    assert stack("compiled_library_module") == ["compiled(chain)(tensor(2, 3))"]
+    for name in CASES:
+        for graph in seen_in(("forked",), name):
+            assert graph.stack[-1:] == (graph.where,), name
+
+
+def test_device_graphs_of_a_backend_that_runs_them_lazily_name_those_of_dynamo() -> None:
+    sources = {
+        name: [graph.sources for graph in seen_in(("forked",), name)]
+        for name in ("lazily_executed_training", "lazily_executed_with_item", "marked_training")
+    }
+    assert sources == {
+        "lazily_executed_training": [("0/0",), ("0/0",)],
+        "lazily_executed_with_item": [("0/0",), ("1/0",)],
+        "marked_training": [("0/0",), ("0/0",), ("0/0",)],
+    }
+
+
 def test_device_graphs_have_their_numbers() -> None:
     (whole,) = seen_in(("forked",), "compiled_three_calls")
     assert (whole.ops, whole.inputs, whole.outputs) == (2, 2, 1)
