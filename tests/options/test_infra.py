@@ -167,26 +167,6 @@ def test_device_graphs_show_their_stack_without_it(
     ]
 
 
-def test_a_child_process_passes_over_the_same(infra: Suite) -> None:
-    infra.write(
-        """
-        import multiprocessing, torch
-        from tests_infra.runners.running import logged, run_graph_test
-
-        def work():
-            run_graph_test(logged(torch.sin), torch.ones(3))  # in a child
-
-        def test_it():
-            child = multiprocessing.get_context("fork").Process(target=work)
-            child.start()
-            child.join()
-        """
-    )
-    (test,) = infra.report()["tests"]
-    (found,) = test["breaks"]
-    assert found["where"]["code"].endswith("# in a child")
-
-
 def test_a_directory_that_is_not_there_is_a_usage_error(infra: Suite) -> None:
     result = infra.run("-o", "graph_budget_infra=tests/infra")
     assert result.ret == 4

@@ -369,3 +369,38 @@ def test_it():
 def test_a_failure_names_the_process_of_a_graph(suite: Suite) -> None:
     suite.write(HEAD + CAPPED)
     suite.run().stdout.fnmatch_lines(["  [*] entry   in process engine"])
+
+
+def test_a_new_python_passes_over_test_infrastructure_too(suite: Suite) -> None:
+    suite.path.joinpath("infra").mkdir()
+    suite.path.joinpath("infra", "run.py").write_text(
+        "def run(function, value):\n    return function(value)\n"
+    )
+    suite.path.joinpath("train.py").write_text(
+        textwrap.dedent(
+            """
+            import sys
+            sys.path.insert(0, sys.argv[1])
+            import torch
+            from run import run
+
+            run(torch.compile(lambda x: x.sin().tolist(), backend="eager"), torch.ones(3))
+            """
+        )
+    )
+    suite.write(
+        """
+        import subprocess, sys
+        from pathlib import Path
+
+        def test_it():
+            here = Path(__file__).parent
+            subprocess.run([sys.executable, here / "train.py", here / "infra"], check=True)
+        """
+    )
+    (test,) = suite.report("-o", "graph_budget_infra=infra")["tests"]
+    (found,) = test["breaks"]
+    assert {frame["file"] for frame in found["stack"]} == {"train.py"}
+    (test,) = suite.report()["tests"]
+    (found,) = test["breaks"]
+    assert {frame["file"] for frame in found["stack"]} == {"train.py", "infra/run.py"}
