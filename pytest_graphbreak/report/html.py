@@ -286,7 +286,7 @@ class _Places:
             item = Break.from_dict(data)
             row = self._row("break", item.layer, data["where"], item.reason, item.id)
             self._tell(row, data, advice.short(item))
-            row["stack"] = [self.shared.frame(frame) for frame in data["stack"][:-1] if frame]
+            row["stack"] = self._calls(data["stack"][:-1])
             row["more"] = [
                 self.shared.text(text) for text in (item.explanation, *item.hints) if text
             ]
@@ -305,6 +305,7 @@ class _Places:
             again = Recompile.from_dict(data)
             row = self._row("recompile", again.layer, data["where"], again.reason)
             self._tell(row, data, advice.short(again))
+            row["stack"] = row["stack"] or self._calls(data["stack"])
             row["graphs"].append(_clean(again.graph))
             key = _key("recompile", again.layer, data["where"], again.reason)
             self._again[number, again.layer, again.graph] = key
@@ -314,7 +315,12 @@ class _Places:
                 graph = Graph.from_dict(data)
                 row = self._row(graph.cause, graph.layer, data["where"], graph.reason)
                 self._tell(row, data, advice.short(graph))
+                row["stack"] = row["stack"] or self._calls(data["stack"][:-1])
                 _count(row, number, 1, False)
+
+    def _calls(self, frames: Sequence[Plain]) -> list[int | None]:
+        """The calls that led to a place, outermost first."""
+        return [self.shared.frame(frame) for frame in frames if frame]
 
     def of_graph(self, number: int, graph: Plain) -> int | None:
         """The row that says why this graph exists; None for a graph that is meant to be."""

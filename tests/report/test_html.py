@@ -151,10 +151,13 @@ def test_a_graph_points_to_what_cut_it() -> None:
             a_graph("2/0", "break", where=inner),
             a_graph("3/0", "break", where=outer),
             a_graph("g0", "fx", "xla"),
-            a_graph("g1", "split", "xla", reason="aten::histc runs on the CPU"),
+            a_graph(
+                "g1", "split", "xla", reason="aten::histc runs on the CPU", stack=[outer, inner]
+            ),
+            a_graph("3/0+1", "bucket", reason="DDP cut graph 3/0 into 2 gradient buckets"),
         ],
         layers=["dynamo", "xla"],
-        graphs={"dynamo": 4, "xla": 2},
+        graphs={"dynamo": 5, "xla": 2},
     )
     page = rendered(a_report(test))
     layers = data_of(page)["tests"][0]["runs"][0]["layers"]
@@ -164,7 +167,9 @@ def test_a_graph_points_to_what_cut_it() -> None:
         for layer in layers
         for graph in layer["graphs"]
     ]
-    assert pointed == [None, "break", "break", "break", None, "split"]
+    assert pointed == [None, "break", "break", "break", "bucket", None, "split"]
+    (split,) = [row for row in rows if row["kind"] == "split"]
+    assert [data_of(page)["frames"][number][3] for number in split["stack"]] == ["self.head(x)"]
 
 
 def test_recompiles_are_found_by_their_graph() -> None:
