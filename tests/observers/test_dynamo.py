@@ -16,6 +16,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -517,6 +518,38 @@ def test_isolate_makes_a_test_count_from_cold() -> None:
     with window() as seen:
         compiled(X)
     assert (graphs, seen[0].graphs) == ([1, 1], 0)
+
+
+def test_a_thread_that_goes_on_compiling_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pytest_graphbreak.observers.dynamo.PATIENCE", 0.3)
+    held, release = threading.Event(), threading.Event()
+
+    def compiles() -> None:
+        with torch._dynamo.convert_frame.compile_lock:
+            held.set()
+            release.wait()
+
+    thread = threading.Thread(target=compiles)
+    thread.start()
+    held.wait()
+    took, told = [], []
+    for _ in range(3):
+        begin = time.monotonic()
+        observer.isolate("later")
+        took.append(time.monotonic() - begin)
+        with window() as seen:
+            pass
+        told.append((seen[0].errors, len(seen[0].notes)))
+    release.set()
+    thread.join()
+    assert took[0] >= 0.3 > took[1] + took[2]
+    assert told == [((), 1)] * 3
+    observer.isolate("after it")
+    with window() as seen:
+        compile(lambda x: x + 3)(X)
+    assert (seen[0].errors, seen[0].notes) == ((), ())
 
 
 @pytest.mark.parametrize("compiles", [True, False])
