@@ -310,7 +310,8 @@ def test_a_process_that_leaves_at_once_loses_no_baseline(suite: Suite) -> None:
     )
     assert result.ret == 7
     assert [file.read_bytes() for file in files] == before
-    assert sorted(path.name for path in (suite.path / "baselines").iterdir()) == ["test_it.yaml"]
+    kept = [path.name for path in (suite.path / "baselines").iterdir() if path.name[0] != "."]
+    assert kept == ["test_it.yaml"]
 
 
 def test_ctrl_c_while_compiling(suite: Suite, sensors: Callable[[], bool]) -> None:
