@@ -23,6 +23,7 @@ from pytest_graphbreak.record import Plain, Record
 from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.safe import console
+from pytest_graphbreak.report.terminal import is_terminal, wrapped
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Measured, Stale
@@ -253,8 +254,11 @@ class Session:
         lines = list(summary.lines(self.outcome))
         if lines:
             terminalreporter.section("graph budget")
+            out = terminalreporter._tw
+            width = out.fullwidth if is_terminal(getattr(out, "_file", None)) else 0
             for markup, line in lines:
-                terminalreporter.write_line(console(line), **dict.fromkeys(markup, True))
+                for part in wrapped(console(line), width):
+                    terminalreporter.write_line(part, **dict.fromkeys(markup, True))
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:

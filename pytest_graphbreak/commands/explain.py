@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -11,13 +12,15 @@ from pytest_graphbreak.advice import Explanation, explain, suggest
 from pytest_graphbreak.advice.explanation import FAMILIES, GROUPS
 from pytest_graphbreak.advice.page import Example
 from pytest_graphbreak.advice.registry import as_id, installed
+from pytest_graphbreak.commands.talk import complain, say
+from pytest_graphbreak.report.terminal import NARROWEST, is_terminal
 
 HELP = "what a reason means and what mends it"
 
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
 
 WIDTH = 88
-"""Columns of the text. Code is never wrapped."""
+"""Columns of the text at most. Code is never wrapped."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the explanation. 0, or 2 if there is none: then what is near is named."""
     topic = " ".join(args.topic).strip()
     if not topic:
-        print("\n".join(_names()))
+        say("\n".join(_names()))
         return 0
     found = explain(topic)
     if found is None:
-        print("\n".join(_unknown(topic)), file=sys.stderr)
+        complain("\n".join(_unknown(topic)))
         return 2
-    print("\n".join(render(found)))
+    say("\n".join(render(found)))
     return 0
 
 
@@ -116,12 +119,18 @@ def _code(code: str) -> Iterator[str]:
 def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
     return textwrap.wrap(
         text,
-        WIDTH,
+        _width(),
         initial_indent=first,
         subsequent_indent=first if rest is None else rest,
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _width() -> int:
+    """Columns of the text: those of a narrower terminal, and no more than are read with ease."""
+    there = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else WIDTH
+    return max(NARROWEST, min(WIDTH, there))
 
 
 def _names() -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from pytest_graphbreak.record import Plain
-from pytest_graphbreak.report import json
+from pytest_graphbreak.report import json, terminal
 from pytest_graphbreak.report.safe import console
 
 MOST: Final = 200
@@ -16,12 +16,12 @@ MOST: Final = 200
 
 
 def say(text: str = "", to: TextIO | None = None) -> None:
-    """Print text, line by line, each made harmless."""
+    """Print text, line by line, each made harmless; broken and coloured on a terminal."""
     out = to or sys.stdout
+    encoding = out.encoding or "utf-8"
     for line in text.split("\n"):
-        shown = console(line)
-        encoding = out.encoding or "utf-8"
-        print(shown.encode(encoding, "backslashreplace").decode(encoding), file=out)
+        for part in terminal.shown(console(line), out):
+            print(part.encode(encoding, "backslashreplace").decode(encoding), file=out)
 
 
 def complain(text: str) -> None:

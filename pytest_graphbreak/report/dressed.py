@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_graphbreak.report.terminal import is_terminal, wrapped
+
 Location = tuple[str, int | None, str]
 """pytest's ``TestReport.location``: file, 0-based line, name."""
 
@@ -31,8 +33,11 @@ class Dressed:
         return self.message
 
     def toterminal(self, tw: Any) -> None:
+        # Only where somebody looks: in a file lines stay whole, to be searched.
+        width = tw.fullwidth if is_terminal(getattr(tw, "_file", None)) else 0
         for line in self.message.splitlines():
-            tw.line(line, **dict.fromkeys(_markup(line), True))
+            for part in wrapped(line, width):
+                tw.line(part, **dict.fromkeys(_markup(line), True))
 
 
 def _markup(line: str) -> tuple[str, ...]:

@@ -72,7 +72,9 @@ def red(scratch: Path, planted: str = PLANTED) -> bool:
 
 def _gate(root: Path, tests: Sequence[str], report: Path) -> tuple[int, dict[str, Any]]:
     """pytest's exit code and the plugin's report; what pytest prints goes to the terminal."""
-    options = ("-q", "-p", "no:cacheprovider", "--disable-warnings", "--rootdir", str(root))
+    # -v: a line for each test as it begins, since some take half a minute.
+    options = ("-v", "--no-header", "-p", "no:cacheprovider", "--disable-warnings")
+    options = (*options, "--rootdir", str(root))
     command = [sys.executable, "-m", "pytest", *options, "--graph-budget"]
     command += ["--graph-budget-device=xla", f"--graph-budget-report={report}", *tests]
     print("$ pytest --graph-budget --graph-budget-device=xla", *tests, flush=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests import terminal
 from tests.demo import show
 
 pytest.importorskip("transformers")
@@ -37,3 +39,17 @@ def test_without_a_break_the_second_half_fails(tmp_path: Path) -> None:
 
 def test_a_test_that_is_not_there_is_not_green(tmp_path: Path) -> None:
     assert not show.green(("tests/models/test_ranker.py::test_no_such_test",), tmp_path)
+
+
+def test_on_a_terminal_the_red_text_stands_alone(tmp_path: Path) -> None:
+    """With colours pytest's log has other lines: none of them may follow our text."""
+    code = "import pathlib, sys; from tests.demo import show\n"
+    code += "sys.exit(not show.red(pathlib.Path(sys.argv[1])))"
+    seen = terminal.run([sys.executable, "-c", code, str(tmp_path)], show.ROOT)
+    assert seen.code == 0, seen.text
+    assert "\x1b[31m\x1b[1mgraph budget: " in seen.raw
+    assert "torch.__trace" not in seen.text
+    first = next(n for n, line in enumerate(seen.lines) if line.startswith("graph budget: "))
+    last = next(n for n, line in enumerate(seen.lines) if line.startswith("  accept    "))
+    prose = [line for line in seen.lines[first:last] if not line.startswith(" " * 10)]
+    assert max(map(len, prose)) <= 80
