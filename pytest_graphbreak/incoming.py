@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from pytest_graphbreak.containers import Source, read, sources
@@ -22,8 +23,21 @@ VERSION: Final = 1
 MOST_COUNT: Final = 10_000_000
 MOST_SHARDS: Final = 10_000
 """Groups into which a run may be split."""
+MOST_TESTS: Final = 250_000
+"""Tests in all reports of one command; docs/reference/commands.md says what many cost."""
+MOST_VALUES: Final = 8_000_000
+"""Values in one report: 100 MiB of empty lists would take gigabytes of memory."""
+MOST_PACKAGES: Final = 1000
 LONGEST_NAME: Final = 4096
-"""Characters of a node id, a profile, a file name."""
+"""Characters of a node id or a file name; a longer one is refused."""
+LONGEST_PROFILE: Final = 256
+LONGEST_FACT: Final = 200
+"""Characters of a version, a device, a platform; what is over is cut."""
+LONGEST_TEXT: Final = 20_000
+"""Characters of any other text (a reason, a line of source); what is over is cut."""
+LONGEST_MESSAGE: Final = 200_000
+"""Characters of what a failed test showed; what is over is cut."""
+_CUT: Final = "..."
 
 OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "crashed")
 VERDICTS: Final = ("error", "over", "lost", "new", "improved", "changed", "ok", "none")
@@ -70,9 +84,15 @@ def load(path: str | os.PathLike[str], *, counts_only: bool = False) -> Report:
 def _load(source: Source, given: str, *, counts_only: bool) -> Report:
     name = source.name
     try:
-        data = json.loads(source.read(), parse_constant=_no_constant)
+        text = source.read()
+        if text.count(b",") > MOST_VALUES:
+            raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
+        data = json.loads(text, parse_constant=_no_constant)
+        del text
     except RecursionError:
         raise ReportError(f"{name}: not a report: nested too deeply") from None
+    except ReportError:
+        raise
     except (OSError, ValueError) as error:
         raise ReportError(f"{name}: cannot be read as a JSON report: {_words(error)}") from None
     return replace(parse(name, data, counts_only=counts_only), given=given)
@@ -115,21 +135,31 @@ class _Fault(Exception):
 Check = Callable[[Any], Any]
 
 
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise _Fault(f"{_kind(value)} where text is expected")
-    return value
+def _text_up_to(most: int) -> Check:
+    """Text, cut where it is longer than ``most`` characters."""
+
+    def check(value: Any) -> str:
+        if type(value) is not str:
+            raise _Fault(f"{_kind(value)} where text is expected")
+        return value if len(value) <= most else value[: most - len(_CUT)] + _CUT
+
+    return check
+
+
+_text = _text_up_to(LONGEST_TEXT)
 
 
 def _name(value: Any) -> str:
-    if len(_text(value)) > LONGEST_NAME or not value:
+    if type(value) is not str:
+        raise _Fault(f"{_kind(value)} where text is expected")
+    if not 0 < len(value) <= LONGEST_NAME:
         raise _Fault(f"a name has 1 to {LONGEST_NAME} characters, this one {len(value)}")
-    return str(value)
+    return value
 
 
 def _profile(value: Any) -> str:
-    if not _name(value).isprintable():
-        raise _Fault("a profile is printable text")
+    if len(_name(value)) > LONGEST_PROFILE or not value.isprintable():
+        raise _Fault(f"a profile is printable text of at most {LONGEST_PROFILE} characters")
     return str(value)
 
 
@@ -227,7 +257,8 @@ def _object(**fields: tuple[Check, Any]) -> Check:
             if name in given:
                 item = given[name]
                 try:
-                    found[name] = item if type(item) is quick else check(item)
+                    is_fine = type(item) is quick and len(item) <= LONGEST_TEXT
+                    found[name] = item if is_fine else check(item)
                 except _Fault as fault:
                     raise fault.below(name) from None
             elif default is _NEEDED:
@@ -244,12 +275,23 @@ _NEEDED: Final = object()
 _TEXT, _MAYBE_TEXT = (_text, ""), (_maybe(_text), None)
 _COUNTS = (_map_of(LAYERS, _count), dict)
 _LAYER = (_one_of(LAYERS), _NEEDED)
-_PLACE = _object(file=_TEXT, function=_TEXT, line=(_count, 0), code=_TEXT)
+_PLACE: Callable[[Any], Plain] = _object(file=_TEXT, function=_TEXT, line=(_count, 0), code=_TEXT)
 
 
 def _where(value: Any) -> Plain:
-    """A place, or ``{}`` (or null) where there is none."""
-    return {} if value in ({}, None) else _PLACE(value)
+    """A place, or ``{}`` (or null) where there is none. Equal places are one object."""
+    if value in ({}, None):
+        return {}
+    try:
+        return _shared(value["file"], value["function"], value["line"], value["code"])
+    except (TypeError, KeyError):  # it is no place, or one without all keys
+        return _PLACE(value)
+
+
+@lru_cache(maxsize=100_000, typed=True)
+def _shared(file: Any, function: Any, line: Any, code: Any) -> Plain:
+    """Most of a report are the same few places: read once, they take a tenth of the memory."""
+    return _PLACE({"file": file, "function": function, "line": line, "code": code})
 
 
 _CORE = {
@@ -322,7 +364,7 @@ _JUDGED = {
     "cap": (_maybe(_CAP), None),
     "ungated": _MAYBE_TEXT,
     "foreign": _MAYBE_TEXT,
-    "message": _MAYBE_TEXT,
+    "message": (_maybe(_text_up_to(LONGEST_MESSAGE)), None),
 }
 _TEST = _object(
     **_JUDGED,
@@ -331,27 +373,31 @@ _TEST = _object(
     graph_list=(_list_of(_GRAPH), list),
 )
 _COUNTED = _object(**_JUDGED, breaks=(_list_of(_object(**_CORE)), list))
+_FACT = (_maybe(_text_up_to(LONGEST_FACT)), None)
 
 
 def _versions(value: Any) -> Plain:
     """Versions by the names of packages."""
+    if len(_mapping(value)) > MOST_PACKAGES:
+        raise _Fault(f"{len(value):,} packages are more than {MOST_PACKAGES:,}")
+    fact = _text_up_to(LONGEST_FACT)
     found: Plain = {}
-    for name, version in _mapping(value).items():
+    for name, version in value.items():
         try:
-            found[_text(name)] = _text(version)
+            found[fact(name)] = fact(version)
         except _Fault as fault:
-            raise fault.below(str(name)) from None
+            raise fault.below(str(name)[:80]) from None
     return found
 
 
 _ENVIRONMENT = _object(
     profile=(_maybe(_profile), None),
-    device=_MAYBE_TEXT,
-    arch=_MAYBE_TEXT,
-    torch=_MAYBE_TEXT,
-    torch_xla=_MAYBE_TEXT,
-    python=_MAYBE_TEXT,
-    platform=_MAYBE_TEXT,
+    device=_FACT,
+    arch=_FACT,
+    torch=_FACT,
+    torch_xla=_FACT,
+    python=_FACT,
+    platform=_FACT,
     packages=(_versions, dict),
 )
 _NAMES = (_list_of(_name), list)
@@ -430,6 +476,12 @@ def load_all(
                 faults.append(f"{shown or path}: cannot be read: {_words(error)}")
     if faults:
         raise ReportError("\n".join(faults))
+    tests = sum(len(report.tests) for report in reports)
+    if tests > MOST_TESTS:
+        raise ReportError(
+            f"{tests:,} tests are more than the {MOST_TESTS:,} that one command takes: "
+            "give it the reports of one profile, or of some files, at a time"
+        )
     return reports
 
 

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak import containers, incoming
-from pytest_graphbreak.incoming import ReportError, load, parse
+from pytest_graphbreak.incoming import ReportError, load, load_all, parse
 from pytest_graphbreak.record import Record
 from pytest_graphbreak.report import html, junit, markdown
 from pytest_graphbreak.report.view import runs
 from tests.hostile import a_hostile_report, everywhere
-from tests.making import Data, a_report, a_test, over, write
+from tests.making import Data, a_break, a_report, a_test, over, place, write
 
 FULL = a_report(everywhere("some text"), over(), a_test("tests/test_b.py::test_c", 0))
 
@@ -236,3 +236,58 @@ def test_a_changed_report_is_refused_by_name_or_every_page_can_show_it(
 def test_hostile_text_is_data() -> None:
     report = parse("x", json.loads(json.dumps(a_hostile_report())))
     assert len(report.tests) > 20
+
+
+# how much of it is taken
+
+
+def test_every_text_is_bounded() -> None:
+    """A test of every place that takes text, each far too long."""
+    long = "x" * 300_000
+    report = a_report(everywhere(long, "tests/test_a.py::t"))
+    report["environment"] |= dict.fromkeys(("torch", "python", "platform", "arch"), long)
+    found = parse("x", report)
+    assert {len(value or "") for value in found.environment.values()} <= {0, 3, 200, 5, 6}
+    (test,) = found.tests
+    assert len(test["message"]) == incoming.LONGEST_MESSAGE
+    assert test["message"].endswith("...")
+    del test["message"]
+    assert max(map(len, texts(test))) == incoming.LONGEST_TEXT
+
+
+def texts(value: Any) -> Iterator[str]:
+    for path in spots(value):
+        at = value
+        for key in path:
+            at = at[key]
+        if isinstance(at, str):
+            yield at
+
+
+def test_names_that_are_too_long_are_refused() -> None:
+    with pytest.raises(ReportError, match="1 to 4096 characters, this one 5000"):
+        parse("x", a_report(a_test("x" * 5000)))
+    with pytest.raises(ReportError, match="a profile is printable text of at most 256"):
+        parse("x", a_report(profile="x" * 257))
+
+
+def test_how_many_tests_and_values_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "one.json", a_report(a_test("a.py::t"), a_test("a.py::u")))
+    monkeypatch.setattr(incoming, "MOST_TESTS", 3)
+    with pytest.raises(ReportError, match="4 tests are more than the 3 that one command takes"):
+        load_all([path, path])
+    monkeypatch.setattr(incoming, "MOST_VALUES", 20)
+    with pytest.raises(ReportError, match=r"one\.json: it holds more than 20 values"):
+        load_all([path])
+
+
+def test_equal_places_are_one_object_and_no_forged_one() -> None:
+    where = place()
+    found = parse("x", a_report(a_test("a.py::t", 2, breaks=[a_break(where)] * 2)))
+    one, other = (item["where"] for item in found.tests[0]["breaks"])
+    assert one is other
+    for wrong in (where | {"line": True}, where | {"line": 8.0}, where | {"code": []}):
+        with pytest.raises(ReportError, match="where"):
+            parse("x", a_report(a_test("a.py::t", 2, breaks=[a_break(wrong)])))

@@ -9,7 +9,7 @@ import pytest
 from pytest_graphbreak import incoming
 from pytest_graphbreak.report import markdown
 from pytest_graphbreak.report.safe import printable
-from pytest_graphbreak.report.view import Run, runs
+from pytest_graphbreak.report.view import Aside, Run, runs
 from tests.hostile import STRINGS, a_hostile_report
 from tests.making import Data, a_report, a_test, over
 from tests.report.test_safe import Parsed, obeyed
@@ -127,3 +127,21 @@ def test_hostile_text_makes_no_markdown() -> None:
     assert len(headings) == 1
     inline = {token.content for token in flat if token.type == "html_inline"}
     assert inline <= {"<code>", "</code>", "<details>", "<summary>", "</summary>", "</details>"}
+
+
+def test_no_field_takes_the_place_of_the_marker_and_the_headline() -> None:
+    """The bot finds its comment by the marker; a long version of torch once pushed it out."""
+    for long in ("x" * 100_000, "\U0001f600\u202e" * 50_000, "@" * 100_000):
+        reports = []
+        for number in range(40):
+            profile = f"p{number}{long[:250] if '@' in long else 'x' * 250}"
+            report = a_report(over(), profile=profile)
+            report["environment"] |= dict.fromkeys(("torch", "python", "platform"), long)
+            report["session"] |= {"stale": [long[:4000]] * 50, "unmeasured": [long[:4000]] * 50}
+            report["tests"][0] |= {"ungated": long}
+            reports.append(incoming.parse(f"{number}.json", report))
+        aside = Aside("nothing was judged", *[(long,) * 50] * 3, base=long)
+        for limit in (4_000, markdown.COMMENT):
+            text = markdown.render(runs(reports), limit, aside)
+            assert text.startswith(f"{markdown.MARK}\n### Graph budget: no verdict, nothing was")
+            assert len(text.encode()) <= limit
