@@ -52,6 +52,18 @@ class Collector:
         self.collected = Collected()
         self._config = config
         self._partial = is_partial(config)
+        self._files: dict[str, bool] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Remember the files that were looked into, and whether all of each could be."""
+        report = yield
+        if isinstance(collector, pytest.File) and not isinstance(collector, pytest.Package):
+            file = file_of(collector.nodeid)
+            self._files[file] = self._files.get(file, True) and report.outcome == "passed"
+        return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
@@ -59,14 +71,17 @@ class Collector:
     ) -> Generator[None, None, None]:
         names = [canonical(item) for item in items]
         before = Counter(file_of(name) for name in names)
-        self.collected.scopes = collected_whole(self._config, names)
+        # A file that lost all of its tests was collected whole as well.
+        empty = [file for file, seen in self._files.items() if seen and file not in before]
+        self.collected.scopes = collected_whole(self._config, names, empty)
         yield
         self.collected.nodeids = [canonical(item) for item in items]
         kept = set(self.collected.nodeids)
         self.collected.left = [name for name in names if name not in kept]
         after = Counter(file_of(name) for name in self.collected.nodeids)
         if not self._partial:
-            self.collected.whole = sorted(f for f, count in before.items() if after[f] == count)
+            whole = [file for file, count in before.items() if after[file] == count]
+            self.collected.whole = sorted([*whole, *empty])
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         self.collected.deselected += len(items)
@@ -98,17 +113,21 @@ def is_partial(config: pytest.Config) -> bool:
     return any(config.getoption(name, default=None) for name in PARTIAL)
 
 
-def collected_whole(config: pytest.Config, nodeids: Iterable[str]) -> list[str]:
+def collected_whole(
+    config: pytest.Config, nodeids: Iterable[str], empty: Iterable[str] = ()
+) -> list[str]:
     """The files, and below node ids the functions, of which every test was collected.
 
-    ``nodeids`` are the tests before any deselection. ``--lf`` keeps tests from
-    being collected at all, so it leaves nothing whole.
+    ``nodeids`` are the tests before any deselection, ``empty`` the files that
+    have none. ``--lf`` keeps tests from being collected at all, so it leaves
+    nothing whole.
     """
     if config.getoption("lf", default=False):
         return []
     asked = [_asked(config, str(arg)) for arg in config.args if "::" in str(arg)]
     narrowed = {file_of(name) for name in asked}
-    files = {name: None for name in map(file_of, nodeids) if name not in narrowed}
+    collected = (*map(file_of, nodeids), *empty)
+    files = {name: None for name in collected if name not in narrowed}
     functions = dict.fromkeys(nodeid.partition("[")[0] for nodeid in nodeids)
     return [
         *files,

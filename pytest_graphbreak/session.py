@@ -176,6 +176,12 @@ class Session:
                     mode="record" if settings.record and not settings.update else "update",
                     prune=outcome.stale if settings.prune else None,
                 )
+                outcome.faults += [
+                    f"{item.nodeid} was not recorded: its entry in {item.path.name} has "
+                    f"{'no ' if item.nodeid.endswith(']') else ''}cases. If it is out of date: "
+                    "--graph-budget-prune, or --graph-budget-update"
+                    for item in outcome.changes.kept
+                ]
                 if settings.prune:
                     outcome.stale = []
         except BaselineError as error:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Known, Values
 from pytest_graphbreak.baseline import read as reading
-from pytest_graphbreak.baseline.read import Document, document
+from pytest_graphbreak.baseline.read import Document, document, load
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\
@@ -391,3 +391,24 @@ def test_a_damaged_file_is_refused_or_read(at: int, cut: int, piece: str) -> Non
 def test_any_text_is_refused(text: str) -> None:
     with pytest.raises(BaselineError):
         read(text)
+
+
+def test_a_file_that_was_cut_off_in_a_place(tmp_path: Path) -> None:
+    """What is left of a ``code:`` is another place, so the verdict would only be ``changed``."""
+    path = tmp_path / "test_a.yaml"
+    text = (
+        "version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 2}\n    breaks:\n"
+        "      - reason: Unsupported\n        where: a.py::f\n        code: if x.item() > 0.5\n"
+    )
+    path.write_text(text)
+    assert load(path, "test_a.py") is not None
+    first = text.index("breaks:")
+    for length in range(first + len("breaks:"), len(text)):
+        if text[length - 1] == "\n":
+            continue  # whole lines that say less are as good as any
+        path.write_text(text[:length])
+        with pytest.raises(BaselineError) as raised:
+            load(path, "test_a.py")
+        assert raised.value.line is not None
+    assert "ends in the middle of a line" in str(raised.value)
+    assert "take it from git again" in str(raised.value)

@@ -561,10 +561,13 @@ def test_counts_in_any_style(case: Case, old: str, new: dict[str, int]) -> None:
 
 def test_line_ends_stay(case: Case) -> None:
     case.has("")
-    case.path.write_bytes(b"\xef\xbb\xbf" + (HEAD + KNOWN).replace("\n", "\r\n").encode().rstrip())
+    last = "  test_o:\n    graphs: {xla: 2}"
+    text = (HEAD + KNOWN + last).replace("\n", "\r\n")
+    case.path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     case.update(seen("test_a", {"dynamo": 3, "xla": 3}, **SAME), seen("test_b", {"xla": 1}))
     text = case.path.read_bytes().decode()
-    expected = HEAD + KNOWN.replace("dynamo: 2", "dynamo: 3") + "  test_b:\n    graphs: {xla: 1}"
+    known = KNOWN.replace("dynamo: 2", "dynamo: 3")
+    expected = f"{HEAD}{known}{last}\n  test_b:\n    graphs: {{xla: 1}}"
     assert text == "\ufeff" + expected.replace("\n", "\r\n")
 
 
@@ -641,6 +644,21 @@ def test_a_test_that_got_parameters(case: Case) -> None:
     graphs: {}
 """
     )
+
+
+def test_record_drops_nothing(case: Case) -> None:
+    """pytest-repeat gives each test cases, for one run."""
+    one = {"xla": 1}
+    case.has(
+        "  test_a:\n    graphs: {xla: 1}\n  test_b:\n    cases:\n      x: {graphs: {xla: 1}}\n"
+    )
+    before = case.text
+    told = case.update(seen("test_a[1-2]", one), seen("test_b", one), mode="record")
+    assert told == ["kept test_a[1-2]", "kept test_b"]
+    assert case.text == before
+    stale = [Stale("test_a.py", "test_a", None, case.path, 5)]
+    told = case.update(seen("test_a[1-2]", one), mode="record", prune=stale)
+    assert told == ["pruned test_a", "added test_a[1-2]"]
 
 
 def test_a_test_that_lost_its_parameters(case: Case) -> None:

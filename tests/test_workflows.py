@@ -283,10 +283,24 @@ def test_the_comment_is_rendered_from_data_of_a_fork(tmp_path: Path) -> None:
     (bin / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (bin / "python").chmod(0o755)
     script = script_of(COMMENT, "Render the comment")
-    done = bash(script, ROOT, RUNNER_TEMP=str(tmp_path), RUN="99", GITHUB_REPOSITORY="me/net")
+    output = tmp_path / "output"
+    known = {"RUN": "99", "GITHUB_REPOSITORY": "me/net", "GITHUB_OUTPUT": str(output)}
+    done = bash(script, ROOT, RUNNER_TEMP=str(tmp_path), **known)
     assert done.returncode == 0, done.stderr
     assert "graphbreak accept --run 99 --repo me/net" in (tmp_path / "comment.md").read_text()
     assert "1 test is over its graph budget" in (tmp_path / "comment.md").read_text()
+    assert output.read_text() == "comment=true\n"
+
+
+def test_a_pull_request_that_uploaded_nothing_is_not_red(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    script = script_of(COMMENT, "Render the comment")
+    done = bash(script, ROOT, RUNNER_TEMP=str(tmp_path), GITHUB_OUTPUT=str(output), RUN="99")
+    assert done.returncode == 0, done.stderr
+    assert "uploaded no report" in done.stdout
+    assert not output.exists()
+    (post,) = (step for step in steps(COMMENT) if step.get("name", "").startswith("Post it"))
+    assert post["if"] == "steps.render.outputs.comment == 'true'"
 
 
 # accepting by a comment

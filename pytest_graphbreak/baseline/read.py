@@ -42,6 +42,9 @@ OVERRIDE_KEYS = ("torch", *VALUE_KEYS)
 PLACE_KEYS = ("reason", "id", "where", "code", "count")
 
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
+_CUT_OFF = re.compile(rb"(?:^|[\r\n])(?:[ -]+|[ -]*(?:reason|id|where|code|count):[^\r\n]*)\Z")
+"""A last line without an end, in a place or before one."""
+LONGEST_LINE = 100_000
 _TORCH = re.compile(r"[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?")
 
 Raw = dict[str, Any]
@@ -118,6 +121,13 @@ def load_text(path: Path) -> str | None:
     except OSError as error:
         step = "make it a file that can be read"
         raise BaselineError(_reason(error, "can not be read"), path=path, step=step) from None
+    if is_cut_off(data):
+        raise BaselineError(
+            "ends in the middle of a line, as a file that was cut off does",
+            path=path,
+            line=data.count(b"\n") + 1,
+            step="take it from git again; if it is whole, end its last line",
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -127,6 +137,11 @@ def load_text(path: Path) -> str | None:
             line=data.count(b"\n", 0, error.start) + 1,
             step="save it as UTF-8, or take it from git again",
         ) from None
+
+
+def is_cut_off(data: bytes) -> bool:
+    """Whether a file may have lost its end: what is left of a place is a place, too."""
+    return _CUT_OFF.search(data[-LONGEST_LINE:]) is not None
 
 
 def _open_at_once(path: str, flags: int) -> int:

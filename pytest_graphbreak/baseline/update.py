@@ -25,7 +25,15 @@ from pytest_graphbreak.baseline.model import (
     writable,
 )
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
-from pytest_graphbreak.baseline.read import VERSION, Document, Raw, document, load_text, own
+from pytest_graphbreak.baseline.read import (
+    VERSION,
+    Document,
+    Raw,
+    document,
+    is_cut_off,
+    load_text,
+    own,
+)
 from pytest_graphbreak.baseline.tree import Mapping, no_garbage
 from pytest_graphbreak.record import LAYERS
 
@@ -33,7 +41,7 @@ LOCK_TIMEOUT = 60.0
 """Seconds to wait for another run that writes."""
 
 Mode = Literal["update", "record"]
-Kind = Literal["added", "changed", "unchanged", "ungated", "pruned"]
+Kind = Literal["added", "changed", "unchanged", "ungated", "pruned", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,11 @@ class Changes:
     @property
     def pruned(self) -> list[Change]:
         return self.of("pruned")
+
+    @property
+    def kept(self) -> list[Change]:
+        """What ``record`` did not write, since an entry that is there would have gone."""
+        return self.of("kept")
 
 
 def update(
@@ -263,6 +276,9 @@ class _File:
         if expected is not None and not found:
             self._changed("unchanged", item, expected, expected)
             return
+        if self.mode == "record" and self._would_drop(key):
+            self._changed("kept", item, expected, expected)
+            return
         layers = found if self.mode == "record" else frozenset(item.layers)
         raw = own(self.tests.get(key[0], {"cases": {}}), key[1]) or {}
         ordered = [layer for layer in LAYERS if layer in layers]
@@ -272,6 +288,14 @@ class _File:
         assert now is not None
         self._changed(
             "added" if entry is None else "changed", item, expected, now.expected(item.profile)
+        )
+
+    def _would_drop(self, key: Key) -> bool:
+        """Whether a test has cases where its entry has none, or the other way round."""
+        test, case = key
+        above = self.tests.get(test, {})
+        return (
+            "cases" in above if case is None else bool(above.keys() - {"note", "ungated", "cases"})
         )
 
     def _put(self, key: Key, raw: Raw) -> None:
@@ -330,6 +354,8 @@ class _File:
         else:
             mark = "\ufeff" if old.startswith("\ufeff") else ""
             new = mark + self._edited(old.removeprefix("\ufeff"))
+            if is_cut_off(new.encode("utf-8", "replace")):
+                new += "\n"  # the old file's last line had no end, and was no place
         self._read_back(new)
         return new
 

@@ -11,12 +11,17 @@ started it. There is none before a child compiles something. In it are
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import platform
+import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,7 @@ from pytest_graphbreak.record import Record
 VARIABLE = "GRAPHBREAK_CHILDREN"
 """The environment variable that names the spool to child processes; JSON of ``About``."""
 
+_SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
 _RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
 
 
@@ -72,9 +78,32 @@ class Told:
 
 
 def fresh() -> str:
-    """The path of a spool that nobody has; it is not made yet."""
+    """The path of a spool that nobody has; it is not made yet. Those of killed runs go."""
     token = os.urandom(6).hex()
-    return os.path.join(tempfile.gettempdir(), f"graphbreak-{os.getpid()}-{token}")
+    folder = tempfile.gettempdir()
+    with contextlib.suppress(OSError, ValueError):
+        _clear(folder)
+    return os.path.join(folder, f"graphbreak-{os.getpid()}-{_machine()}-{token}")
+
+
+@cache
+def _machine() -> str:
+    """Names where process ids are those of this process: this boot, this container."""
+    known = [_text(Path("/proc/sys/kernel/random/boot_id")), platform.node()]
+    with contextlib.suppress(OSError):
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(known).encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def _clear(folder: str) -> None:
+    """Remove the spools of runs that ended without a chance to: nobody of theirs lives."""
+    for entry in os.scandir(folder):
+        found = _SPOOL.fullmatch(entry.name)
+        if found is None or found[2] != _machine() or is_alive(int(found[1])):
+            continue
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+            sweep(entry.path)
 
 
 class Node:

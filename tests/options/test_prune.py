@@ -104,3 +104,16 @@ def test_what_only_another_profile_has_is_not_judged(gone: Suite) -> None:
     assert "test_second" in gone.baseline()
     gone.run("--graph-budget-prune")
     assert "test_second" not in gone.baseline()
+
+
+def test_a_file_that_lost_all_its_tests(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.pytester.makepyfile(test_other="def test_other(): ...")
+    suite.run("--graph-budget-record")
+    suite.write("import pytest; pytest.skip('not here', allow_module_level=True)")
+    assert "stale" not in suite.run("--graph-budget").stdout.str()
+    suite.write("import torch")
+    suite.run("--graph-budget").stdout.fnmatch_lines(["stale *::test_model"])
+    assert "stale" not in suite.run("--graph-budget", "-k", "other").stdout.str()
+    suite.run("--graph-budget-prune")
+    assert not list((suite.path / "baselines").rglob("*.yaml"))

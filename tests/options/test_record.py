@@ -30,3 +30,27 @@ def test_an_improvement_is_left_to_update(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.run("--graph-budget-record").assert_outcomes(passed=1)
     assert suite.baseline() == before
+
+
+def test_what_is_repeated_for_a_run_drops_no_entry(suite: Suite) -> None:
+    """As pytest-repeat does it: the tests of this run have cases, the entries have none."""
+    suite.write(CLEAN)
+    suite.run("--graph-budget-record")
+    before = suite.baseline()
+    suite.pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(autouse=True)
+        def repeat(request): ...
+
+        def pytest_generate_tests(metafunc):
+            metafunc.parametrize("repeat", range(2), indirect=True, ids=["1-2", "2-2"])
+        """
+    )
+    result = suite.run("--graph-budget-record")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["*test_model[[]1-2] was not recorded: its entry in * has no cases*"]
+    )
+    assert suite.baseline() == before
