@@ -1,7 +1,8 @@
 """What only fell with a graph break, so that one cause is told once.
 
-Where a frame breaks, those around it that hold the line are skipped, compiled alone and
-compiled again. They come back when the break is mended, and need no advice of their own.
+Where a frame breaks, those around it that hold the line are skipped, compiled alone, compiled
+again, or break where they were traced before; on a device the values between them become graphs.
+All of it comes back when the break is mended, and needs no advice of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pytest_graphbreak.record import Break, Eager, Graph, Recompile
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record
 
 _LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
 """A limit is hit by recompiles, not by a break."""
@@ -20,47 +21,80 @@ _LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE
 class Fallen:
     """What fell with one break."""
 
+    breaks: list[Break] = field(default_factory=list)
     eager: list[Eager] = field(default_factory=list)
     recompiles: list[Recompile] = field(default_factory=list)
+    graphs: list[Graph] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Sorted:
-    """``under`` is what fell with each break, in their order; the rest stands for itself."""
+    """Breaks that stand for themselves, each with what fell with it, and the rest that does."""
 
-    under: list[Fallen]
+    breaks: list[tuple[Break, Fallen]] = field(default_factory=list)
     eager: list[Eager] = field(default_factory=list)
     recompiles: list[Recompile] = field(default_factory=list)
+    graphs: list[Graph] = field(default_factory=list)
 
 
 def sort(
+    record: Record,
     breaks: Sequence[Break],
     eager: Iterable[Eager],
-    recompiles: Iterable[Recompile],
-    graphs: Iterable[Graph],
+    recompiles: Iterable[Recompile] = (),
+    graphs: Iterable[Graph] = (),
 ) -> Sorted:
-    """Put each skipped frame and each recompile under the first break that explains it.
+    """Put under the first break that explains it each later break, frame, recompile and graph.
 
-    A frame fell with a break if the break's stack runs through it. A function that the user
-    compiled (an ``entry``) is compiled again for a reason of its own.
+    A frame fell with a break if the break's stack runs through it. ``breaks`` are in the order
+    in which they happened; ``record`` says what the graphs of Dynamo were.
     """
-    found = Sorted([Fallen() for _ in breaks])
-    stacks = [{frame.key[:2] for frame in (*item.stack, item.where)} for item in breaks]
-    entries = {_frame(graph.name) for graph in graphs if graph.cause == "entry"}
+    found = Sorted()
+    for item in breaks:
+        before = next((fallen for one, fallen in found.breaks if _traced_before(item, one)), None)
+        if before is not None:
+            before.breaks.append(item)
+        else:
+            found.breaks.append((item, Fallen()))
+    stacks = [_functions(one, *fallen.breaks) for one, fallen in found.breaks]
+    causes = {one.name: one.cause for one in record.graph_list if one.layer == "dynamo"}
+    entries = {_frame(name) for name, cause in causes.items() if cause == "entry"}
 
-    def cause(item: Eager | Recompile) -> Fallen | None:
-        place = item.where.key[:2]
-        pairs = zip(stacks, found.under, strict=True)
-        return next((fallen for stack, fallen in pairs if place in stack), None)
+    def cause(where: Frame) -> Fallen | None:
+        pairs = zip(stacks, found.breaks, strict=True)
+        return next((pair[1] for stack, pair in pairs if where.key[:2] in stack), None)
 
     for left in eager:
-        fallen = None if _LIMIT.search(left.reason) else cause(left)
+        fallen = None if _LIMIT.search(left.reason) else cause(left.where)
         (fallen.eager if fallen else found.eager).append(left)
     for again in recompiles:
+        # What the user compiled (an entry) is compiled again for a reason of its own.
         own = again.layer != "dynamo" or _frame(again.graph) in entries
-        fallen = None if own else cause(again)
+        fallen = None if own else cause(again.where)
         (fallen.recompiles if fallen else found.recompiles).append(again)
+    for graph in graphs:
+        # What waited for a function that is a graph of its own only since the break.
+        own = graph.cause != "pending" or not graph.sources
+        own = own or any(causes.get(name, "entry") == "entry" for name in graph.sources)
+        fallen = None if own else cause(graph.where)
+        (fallen.graphs if fallen else found.graphs).append(graph)
     return found
+
+
+def _functions(*breaks: Break) -> set[tuple[str, ...]]:
+    return {frame.key[:2] for item in breaks for frame in (*item.stack, item.where)}
+
+
+def _traced_before(item: Break, earlier: Break) -> bool:
+    """Whether a break is in code that was traced without one before an ``earlier`` break came.
+
+    So it is where a caller of that break breaks on a line above the call: had it been able to
+    break there by itself, it had been the first.
+    """
+    return any(
+        frame.key[:2] == item.where.key[:2] and 0 < item.where.line < frame.line
+        for frame in earlier.stack[:-1]
+    )
 
 
 def _frame(graph: str) -> str:

@@ -21,7 +21,7 @@ _PROSE: Final = re.compile(
     | \ *(?:\d+x\ \ )                           # a reason in a list of reasons
     | \ {2,6}[+~*=-]\ (?:GB\d{4}\ \ )?          # a cause
     | \ {2,4}(?:baseline|profile|marker|package)\ +
-    | \ {8,10}(?=\S+\ in\ \S+\ (?:runs\ without|is\ compiled\ again))
+    | \ {8,10}(?=\S+\ in\ \S+\ (?:runs|is|breaks)\ )
     | (?:ok|note|PROBLEM)\ +\S+\ +              # doctor
     | \ {20}->[ ]
     | \ {0,2}graph\ budget:[ ]

@@ -204,10 +204,11 @@ def _nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str
 def _places(verdict: Verdict, record: Record) -> Iterator[str]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
     recompiles = _telling_recompiles(verdict, record)
-    found = sort(verdict.added, verdict.left, recompiles, record.graph_list)
+    graphs = _telling_graphs(verdict, record)
+    found = sort(record, verdict.added, verdict.left, recompiles, graphs)
     shown: list[list[str]] = [
-        *(_break("+", *pair) for pair in zip(verdict.added, found.under, strict=True)),
-        *(_graph("+", item) for item in _telling_graphs(verdict, record)),
+        *(_break("+", *pair) for pair in found.breaks),
+        *(_graph("+", item) for item in found.graphs),
         *(_entry(item, count) for item, count in _entries(verdict, record)),
         *(_recompile("+", item) for item in series(found.recompiles)),
         *(_eager("+", item) for item in found.eager),
@@ -294,14 +295,21 @@ def _from(callers: Sequence[Frame]) -> Iterator[str]:
 def _with_it(fallen: Fallen) -> Iterator[str]:
     """What fell with a break, a line for each and no advice: it comes back with it."""
     again = series(fallen.recompiles)
-    if not fallen.eager and not again:
+    if not (fallen.breaks or fallen.eager or fallen.graphs or again):
         return
     yield "      and with it, until it is mended:"
+    for item in fallen.breaks:
+        name = f"{item.id}  " if item.id else ""
+        yield f"        {_place(item.where)} breaks, too: {name}{printable(item.reason)}"
+    told = {item.where.key for item in fallen.breaks}
     for left in fallen.eager:
-        yield f"        {_place(left.where)} runs without the compiler"
+        if left.where.key not in told:
+            yield f"        {_place(left.where)} runs without the compiler"
     for one in again:
         guard = printable(one.reason)
         yield f"        {_place(one.first.where)} is compiled again ({one.graphs}): {guard}"
+    for graph in fallen.graphs:
+        yield f"        {_place(graph.where)} is a graph more: {printable(graph.reason)}"
 
 
 def _graph(sign: str, item: Graph) -> list[str]:
@@ -440,8 +448,8 @@ def describe(record: Record) -> str:
         causes = decomposition(record, layer)
         if causes:
             lines.append(f"  {layer}: {causes_told(causes)}")
-    found = sort(record.breaks, record.eager, record.recompile_list, record.graph_list)
-    for item, fallen in list(zip(record.breaks, found.under, strict=True))[:MOST_PLACES]:
+    found = sort(record, record.breaks, record.eager, record.recompile_list)
+    for item, fallen in found.breaks[:MOST_PLACES]:
         lines += _break(" ", item, fallen)
     for left in found.eager[:MOST_PLACES]:
         lines += _eager(" ", left)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_graphbreak.baseline.model import Expected, Values
 from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record, causes_told
 from pytest_graphbreak.report.fallen import sort
@@ -83,9 +85,10 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
         "dynamo", "0/1", "x size mismatch", Frame("net.py", "Net.forward", 18), CALLS[:1]
     )
     limit = Eager("dynamo", "recompile_limit (8) was reached", SKIPPED.where)
-    found = sort([PRINT], [SKIPPED, limit], [AGAIN, own], [ENTRY])
+    found = sort(BROKEN, [PRINT], [SKIPPED, limit], [AGAIN, own])
     assert (found.eager, found.recompiles) == ([limit], [own])
-    assert (found.under[0].eager, found.under[0].recompiles) == ([SKIPPED], [AGAIN])
+    ((_, fallen),) = found.breaks
+    assert (fallen.eager, fallen.recompiles) == ([SKIPPED], [AGAIN])
     shown = red(
         Record(
             layers=("dynamo",),
@@ -140,3 +143,26 @@ def test_causes_have_plurals() -> None:
     assert causes_told({"entry": 1, "break": 2}) == "1 entry + 2 breaks"
     assert causes_told({"fx": 3, "access": 2, "pending": 2}) == "3 fx + 2 accesses + 2 pending"
     assert causes_told({"entry": 2, "callee": 1200}) == "2 entries + 1,200 callees"
+
+
+def test_code_that_was_traced_before_fell_with_the_break() -> None:
+    above = Break(
+        "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 57, "keys")
+    )
+    below = Break(
+        "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 61, "keys")
+    )
+    found = sort(BROKEN, [PRINT, above, below], ())
+    assert [(one, fallen.breaks) for one, fallen in found.breaks] == [(PRINT, [above]), (below, [])]
+    first = sort(BROKEN, [above, PRINT], ())
+    assert [one for one, _ in first.breaks] == [above, PRINT]
+
+
+def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None:
+    graphs = (ENTRY, Graph("dynamo", "2/0", "callee", where=AGAIN.where))
+    waited, own = (
+        Graph("xla", "5", "pending", sources=(name,), where=AGAIN.where, reason="x was pending")
+        for name in ("2/0", "0/0")
+    )
+    found = sort(replace(BROKEN, graph_list=graphs), [PRINT], (), (), [waited, own])
+    assert (found.graphs, found.breaks[0][1].graphs) == ([own], [waited])
