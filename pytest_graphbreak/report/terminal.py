@@ -25,7 +25,7 @@ _PROSE: Final = re.compile(
     | (?:ok|note|PROBLEM)\ +\S+\ +              # doctor
     | \ {20}->[ ]
     | \ {0,2}graph\ budget:[ ]
-    | (?=\d[\d,]*\ tests?\ )                    # the last line of a summary
+    | (?=\d[\d,]*\ tests?\ )(?!.*\ graphbreak\ )  # the last line of a summary
     """,
     re.VERBOSE,
 )
