@@ -51,12 +51,10 @@ def shard(here: Suite, name: str, *args: str) -> str:
 def recorded_with_a_stale_entry(here: Suite) -> None:
     here.run("--graph-budget-record")
     path = here.path / "baselines/test_it.yaml"
-    path.write_text(
-        path.read_text().replace(
-            '      "3":\n', '      "gone":\n        graphs: {dynamo: 1}\n      "3":\n'
-        )
-        + "  test_gone:\n    graphs: {dynamo: 1}\n"
-    )
+    text = path.read_text()
+    with_stale = text.replace('      "3":', '      "gone": {graphs: {dynamo: 1}}\n      "3":')
+    assert with_stale != text
+    path.write_text(with_stale + "  test_gone:\n    graphs: {dynamo: 1}\n")
 
 
 def said(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str]:
