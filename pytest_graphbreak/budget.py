@@ -24,6 +24,7 @@ def baseline(expected: Expected | None) -> Plain | None:
         "torch": expected.torch,
         "graphs": dict(values.graphs),
         "recompiles": dict(values.recompiles),
+        "ops": dict(values.ops),
         "breaks": [_known(item) for item in values.breaks],
         "eager": [_known(item) for item in values.eager],
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.ini import NEW
+from pytest_graphbreak.ini import NEW, OPS, percent
 
 NAMES: Final = (
     "pytest.toml",
@@ -37,13 +37,15 @@ class CheckoutError(ValueError):
 class Checkout:
     """``root`` is what test files are named from, ``directory`` where baselines live.
 
-    ``new`` is whether a test without a baseline fails, or is only reported.
+    ``new`` is whether a test without a baseline fails, or is only reported,
+    ``ops`` by how many percent captured operations may fall (None: by any).
     """
 
     root: Path
     directory: Path
     strict: bool = False
     new: str = "fail"
+    ops: float | None = OPS
 
 
 def find(start: Path, directory: str | None = None) -> Checkout:
@@ -61,7 +63,11 @@ def find(start: Path, directory: str | None = None) -> Checkout:
     new = str(keys.get("graph_budget_new", "") or "fail").strip()
     if new not in NEW:
         raise CheckoutError(f"{root}: graph_budget_new: {new!r} is not one of {', '.join(NEW)}")
-    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)), new)
+    try:
+        ops = percent(str(keys.get("graph_budget_ops", OPS)))
+    except ValueError as error:
+        raise CheckoutError(f"{root}: {error}") from None
+    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)), new, ops)
 
 
 def _refuse_link_out(root: Path, directory: Path) -> None:

@@ -287,7 +287,16 @@ class Gate:
                     record = replace(record, errors=(*record.errors, str(error)))
         ungated = _ungated(way, baseline)
         torch = version("torch")
-        verdict = judge(record, expected, cap, gate=self.settings.gate, torch=torch)
+        packages = self._packages(record) if expected and expected.packages else {}
+        verdict = judge(
+            record,
+            expected,
+            cap,
+            gate=self.settings.gate,
+            torch=torch,
+            packages=packages,
+            ops=self.settings.ops,
+        )
         written = ungated is None and self._is_to_write(verdict)
         if ungated is not None:
             verdict = replace(verdict, name="none")
@@ -320,6 +329,8 @@ class Gate:
         """Whether the end of the session will record what this test did."""
         if verdict.name == "new":
             return self.settings.update or self.settings.record
+        if verdict.shrunk:
+            return self.settings.update
         if verdict.name == "lost" or verdict.emptied:
             return self.settings.prune
         return self.settings.update and verdict.name in ("over", "improved", "changed")
@@ -333,7 +344,6 @@ class Gate:
         expected: Expected | None,
         fixtures: Mapping[str, int],
     ) -> Context:
-        from pytest_graphbreak import owners
         from pytest_graphbreak.device import version
         from pytest_graphbreak.report.text import Context
 
@@ -346,13 +356,19 @@ class Gate:
             baseline_line=entry.line if entry else None,
             recorded_profile=expected.profile if expected else None,
             recorded_torch=expected.torch if expected else None,
-            packages=owners.versions(owners.files_of(record.to_dict()), self.settings.root),
+            packages=self._packages(record),
             recorded_packages=expected.packages if expected else {},
             accept=self._accepting(nodeid) if in_ci() else None,
             typed=self.settings.typed,
             test=Frame(file, name, 0 if line is None else line + 1),
             fixtures=fixtures,
         )
+
+    def _packages(self, record: Record) -> dict[str, str]:
+        """The versions of the packages that own places of a record."""
+        from pytest_graphbreak import owners
+
+        return owners.versions(owners.files_of(record.to_dict()), self.settings.root)
 
     def _accepting(self, nodeid: str) -> str:
         """What accepts the count of a test that failed in CI, where no baseline is written."""

@@ -74,8 +74,8 @@ class Report:
 def load(path: str | os.PathLike[str], *, counts_only: bool = False) -> Report:
     """Read one report. Raises ``ReportError`` for all that is not a report of version 1.
 
-    ``counts_only`` leaves out what only people read, and its checks: graph by
-    graph, stacks, explanations. It is the larger part of a report.
+    ``counts_only`` leaves out what only people read, and its checks: stacks,
+    explanations, recompiles one by one. It is the larger part of a report.
     """
     name = os.fspath(path)
     return _load(Source(name, lambda: read(name)), name, counts_only=counts_only)
@@ -336,6 +336,7 @@ _BASELINE = _object(
     torch=_MAYBE_TEXT,
     graphs=_COUNTS,
     recompiles=_COUNTS,
+    ops=_COUNTS,
     breaks=(_list_of(_KNOWN), list),
     eager=(_list_of(_KNOWN), list),
 )
@@ -354,6 +355,7 @@ _JUDGED = {
     "layers": (_list_of(_one_of(LAYERS)), list),
     "graphs": _COUNTS,
     "recompiles": _COUNTS,
+    "ops": _COUNTS,
     "frames": (_object(attempted=(_count, 0), compiled=(_count, 0)), dict),
     "eager": (_list_of(_EAGER), list),
     "errors": (_list_of(_text), list),
@@ -372,7 +374,6 @@ _TEST = _object(
     recompile_list=(_list_of(_RECOMPILE), list),
     graph_list=(_list_of(_GRAPH), list),
 )
-_COUNTED = _object(**_JUDGED, breaks=(_list_of(_object(**_CORE)), list))
 _FACT = (_maybe(_text_up_to(LONGEST_FACT)), None)
 
 
@@ -390,6 +391,16 @@ def _versions(value: Any) -> Plain:
     return found
 
 
+_COUNTED = _object(
+    **_JUDGED,
+    breaks=(_list_of(_object(**_CORE)), list),
+    graph_list=(
+        _list_of(
+            _object(layer=_LAYER, cause=_TEXT, ops=(_maybe(_count), None), where=(_where, dict))
+        ),
+        list,
+    ),
+)
 _ENVIRONMENT = _object(
     profile=(_maybe(_profile), None),
     device=_FACT,

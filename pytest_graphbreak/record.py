@@ -305,6 +305,20 @@ class Record:
         return (active or observed or LAYERS[:1])[-1]
 
     @property
+    def ops(self) -> dict[str, int]:
+        """Captured operations by layer: what its graphs call, summed.
+
+        Only of layers of which every graph is known: a part of them says nothing.
+        """
+        known = {layer: [g for g in self.graph_list if g.layer == layer] for layer in self.graphs}
+        return {
+            layer: sum(graph.ops or 0 for graph in known[layer])
+            for layer in LAYERS
+            if self.graphs.get(layer) == len(known.get(layer, ()))
+            and any(graph.ops is not None for graph in known[layer])
+        }
+
+    @property
     def active(self) -> bool:
         """Whether anything was attempted on any layer."""
         return bool(
@@ -320,6 +334,7 @@ class Record:
             "layers": list(self.layers),
             "graphs": {k: v for k, v in self.graphs.items() if v},
             "recompiles": {k: v for k, v in self.recompiles.items() if v},
+            "ops": self.ops,
             "frames": {"attempted": self.attempted, "compiled": self.compiled},
             "breaks": [item.to_dict() for item in self.breaks],
             "eager": [item.to_dict() for item in self.eager],

@@ -18,6 +18,7 @@ def values(record: Record) -> Values:
         recompiles={layer: count for layer, count in record.recompiles.items() if count},
         breaks=tuple(_known(item, item.id) for item in record.breaks),
         eager=tuple(_known(item, None) for item in record.eager),
+        ops={layer: count for layer, count in record.ops.items() if count},
     )
 
 

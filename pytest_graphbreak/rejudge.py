@@ -18,6 +18,7 @@ from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.cap import Cap
 from pytest_graphbreak.checkout import Checkout
 from pytest_graphbreak.loosened import Source
+from pytest_graphbreak.owners import files_of, owner
 from pytest_graphbreak.record import Plain, Record
 from pytest_graphbreak.recorded import values
 from pytest_graphbreak.report.text import Context, failure
@@ -77,7 +78,15 @@ class Judge:
             expected = entry.expected(seen.profile) if entry is not None else None
             context = self._context(seen, expected, self._shown(entry), entry)
         cap = _cap(seen.test)
-        verdict = judge(record, expected, cap, gate=True, torch=seen.report.torch)
+        verdict = judge(
+            record,
+            expected,
+            cap,
+            gate=True,
+            torch=seen.report.torch,
+            packages=_packages(seen),
+            ops=self.checkout.ops,
+        )
         ungated = self._ungated(seen, entry)
         if ungated is not None:
             verdict = replace(verdict, name="none")
@@ -120,7 +129,7 @@ class Judge:
             baseline_line=entry.line if entry is not None else None,
             recorded_profile=expected.profile if expected is not None else None,
             recorded_torch=expected.torch if expected is not None else None,
-            packages=seen.report.environment["packages"],
+            packages=_packages(seen),
             recorded_packages=expected.packages if expected is not None else {},
             accept=accepting.command(
                 shlex.quote(report.given or report.name), seen.nodeid, self.run
@@ -129,6 +138,13 @@ class Judge:
 
     def _shown(self, entry: Entry | None) -> str | None:
         return None if entry is None else shown(entry.path, self.checkout.root)
+
+
+def _packages(seen: Seen) -> dict[str, str]:
+    """The versions of the packages that own places of a test."""
+    found = seen.report.environment["packages"]
+    names = dict.fromkeys(map(owner, files_of(seen.test)))
+    return {name: found[name] for name in names if name in found}
 
 
 def _outcome(test: Plain) -> str:
@@ -161,6 +177,7 @@ def _budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:
         own=measured.layers,
         breaks_torch=torch,
         eager_torch=torch,
+        ops_torch=dict.fromkeys(measured.ops, torch),
         packages=other.report.environment["packages"],
     )
     layers = tuple(layer for layer in record.layers if layer in other.test["layers"])

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_graphbreak.ini import NEW
+from pytest_graphbreak.ini import NEW, OPS, percent
 from pytest_graphbreak.typed import Typed, typed
 
 DEVICES: Final = ("auto", "tt", "xla", "cpu", "cuda")
@@ -53,6 +53,7 @@ class Settings:
     isolate: bool = True
     strict: bool = False
     new: str = "fail"
+    ops: float | None = OPS
     reasons: bool = True
     tt_log: str = "headers"
     infra: tuple[str, ...] = ()
@@ -115,6 +116,11 @@ def add_options(parser: pytest.Parser) -> None:
         default="fail",
     )
     parser.addini(
+        "graph_budget_ops",
+        "By how many percent captured operations may fall (0: by none); off: they are not judged.",
+        default=f"{OPS:g}",
+    )
+    parser.addini(
         "graph_budget_tt_log",
         "headers: of the TT plugin's log what counting needs is turned on; full: what analysis "
         "needs; off: nothing, and tt graphs are counted through xla.",
@@ -162,6 +168,10 @@ def from_config(config: pytest.Config) -> Settings:
         str(config.getini("graph_budget_isolation")), ISOLATION, "graph_budget_isolation"
     )
     new = _one_of(str(config.getini("graph_budget_new")), NEW, "graph_budget_new")
+    try:
+        ops = percent(str(config.getini("graph_budget_ops")))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
     tt_log = _one_of(str(config.getini("graph_budget_tt_log")), TT_LOGS, "graph_budget_tt_log")
     report = text("report")
     # A relative path on the command line is relative to where it was typed, in
@@ -185,6 +195,7 @@ def from_config(config: pytest.Config) -> Settings:
         reasons=bool(config.getini("graph_budget_reasons")),
         infra=_directories(config),
         new=new,
+        ops=ops,
         tt_log=tt_log,
         typed=typed(config),
     )

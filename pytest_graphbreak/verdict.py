@@ -7,11 +7,14 @@ holds is the verdict.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from pytest_graphbreak.baseline.model import Expected, Known, place_key, same_minor
 from pytest_graphbreak.cap import Cap
+from pytest_graphbreak.ini import OPS
 from pytest_graphbreak.record import Break, Eager, Frame, Record
 
 FAILING: Final = ("error", "over", "lost", "new")
@@ -20,10 +23,12 @@ FAILING: Final = ("error", "over", "lost", "new")
 STRICT: Final = ("improved", "changed")
 """Verdicts that fail a gated test under ``graph_budget_strict``."""
 
+NONE: Final[Map[str, str]] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One count that is not what it was: ``what`` is graphs, recompiles, breaks or eager.
+    """One count that is not what it was: ``what`` is graphs, recompiles, ops, breaks or eager.
 
     ``layer`` is None for ``breaks`` and ``eager``, which are places of all
     layers. ``by`` says whose number ``allowed`` is: ``baseline`` or ``marker``.
@@ -47,9 +52,10 @@ class Verdict:
     ``over``, ``lost`` and ``fewer`` hold every count that moved that way, also
     where another verdict came first. ``added``, ``gone`` and ``known`` are the
     breaks by place, against the baseline; ``left`` is code that left the
-    compiler and had not before. ``unseen`` are layers that a budget speaks of
-    and that were not there; ``foreign`` is the profile whose plain values were
-    used because this one was never recorded.
+    compiler and had not before. ``ops`` are the captured operations that are
+    others now, either way, where they can be compared. ``unseen`` are layers
+    that a budget speaks of and that were not there; ``foreign`` is the profile
+    whose plain values were used because this one was never recorded.
     """
 
     name: str
@@ -62,12 +68,18 @@ class Verdict:
     left: tuple[Eager, ...] = ()
     returned: tuple[Known, ...] = ()
     reworded: tuple[tuple[Known, Break], ...] = ()
+    ops: tuple[Step, ...] = ()
     unseen: tuple[str, ...] = ()
     foreign: str | None = None
 
     @property
     def fails(self) -> bool:
         return self.name in FAILING
+
+    @property
+    def shrunk(self) -> bool:
+        """Whether all that is lost are captured operations; an update writes that."""
+        return self.name == "lost" and all(step.what == "ops" for step in self.lost)
 
     @property
     def emptied(self) -> bool:
@@ -82,6 +94,8 @@ def judge(
     *,
     gate: bool = False,
     torch: str | None = None,
+    packages: Map[str, str] = NONE,
+    ops: float | None = OPS,
 ) -> Verdict:
     """The verdict on one record.
 
@@ -89,13 +103,19 @@ def judge(
     the marker's. With neither, the verdict is ``new`` under the gate when
     anything was attempted, and ``none`` otherwise. ``torch`` is the version
     that measured the record (``2.9.1``): reasons are compared only with a
-    baseline of the same minor version, since ids change their meaning.
+    baseline of the same minor version, since ids change their meaning. Captured
+    operations may fall by ``ops`` percent (None: they are not compared), and are
+    compared only with the same versions of the ``packages`` that own the code, too.
     """
     if record.errors:
         return Verdict("error")
     if expected is None and cap is None:
         return Verdict("new" if gate and record.active else "none", added=record.breaks)
-    base = _Comparison() if expected is None else _against_baseline(record, expected, torch)
+    base = _Comparison()
+    if expected is not None:
+        base = _against_baseline(record, expected, torch)
+        if ops is not None:
+            base = _with_ops(base, list(_ops(record, expected, torch, packages)), record, ops)
     capped = _Comparison() if cap is None else _against_cap(record, cap)
     over = (*base.over, *capped.over)
     lost = (*base.lost, *capped.lost)
@@ -118,6 +138,7 @@ def judge(
         left=base.left,
         returned=base.returned,
         reworded=base.reworded,
+        ops=base.ops,
         unseen=tuple(dict.fromkeys((*base.unseen, *capped.unseen))),
         foreign=expected.profile if expected is not None and not expected.recorded else None,
     )
@@ -134,12 +155,14 @@ class _Comparison:
     left: tuple[Eager, ...] = ()
     returned: tuple[Known, ...] = ()
     reworded: tuple[tuple[Known, Break], ...] = ()
+    ops: tuple[Step, ...] = ()
     unseen: tuple[str, ...] = ()
 
     @property
     def moved(self) -> bool:
-        """Whether a place or a reason is another one than was recorded."""
-        return bool(self.added or self.gone or self.left or self.returned or self.reworded)
+        """Whether a place, a reason or what is captured is another one than was recorded."""
+        places = self.added or self.gone or self.left or self.returned or self.reworded
+        return bool(places or self.ops)
 
 
 def _against_cap(record: Record, cap: Cap) -> _Comparison:
@@ -196,6 +219,36 @@ def _steps(record: Record, expected: Expected) -> Iterator[Step]:
         ):
             if len(places) != len(found):
                 yield Step(what, None, len(places), len(found), "baseline")
+
+
+def _ops(
+    record: Record, expected: Expected, torch: str | None, packages: Map[str, str]
+) -> Iterator[Step]:
+    """The captured operations that are others now, by layer, where both are known."""
+    now = record.ops
+    for layer in expected.judged(record.layers):
+        was = expected.values.ops.get(layer)
+        comparable = was and layer in now and expected.counts_ops(layer, torch, packages)
+        if was and comparable and was != now[layer]:
+            yield Step("ops", layer, was, now[layer], "baseline")
+
+
+def _with_ops(base: _Comparison, steps: list[Step], record: Record, percent: float) -> _Comparison:
+    """The comparison with captured operations: lost, where they fell and graphs did not grow."""
+    moved = (*base.over, *base.fewer)
+    graphs = {step.layer: step.growth for step in moved if step.what == "graphs"}
+    again = max((-step.growth for step in base.fewer if step.what == "recompiles"), default=0)
+    lost = []
+    for step in steps:
+        grown = graphs.get(step.layer, 0)
+        was = step.allowed
+        if grown < 0:
+            # A graph compiled again holds what the first one held: without it nothing is lost.
+            before = record.graphs[step.layer or ""] - grown
+            was = was * (before - min(again, -grown)) // before
+        if grown <= 0 and step.now < was - was * percent / 100:
+            lost.append(step)
+    return replace(base, lost=(*base.lost, *lost), ops=tuple(steps))
 
 
 def place_of(where: Frame) -> tuple[str, str]:

@@ -58,9 +58,10 @@ def a_test(nodeid: str = "tests/test_a.py::test_b", dynamo: int = 1, **changes: 
         a_break(place(line=10 + number, code=f"if scores[{number}].item():"))
         for number in range(dynamo - 1)
     ]
-    graphs = [a_graph()] if dynamo else []
+    # A break cuts what is captured, and captures no less of it: twelve operations in all.
+    graphs = [a_graph(ops=max(12 - len(breaks), 1))] if dynamo else []
     graphs += [
-        a_graph(f"{number + 1}/0", "break", where=item["where"], reason=item["reason"])
+        a_graph(f"{number + 1}/0", "break", ops=1, where=item["where"], reason=item["reason"])
         for number, item in enumerate(breaks)
     ]
     return {
@@ -72,6 +73,7 @@ def a_test(nodeid: str = "tests/test_a.py::test_b", dynamo: int = 1, **changes: 
         "layers": ["dynamo"],
         "graphs": {"dynamo": dynamo} if dynamo else {},
         "recompiles": {},
+        "ops": {"dynamo": sum(graph["ops"] for graph in graphs)} if graphs else {},
         "frames": {"attempted": dynamo, "compiled": dynamo},
         "breaks": breaks,
         "eager": [],
@@ -104,6 +106,7 @@ def over(
                 "torch": "2.13",
                 "graphs": {"dynamo": was},
                 "recompiles": {},
+                "ops": {},
                 "breaks": [known(item["where"]) for item in a_test(nodeid, was)["breaks"]],
                 "eager": [],
             },

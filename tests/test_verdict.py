@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline.model import Entry, Expected, Known, Override, Values
 from pytest_graphbreak.cap import Cap, parse
-from pytest_graphbreak.record import Break, Eager, Frame, Record
+from pytest_graphbreak.record import Break, Eager, Frame, Graph, Observation, Record, combine
+from pytest_graphbreak.recorded import values
 from pytest_graphbreak.verdict import judge
 
 
@@ -199,3 +200,58 @@ def test_no_growth_ever_passes(was: int, now: int, was_xla: int, now_xla: int) -
     grew = now > was or now_xla > was_xla
     lost = (now == 0 < was) or (now_xla == 0 < was_xla)
     assert verdict.fails == (grew or lost)
+
+
+def held(*ops: int, layer: str = "dynamo", again: int = 0) -> Record:
+    """A record of graphs with so many operations each."""
+    graphs = tuple(
+        Graph(layer, f"{number}/0", "entry", ops=count) for number, count in enumerate(ops)
+    )
+    return combine([Observation(layer, graphs=len(ops), recompiles=again, graph_list=graphs)])
+
+
+def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
+    entry = Entry("a.py", "test", None, "cpu", torch, values(record), packages=packages)
+    found = entry.expected("cpu")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("now", "was", "verdict"),
+    [
+        (held(12), held(12), "ok"),
+        (held(11), held(12), "changed"),
+        (held(13), held(12), "changed"),
+        (held(2), held(12), "lost"),
+        (held(90), held(100), "changed"),  # just a tenth
+        (held(89), held(100), "lost"),
+        (held(6), held(6, 6), "lost"),  # half of it, and no recompile less
+        (held(12), held(6, 6), "improved"),
+        (held(6, 2), held(12), "over"),
+        (held(6), held(6, 6, again=1), "improved"),  # it was compiled twice, and is once
+        (held(2), held(6, 6, again=1), "lost"),
+        (held(6, again=1), held(6, 6, 6, again=2), "lost"),  # one more is gone than recompiles
+    ],
+)
+def test_captured_operations(now: Record, was: Record, verdict: str) -> None:
+    assert judge(now, written(was), torch="2.9.1").name == verdict
+
+
+def test_operations_are_compared_where_they_can_be() -> None:
+    was, now = held(12), held(2)
+    assert judge(now, written(was), torch="2.10.0").name == "ok"
+    assert judge(now, written(was), torch=None).name == "ok"
+    assert judge(now, written(was), torch="2.9.0", ops=None).name == "ok"
+    assert (
+        judge(now, written(was, timm="1.0"), torch="2.9.0", packages={"timm": "1.1"}).name == "ok"
+    )
+    assert judge(now, written(was, timm="1.0"), torch="2.9.0", packages={"timm": "1.0"}).fails
+    assert judge(seen(1), written(was), torch="2.9.0").name == "ok"  # its graphs are not known
+    assert judge(now, written(seen(1)), torch="2.9.0").name == "ok"
+
+
+def test_what_grew_says_how_much_is_compiled() -> None:
+    verdict = judge(held(2, 2), written(held(2)), torch="2.9.1")
+    assert verdict.name == "over"
+    assert [(step.allowed, step.now) for step in verdict.ops] == [(2, 4)]

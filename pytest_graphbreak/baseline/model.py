@@ -104,12 +104,16 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Counts by layer, and places. What is absent is zero."""
+    """Counts by layer, and places. What is absent is zero.
+
+    ``ops`` are captured operations; a layer that is absent there was not recorded.
+    """
 
     graphs: Mapping[str, int] = field(default_factory=dict)
     recompiles: Mapping[str, int] = field(default_factory=dict)
     breaks: tuple[Known, ...] = ()
     eager: tuple[Known, ...] = ()
+    ops: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def layers(self) -> frozenset[str]:
@@ -130,6 +134,7 @@ class Override:
     breaks: tuple[Known, ...] | None = None
     eager: tuple[Known, ...] | None = None
     torch: str | None = None
+    ops: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def layers(self) -> frozenset[str]:
@@ -150,6 +155,7 @@ class Expected:
     ``eager_torch`` measured those lists, which can be an older torch than
     ``torch`` where an override names counts only: compare reasons with them.
     ``packages`` are the versions of what owned places when the file was written.
+    ``ops_torch`` says by layer what counted the captured operations.
     """
 
     values: Values
@@ -160,6 +166,7 @@ class Expected:
     breaks_torch: str | None = None
     eager_torch: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict)
+    ops_torch: Mapping[str, str | None] = field(default_factory=dict)
 
     def judged(self, observed: Collection[str]) -> tuple[str, ...]:
         """The layers to judge when ``observed`` were there, in the order of ``LAYERS``.
@@ -172,10 +179,25 @@ class Expected:
         layers = {*observed} | self.own if self.recorded else {*observed} & self.values.layers
         return tuple(layer for layer in LAYERS if layer in layers)
 
+    def counts_ops(self, layer: str, torch: str | None, packages: Mapping[str, str]) -> bool:
+        """Whether captured operations can be compared with what was measured now.
+
+        Another minor version of torch captures the same code in other nodes, and
+        another version of a package is other code. ``packages`` are those of now.
+        """
+        return same_minor(torch, self.ops_torch.get(layer)) and all(
+            packages.get(name, version) == version for name, version in self.packages.items()
+        )
+
     def unseen(self, observed: Collection[str]) -> tuple[str, ...]:
         """The layers that have values here, were not observed, and are not judged."""
         layers = self.values.layers - {*observed} - {*self.judged(observed)}
         return tuple(layer for layer in LAYERS if layer in layers)
+
+
+def inherited_ops(plain: Values, named: Collection[str]) -> dict[str, int]:
+    """The captured operations that an override takes over: not of layers whose graphs it names."""
+    return {layer: count for layer, count in plain.ops.items() if layer not in named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,20 +239,31 @@ class Entry:
             if plain is None:
                 return None
             own = plain.layers if base else frozenset[str]()
+            ops_torch = dict.fromkeys(plain.ops, self.torch)
             return Expected(
-                plain, self.profile, self.torch, base, own, self.torch, self.torch, self.packages
+                values=plain,
+                profile=self.profile,
+                torch=self.torch,
+                recorded=base,
+                own=own,
+                breaks_torch=self.torch,
+                eager_torch=self.torch,
+                ops_torch=ops_torch,
+                packages=self.packages,
             )
         own = override.layers
         if base and plain is not None:
             own |= plain.layers
         plain_torch = self.torch if plain is not None else override.torch
         plain = plain or Values()
+        inherited = inherited_ops(plain, override.graphs)
         return Expected(
             values=Values(
                 graphs={**plain.graphs, **override.graphs},
                 recompiles={**plain.recompiles, **override.recompiles},
                 breaks=plain.breaks if override.breaks is None else override.breaks,
                 eager=plain.eager if override.eager is None else override.eager,
+                ops={**inherited, **override.ops},
             ),
             profile=profile,
             torch=override.torch,
@@ -239,6 +272,10 @@ class Entry:
             breaks_torch=plain_torch if override.breaks is None else override.torch,
             eager_torch=plain_torch if override.eager is None else override.torch,
             packages=self.packages,
+            ops_torch={
+                **dict.fromkeys(inherited, plain_torch),
+                **dict.fromkeys(override.ops, override.torch),
+            },
         )
 
 

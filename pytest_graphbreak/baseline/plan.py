@@ -16,11 +16,13 @@ from pytest_graphbreak.baseline.model import (
     Measured,
     Override,
     Values,
+    inherited_ops,
     minor,
     same_minor,
     writable,
 )
 from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, known, places
+from pytest_graphbreak.record import LAYERS
 
 COUNTS = ("graphs", "recompiles")
 LISTS = ("breaks", "eager")
@@ -38,7 +40,8 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
     """The observed layers on which a measurement is not what is written.
 
     Counts, places, and how often a place broke are compared; reasons and ids
-    only with the same minor version of torch. Layers of which nothing is known
+    only with the same minor version of torch, captured operations also only
+    with the same packages. Layers of which nothing is known
     differ where anything was measured on them.
     """
     values = measured.values
@@ -51,6 +54,10 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
             (expected.values.recompiles, values.recompiles),
         ):
             if was.get(layer, 0) != now.get(layer, 0):
+                found.add(layer)
+        if expected.counts_ops(layer, measured.torch, measured.packages):
+            counted = values.ops.get(layer)
+            if counted is not None and counted != expected.values.ops[layer]:
                 found.add(layer)
     if PLACES_LAYER in measured.layers and not (
         same_places(expected.values.breaks, values.breaks, expected.breaks_torch, measured.torch)
@@ -129,6 +136,7 @@ def _plain(
             if count != counts.get(layer, 0):
                 _put(counts, layer, count)
         _put_changed(new, field, counts)
+    _put_changed(new, "ops", _ops(raw.get("ops", {}), measured, layers))
     if PLACES_LAYER in layers:
         for field in LISTS:
             _put_changed(new, field, _merged(raw.get(field, []), measured, field))
@@ -180,6 +188,13 @@ def _override(
             else:
                 counts[layer] = count
         _put_changed(override, field, counts)
+    inherited = inherited_ops(plain, override.get("graphs", {}))
+    ops = _ops(override.get("ops", {}), measured, layers)
+    same = measured.torch is None or same_minor(measured.torch, entry.torch if entry else None)
+    for layer in layers:
+        if same and ops.get(layer) == inherited.get(layer):
+            ops.pop(layer, None)
+    _put_changed(override, "ops", ops)
     if PLACES_LAYER in layers:
         torch = entry.torch if entry is not None else None
         for field in LISTS:
@@ -199,6 +214,8 @@ def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File)
         torch=override.get("torch", file.torch),
     )
     torch = entry.torch if entry is not None else None
+    if any(count != plain.ops.get(layer) for layer, count in override.get("ops", {}).items()):
+        return False
     return all(
         count == getattr(plain, field).get(layer, 0)
         for field in COUNTS
@@ -207,6 +224,15 @@ def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File)
         own is None or same_places(own, inherited, item.torch, torch)
         for own, inherited in ((item.breaks, plain.breaks), (item.eager, plain.eager))
     )
+
+
+def _ops(raw: Raw, measured: Measured, layers: Collection[str]) -> Raw:
+    """Captured operations as measured on ``layers``; of a layer that was not, no longer any."""
+    return {
+        layer: count
+        for layer in LAYERS
+        if (count := (measured.values.ops if layer in layers else raw).get(layer))
+    }
 
 
 def _merged(raw: list[Raw], measured: Measured, field: str) -> list[Raw]:

@@ -35,7 +35,7 @@ LARGEST = 32 * 1024 * 1024
 """Bytes of a file that is read; 100,000 tests are about 20 MB."""
 
 FILE_KEYS = ("version", "profile", "torch", "packages", "tests")
-VALUE_KEYS = ("graphs", "recompiles", "breaks", "eager")
+VALUE_KEYS = ("graphs", "recompiles", "ops", "breaks", "eager")
 TEST_KEYS = ("note", "ungated", "cases")
 ENTRY_KEYS = ("note", "ungated", "profile", "torch", *VALUE_KEYS, "overrides")
 OVERRIDE_KEYS = ("torch", *VALUE_KEYS)
@@ -261,7 +261,7 @@ class _Reader:
         for field, (_, value) in node.items.items():
             if field == "torch":
                 raw[field] = self.torch(node)
-            elif field in ("graphs", "recompiles"):
+            elif field in ("graphs", "recompiles", "ops"):
                 raw[field] = self.counts(value, field)
             elif field in ("breaks", "eager"):
                 raw[field] = self.places(value, field)
@@ -412,6 +412,7 @@ def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw)
                 breaks=places(item, "breaks"),
                 eager=places(item, "eager"),
                 torch=item.get("torch", document.torch),
+                ops=item.get("ops", {}),
             )
             for profile, item in overrides.items()
         },
@@ -430,6 +431,7 @@ def values(raw: Raw) -> Values:
         recompiles=raw.get("recompiles", {}),
         breaks=places(raw, "breaks") or (),
         eager=places(raw, "eager") or (),
+        ops=raw.get("ops", {}),
     )
 
 

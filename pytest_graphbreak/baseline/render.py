@@ -64,7 +64,13 @@ class Shape:
 _LEAF = Shape()
 _COUNTS = Shape(order=LAYERS, inline=True)
 _PLACES = Shape(each=Shape(order=PLACE_KEYS))
-_VALUES = {"graphs": _COUNTS, "recompiles": _COUNTS, "breaks": _PLACES, "eager": _PLACES}
+_VALUES = {
+    "graphs": _COUNTS,
+    "recompiles": _COUNTS,
+    "ops": _COUNTS,
+    "breaks": _PLACES,
+    "eager": _PLACES,
+}
 _OVERRIDE = Shape(order=OVERRIDE_KEYS, inside=_VALUES)
 _ENTRY_INSIDE = {**_VALUES, "overrides": Shape(each=_OVERRIDE)}
 _ENTRY = Shape(order=ENTRY_KEYS, inside=_ENTRY_INSIDE)

@@ -8,6 +8,7 @@ say what was meant is never put in place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -412,11 +413,18 @@ class _File:
         )
 
 
+def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
+    """Captured operations before and after, of the layers of which both are known."""
+    layers = old.ops.keys() & new.ops.keys()
+    return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
+
+
 def _moved(old: Values, new: Values) -> Iterator[str]:
     """What is another count now, in words."""
     for what, was, now in (
         ("", old.graphs, new.graphs),
         (" recompiles", old.recompiles, new.recompiles),
+        (" operations", *both_ops(old, new)),
     ):
         for layer in LAYERS:
             if was.get(layer, 0) != now.get(layer, 0):

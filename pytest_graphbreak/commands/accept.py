@@ -28,6 +28,7 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
+from pytest_graphbreak.baseline.update import both_ops
 from pytest_graphbreak.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.commands import artifacts
 from pytest_graphbreak.commands.check import add_directory, stale_entries, unusable
@@ -249,6 +250,7 @@ def _line(change: Change) -> str:
         for word, was, now in (
             ("", old.graphs, new.graphs),
             (" recompiles", old.recompiles, new.recompiles),
+            (" operations", *both_ops(old, new)),
         )
         for layer in LAYERS
         if was.get(layer, 0) != now.get(layer, 0)

@@ -199,7 +199,10 @@ def _needs_prune(test: Plain) -> bool:
     """Whether a layer went to none, or code left the compiler: update alone never writes that."""
     was = (test["baseline"] or {}).get("graphs", {})
     gone = any(count and not test["graphs"].get(layer) for layer, count in was.items())
-    return bool(test["verdict"] == "lost" or (test["verdict"] == "over" and gone))
+    if test["verdict"] != "lost" or test["baseline"] is None:
+        return bool(test["verdict"] == "lost" or (test["verdict"] == "over" and gone))
+    # Operations that are captured no longer are written by an update.
+    return gone or len(test["eager"]) > len(test["baseline"]["eager"])
 
 
 def _accepting(outcome: Outcome) -> str:

@@ -72,8 +72,10 @@ def failure(verdict: Verdict, record: Record, context: Context) -> str:
         _blocks(
             [headline(verdict, record)],
             _counts(verdict, record),
+            _operations(verdict),
             _causes(verdict, record, context.fixtures),
             _nowhere(verdict, record, context),
+            _shrunk(verdict, record),
             _places(verdict, record),
             _footer(verdict, record, context),
         )
@@ -133,6 +135,8 @@ def _amount(step: Step) -> str:
         return f"{step.now} {step.layer} {_plural('graph', step.now)}"
     if step.what == "recompiles":
         return f"{step.now} {step.layer} {_plural('recompile', step.now)}"
+    if step.what == "ops":
+        return f"{step.now} captured {_plural('operation', step.now)} left in {step.layer} graphs"
     if step.what == "breaks":
         return f"{step.now} {_plural('breaking place', step.now)}"
     return f"{step.now} {_plural('place', step.now)} left the compiler"
@@ -156,12 +160,24 @@ def _totals(record: Record) -> str:
 def _counts(verdict: Verdict, record: Record) -> Iterator[str]:
     """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
     steps = _unique((*verdict.over, *verdict.lost, *verdict.fewer))
+    steps = [step for step in steps if step.what != "ops"]
     for step in sorted(steps, key=lambda item: item.what != "graphs" or item.now > 0):
         name = step.layer if step.what == "graphs" else step.what
         if step.what == "recompiles":
             name = f"{step.layer} recompiles"
         note = "" if step.by == "baseline" else "   (marker)"
         yield f"  {name:<18} {step.allowed:>3} -> {step.now:<3}  {step.growth:+d}{note}"
+
+
+def _operations(verdict: Verdict) -> Iterator[str]:
+    """``  captured operations 2 -> 4`` of each layer: whether more or less of it is compiled."""
+    moved: dict[tuple[int, int], list[str]] = {}
+    for step in verdict.ops:
+        moved.setdefault((step.allowed, step.now), []).append(step.layer or "")
+    for (was, now), layers in moved.items():
+        words = "more" if now > was else "less"
+        yield f"  captured operations {was} -> {now}   ({', '.join(layers)})"
+        yield f"    {words} of the program is compiled now"
 
 
 def _unique(steps: Iterable[Step]) -> list[Step]:
@@ -199,6 +215,28 @@ def _nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str
             'or set_stance("force_eager")'
         )
     yield from (*_at(context.test), *_try(words))
+
+
+def _shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
+    """Where fewer operations are captured in as many graphs: what each of them still has."""
+    lost = {step.layer: step for step in verdict.lost if step.what == "ops"}
+    if not lost:
+        return
+    layer, step = next(iter(lost.items()))
+    graphs = [graph for graph in record.graph_list if graph.layer == layer]
+    for graph in graphs[:MOST_PLACES]:
+        number = f"{graph.ops or 0} of {step.allowed} operations left"
+        if len(graphs) > 1:
+            number = f"{graph.ops or 0} of the {step.now} operations that are left"
+        yield f"  - {layer} graph {printable(graph.name)} has {number}{_process(graph)}"
+        yield from _at(graph.where)
+    if len(graphs) > MOST_PLACES:
+        yield f"  ... and {len(graphs) - MOST_PLACES} more graphs (the JSON report has them all)"
+    if not verdict.added and not verdict.left:
+        yield from _try(
+            "what it called before runs without the compiler now: look for a torch.compile of "
+            'less, torch.compiler.disable, set_stance("force_eager"), an exception that is caught'
+        )
 
 
 def _places(verdict: Verdict, record: Record) -> Iterator[str]:
@@ -435,7 +473,7 @@ def _measured(context: Context) -> str:
 def _accept(verdict: Verdict, context: Context) -> Iterator[str]:
     word = "record" if verdict.name == "new" else "accept"
     flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
-    if verdict.name == "lost" or verdict.emptied:
+    if (verdict.name == "lost" and not verdict.shrunk) or verdict.emptied:
         flags.append("--graph-budget-prune")
     command = context.typed.test(context.nodeid, *flags)
     yield f"  {word:<8}  {command if context.accept is None else printable(context.accept)}"

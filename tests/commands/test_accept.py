@@ -29,10 +29,13 @@ def test_new_entries(desk: Desk) -> None:
     assert "Wrote 2 changes in 2 files below baselines." in said.out
     assert desk.baseline() == (
         'version: 1\nprofile: cpu\ntorch: "2.13"\ntests:\n  test_b:\n    graphs: {dynamo: 2}\n'
+        "    ops: {dynamo: 12}\n"
         "    breaks:\n      - reason: Unsupported Tensor.item() call\n        id: GB0124\n"
         '        where: models/head.py::Head.forward\n        code: "if scores[0].item():"\n'
     )
-    assert "cases:\n      x/1: {graphs: {dynamo: 1}}\n" in desk.baseline("tests/test_b.yaml")
+    assert "cases:\n      x/1: {graphs: {dynamo: 1}, ops: {dynamo: 12}}\n" in desk.baseline(
+        "tests/test_b.yaml"
+    )
 
 
 def test_what_is_accepted_passes_the_check(desk: Desk) -> None:
@@ -97,7 +100,8 @@ def test_profiles_in_one_go_base_first(desk: Desk) -> None:
     text = desk.baseline()
     assert "profile: tt-n150" in text
     assert (
-        "graphs: {dynamo: 1}\n    overrides:\n      tt-n300:\n        graphs: {dynamo: 3}" in text
+        "graphs: {dynamo: 1}\n    ops: {dynamo: 12}\n    overrides:\n      tt-n300:\n"
+        "        graphs: {dynamo: 3}\n        ops: {dynamo: 12}\n" in text
     )
     assert "tt-p150" not in text  # as the plain values
     assert desk.run("check", *reports).code == 0
@@ -277,7 +281,7 @@ def test_a_missing_shard_loses_nothing(desk: Desk) -> None:
     text = desk.baseline()
     assert "gone" not in text
     for number in range(4):
-        assert f'      "{number}": {{graphs: {{dynamo: 1}}}}\n' in text
+        assert f'      "{number}": {{graphs: {{dynamo: 1}}, ops: {{dynamo: 12}}}}\n' in text
 
 
 def test_a_file_collected_in_part_prunes_nothing(desk: Desk) -> None:

@@ -1,0 +1,136 @@
+"""``graph_budget_ops``: how far captured operations may fall while graphs do not grow."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.conftest import Suite
+
+MODEL = """
+    import torch
+    import torch._dynamo.config as config
+
+    def layer(x):
+        return (x + 1).relu()
+
+    def rest(x):
+        for _ in range(5):
+            x = layer(x)
+        return x
+
+    def both(x):
+        return rest(layer(x))
+
+    def refuse(x):
+        raise ValueError
+
+    def caught(x):
+        x = layer(x)
+        try:
+            x = rest(refuse(x))
+        except ValueError:
+            pass
+        return x
+
+    def test_model():
+        with config.patch(**NESTED):
+            RUN
+"""
+WHOLE = 'torch.compile(both, backend="eager")(torch.ones(3))'
+FIRST = 'x = torch.compile(layer, backend="eager")(torch.ones(3))'
+LEFT = {
+    "a smaller region": f"{FIRST}; rest(x)",
+    "disabled": f'{FIRST}; torch.compiler.disable(torch.compile(rest, backend="eager"))(x)',
+    "a stance": f"""{FIRST}
+            with torch.compiler.set_stance("force_eager"):
+                torch.compile(rest, backend="eager")(x)""",
+    "an exception that is caught": 'torch.compile(caught, backend="eager")(torch.ones(3))',
+}
+
+
+def model(run: str, nested: bool | None = None) -> str:
+    how = "{}" if nested is None else f"{{'nested_graph_breaks': {nested}}}"
+    return MODEL.replace("RUN", run).replace("NESTED", how)
+
+
+def nested_ways() -> list[bool | None]:
+    from importlib.metadata import version
+
+    new = tuple(map(int, version("torch").split(".")[:2])) >= (2, 11)
+    return [True, False] if new else [None]
+
+
+@pytest.mark.parametrize("nested", nested_ways())
+@pytest.mark.parametrize("left", LEFT)
+def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool | None) -> None:
+    suite.write(model(WHOLE, nested))
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    entry = yaml.safe_load(suite.baseline())["tests"]["test_model"]
+    assert entry == {"graphs": {"dynamo": 1}, "ops": {"dynamo": 12}}
+    suite.write(model(LEFT[left], nested))
+    result = suite.run("--graph-budget", "--graph-budget-report=graphs.json")
+    result.assert_outcomes(failed=1)
+    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    assert (test["verdict"], test["graphs"], test["ops"]) == ("lost", {"dynamo": 1}, {"dynamo": 2})
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: 2 captured operations left in dynamo graphs, the baseline has 12 (-10)",
+            "  captured operations 12 -> 2   (dynamo)",
+            "  - dynamo graph 0/0 has 2 of 12 operations left",
+            "      test_it.py:* in *",
+        ]
+    )
+
+
+def test_how_far_it_may_fall(suite: Suite) -> None:
+    suite.write(model(WHOLE))
+    suite.run("--graph-budget-record")
+    suite.write(model(FIRST))
+    for value, verdict in (("90", "changed"), ("83", "lost"), ("off", "ok"), ("0", "lost")):
+        (test,) = suite.report("--graph-budget", "-o", f"graph_budget_ops={value}")["tests"]
+        assert test["verdict"] == verdict, value
+    result = suite.run("-o", "graph_budget_ops=much")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*graph_budget_ops: 'much' is not a percentage from 0 to 100*"])
+
+
+def test_an_update_writes_it(suite: Suite) -> None:
+    suite.write(model(WHOLE))
+    suite.run("--graph-budget-record")
+    suite.write(model(FIRST))
+    suite.run("--graph-budget-record").assert_outcomes(failed=1)
+    suite.run("--graph-budget-update").assert_outcomes(passed=1)
+    entry = yaml.safe_load(suite.baseline())["tests"]["test_model"]
+    assert entry == {"graphs": {"dynamo": 1}, "ops": {"dynamo": 2}}
+    suite.run("--graph-budget").assert_outcomes(passed=1)
+
+
+def test_without_ops_it_is_judged_as_before(suite: Suite) -> None:
+    suite.write(model(WHOLE))
+    suite.run("--graph-budget-record")
+    path = suite.path / "baselines" / "test_it.yaml"
+    path.write_text(before := path.read_text().replace("    ops: {dynamo: 12}\n", ""))
+    suite.write(model(FIRST))
+    suite.run("--graph-budget-update").assert_outcomes(passed=1)
+    assert path.read_text() == before
+
+
+def test_check_and_accept_agree(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_graphbreak.cli import main
+
+    suite.write(model(WHOLE))
+    suite.run("--graph-budget-record", "--graph-budget-report=before.json")
+    suite.write(model(FIRST))
+    suite.run("--graph-budget", "--graph-budget-report=graphs.json")
+    monkeypatch.chdir(suite.path)
+    assert main(["check", "graphs.json"]) == 1
+    assert main(["check", "graphs.json", "--against", "before.json"]) == 1
+    suite.pytester.makeini("[pytest]\ngraph_budget_ops = off\n")
+    assert main(["check", "graphs.json"]) == 0
+    suite.pytester.makeini("[pytest]\ngraph_budget_ops = 10\n")
+    assert main(["accept", "--yes", "graphs.json"]) == 0
+    assert main(["check", "graphs.json"]) == 0
+    assert "ops: {dynamo: 2}" in suite.baseline()
