@@ -15,12 +15,13 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 BEFORE: Final = """\
-The demo downloads about 3 GB into {where}, where it takes 7.3 GB:
-torch 2.9 with its CUDA libraries (its wheel for Linux needs them to be there, the demo does not
-use them), torch_xla 2.9, transformers, pytest. No model is downloaded and no GPU is needed.
+The demo downloads about 4 GB into {where}, where it takes 7 GB:
+torch 2.9 with its CUDA libraries (its wheel for Linux needs them to be there,
+the demo does not use them), torch_xla 2.9, transformers, pytest. No model is
+downloaded and no GPU is needed.
 
   1. install       3 to 6 minutes, most of it torch
-  2. green         2 minutes: nine tests of real models against the baselines in git
+  2. green         2 minutes: nine tests of real models against their baselines
   3. red           half a minute: one of them with a graph break planted
 
 Times are those of two cores. What is downloaded stays for the next time.
