@@ -43,7 +43,8 @@ def _seen(number: int, graphs: int) -> Any:
             for _ in range(1)
         )
     record = combine([Observation("dynamo", graphs=graphs, breaks=breaks)])
-    return measured(nodeid(number), "cpu", "2.13.0", record)
+    environment = {"torch": "2.13.0", "packages": {}}
+    return measured(nodeid(number), "cpu", environment, record)
 
 
 def write(directory: Path, tests: int) -> None:
