@@ -41,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = arguments[0] if arguments and arguments[0] in _present() else None
     parser = _parser(name)
     parsed = parser.parse_args(arguments)
+    parsed.typed = argv is None  # then this process is the command's own
     try:
         return _guarded(parsed)
     except BrokenPipeError:

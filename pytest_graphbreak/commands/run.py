@@ -7,11 +7,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from pytest_graphbreak import cap as caps
-from pytest_graphbreak import owners
+from pytest_graphbreak import owners, watched
 from pytest_graphbreak.commands.talk import complain, say, write, write_report
 from pytest_graphbreak.device import Device, DeviceError, choose, environment, runs_tt, version
 from pytest_graphbreak.logs import live
@@ -57,33 +58,71 @@ def run(args: argparse.Namespace) -> int:
     program = Program(args.script, tuple(args.args), args.module)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
-    root, process = Path.cwd(), os.getpid()
+    root = Path.cwd()
     try:
         device = choose(args.device)
         program.check()
     except (DeviceError, OSError) as error:
         return _refuse(_words(error))
-    try:
-        log = files.get("log")
-        with _observed(args.device, "headers" if log is None else "full"), ExitStack() as stack:
-            if log is not None:
-                stack.enter_context(kept_log(log))
-            with Measurement(root) as seen:
-                code = program.run()
-            record = seen.close()
-    except OSError as error:  # the script's own are shown by ``program``
-        return _refuse(_words(error))
-    if os.getpid() != process:  # the script forked, and its child came to the end as well
-        return code
+    log = files.get("log")
+    word: watched.Word | None
+    with _observed(args.device, "headers" if log is None else "full"):
+        if not (getattr(args, "typed", False) and watched.can_watch()):
+            process = os.getpid()
+            code, word = _here(program, root, log, None)
+            if os.getpid() != process:  # the script forked, and its child came to the end as well
+                return code
+        else:
+            channel = watched.Channel()
+            pid, mask = watched.fork()
+            if pid == 0:
+                return _here(program, root, log, channel)[0]
+            code = watched.watch(pid, mask)
+            word = channel.last()
+    if word is not None and word.refused:
+        return _refuse(word.refused)
+    record = watched.whole(word, code)
     cap = None if args.max_graphs is None else caps.parse((args.max_graphs,), {}, "--max-graphs")
     verdict = judge(record, None, cap, torch=version("torch"))
-    name = _name(program, root)
+    name = (word.name if word is not None else "") or program.name
     failed = code == 0 and cap is not None and verdict.fails
-    _tell(name, code, record, verdict if failed else None)
+    with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
+        _tell(name, code, record, verdict if failed else None)
     entry = _entry(name, code, record, verdict, failed, cap)
     if not _write(files, live.markdown(name, f"exit {code}", record), entry, device, code):
         return code or UNUSABLE
     return 1 if failed else code
+
+
+def _here(
+    program: Program, root: Path, log: str | None, channel: watched.Channel | None
+) -> tuple[int, watched.Word]:
+    """Run the script in this process: its exit code, and what was seen, which ``channel`` is told.
+
+    A fork of the script's that comes to the end here as well tells nothing.
+    """
+    process = os.getpid()
+    try:
+        with ExitStack() as stack:
+            if log is not None:
+                stack.enter_context(kept_log(log))
+            seen = stack.enter_context(Measurement(root))
+            teller = None
+            if channel is not None:
+                running = partial(_running, program, root)
+                teller = stack.enter_context(watched.Teller(channel, seen.peek, running))
+            code = program.run()
+            if os.getpid() == process:
+                word = watched.Word(seen.close(), _name(program, root), watched.ENDED)
+                if teller is not None:
+                    teller.ended(word)
+                return code, word
+            return code, watched.Word()
+    except OSError as error:  # the script's own are shown by ``program``
+        word = watched.Word(state=watched.ENDED, refused=_words(error))
+        if channel is not None:
+            channel.tell(word)
+        return UNUSABLE, word
 
 
 _FILES = ("json", "markdown", "log")
@@ -136,7 +175,18 @@ def _name(program: Program, root: Path) -> str:
         spec = None
     if spec is None or not spec.origin:
         return program.name
-    path = Path(spec.origin)
+    return _shown(Path(spec.origin), root)
+
+
+def _running(program: Program, root: Path) -> str:
+    """As ``_name``, of what runs now; nothing is imported for it."""
+    if not program.is_module:
+        return program.name
+    origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
+    return _shown(Path(origin), root) if origin else program.name
+
+
+def _shown(path: Path, root: Path) -> str:
     return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
