@@ -33,8 +33,10 @@ _PASSED: Final = frozenset(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 )
-_SHARE: Final = 20
-"""Telling takes at most a twentieth of the time, but for the last word."""
+_FREE: Final = 0.5
+"""Seconds that telling may take in all, before ..."""
+_SHARE: Final = 0.05
+"""... it may take only so much of the script's time. The last word is always told."""
 
 ENDED, LEFT, REPLACED, RUNNING = "ended", "left", "replaced", ""
 
@@ -124,7 +126,8 @@ class Teller:
         self._name = name
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._quiet_until = 0.0
+        self._began = time.monotonic()
+        self._spent = 0.0
         self._over = False
         self._before: list[tuple[str, Any]] = []
 
@@ -147,14 +150,14 @@ class Teller:
         self.noted()
 
     def noted(self) -> None:
-        """Tell what was seen, again only after a while: it is not to cost what compiling does."""
-        if time.monotonic() < self._quiet_until or not self._lock.acquire(blocking=False):
+        """Tell what was seen, unless telling took too much time, or another thread is at it."""
+        now = time.monotonic()
+        dear = self._spent > _FREE + _SHARE * (now - self._began)
+        if dear or not self._lock.acquire(blocking=False):
             return
         try:
-            began = time.monotonic()
             self._tell(RUNNING)
-            now = time.monotonic()
-            self._quiet_until = now + _SHARE * (now - began)
+            self._spent += time.monotonic() - now
         finally:
             self._lock.release()
 
