@@ -49,7 +49,8 @@ def cleared_up() -> Iterator[None]:
             raise
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+                number = stream.fileno()
+                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         raise Ended(came[0]) from None
     finally:
         for number, handler in before.items():

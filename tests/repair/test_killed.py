@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -60,7 +61,11 @@ def test_nothing_is_left_running_and_no_file_but_the_users(tmp_path: Path) -> No
         assert [one.name for one in path.iterdir() if one.name != "tmp"] == ["p.py"]
 
 
-def test_signals_interrupt_once_and_only_where_they_end_the_process() -> None:
+def test_signals_interrupt_once_and_only_where_they_end_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for stream in ("stdout", "stderr"):  # what nobody reads is turned away for good
+        monkeypatch.setattr(sys, stream, io.StringIO())
     before = signal.getsignal(signal.SIGTERM)
     hup = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
 
