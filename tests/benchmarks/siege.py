@@ -10,10 +10,13 @@ that is needed to see it again, and the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import io
 import json
+import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -146,6 +149,95 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(value)
 
 
+# Checkouts
+
+NAMES: Final = (
+    *("tests/test_a.yaml", "tests/test_b.yaml", "..yaml", ".~.yaml", "a\\b.yaml", "\udcff.yaml"),
+    *("x" * 250 + ".yaml", "d.yaml", "HEAD", "objects", "config", ".git", ".graphbreak", "\n.yaml"),
+)
+ENTRY: Final = (
+    "version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 2}\n    breaks:\n"
+    "      - reason: Unsupported\n        where: models/head.py::Head.forward\n"
+    "        code: if scores[0].item()\n"
+)
+INI: Final = "[pytest]\ngraph_budget_strict = true\ngraph_budget_isolation = none\n"
+MARKED: Final = "import pytest\n@pytest.mark.graph_budget(gate=False)\ndef test_b(): ...\n"
+
+
+def checkouts(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
+    """Files, links, pipes, directories and repositories where baselines are looked for."""
+    home = os.getcwd()
+    while time.monotonic() < until:
+        with tempfile.TemporaryDirectory() as name:
+            root, secret = Path(name, "checkout"), Path(name, "secret.yaml")
+            secret.write_text("a secret of this machine\n")
+            (root / "baselines/tests").mkdir(parents=True)
+            (root / "tests").mkdir()
+            (root / "pytest.ini").write_text("[pytest]\n")
+            report = Path(name, "one.json")
+            test = a_test("tests/test_a.py::test_b", rng.randint(0, 3))
+            test["ungated"] = rng.choice([None, "x"])
+            report.write_text(json.dumps(a_report(test)))
+            drawn = [_furnish(root, secret, rng) for _ in range(rng.randint(1, 6))]
+            os.chdir(root)
+            try:
+                for command in (
+                    ["check", str(report), "--base", rng.choice(["HEAD", "HEAD~1", "--all", ""])],
+                    ["accept", str(report), "--yes", "--prune"],
+                    ["history"],
+                ):
+                    took, out = _command(*command)
+                    if "a secret" in out or secret.read_text() != "a secret of this machine\n":
+                        raise Fault(f"{command} reached out of the checkout: {drawn}")
+                    yield command[0], took
+            except Fault as fault:
+                raise Fault(f"{drawn}\n{fault}") from fault
+            finally:
+                os.chdir(home)
+
+
+def _furnish(root: Path, secret: Path, rng: random.Random) -> str:
+    """Put one odd thing into a checkout, and say which."""
+    path = root / "baselines" / rng.choice(NAMES)
+    what = rng.choice(["text", "link", "directory", "pipe", "source", "ini", "git", "swap"])
+    with contextlib.suppress(OSError):
+        if path.is_symlink() or path.is_fifo():
+            path.unlink()  # else this would write through it
+        if what == "text":
+            path.write_bytes(_cut(ENTRY, rng))
+        elif what == "link":
+            path.symlink_to(rng.choice([secret, "nothing", "..", ".", "/dev/zero", "tests"]))
+        elif what == "directory":
+            path.mkdir()
+        elif what == "pipe":
+            # git waits for the other end of a pipe in its own place until its time is over.
+            if path.suffix == ".yaml":
+                os.mkfifo(path)
+        elif what == "source":
+            path = root / "tests" / rng.choice(["test_a.py", "conftest.py", "helper.py"])
+            path.write_bytes(_cut(MARKED, rng))
+        elif what == "ini":
+            path = root / rng.choice(["pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"])
+            path.write_bytes(_cut(INI, rng))
+        elif what == "git":
+            for words in ("init -q", "add -A", "commit -qm x"):
+                user = ["-c", "user.name=a", "-c", "user.email=a"]
+                command = ["git", *user, *words.split()]
+                subprocess.run(command, cwd=root, capture_output=True, check=False)
+        else:
+            (root / "baselines").rename(root / "other")
+            (root / "baselines").symlink_to(rng.choice(["other", str(secret.parent)]))
+    return f"{what} {path.name}"
+
+
+def _cut(text: str, rng: random.Random) -> bytes:
+    """A text, cut off or with some of its bytes changed, or as it is."""
+    data = bytearray(text.encode())
+    for _ in range(rng.choice([0, 0, 1, 5])):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    return bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
+
+
 # All of them
 
 
@@ -168,14 +260,19 @@ def _command(*arguments: str) -> tuple[float, str]:
 
 def _kept(arguments: tuple[str, ...], words: str) -> str:
     """What to say of a fault; its input is kept where it can be read again."""
-    source = Path(arguments[1])
+    source = Path(arguments[1] if len(arguments) > 1 else os.devnull)
     kept = Path(tempfile.mkdtemp(prefix="graphbreak-siege-"), source.name)
     kept.write_bytes(source.read_bytes())
     return f"graphbreak {arguments[0]} {kept}\n{words}"
 
 
 Part = Callable[[random.Random, float], Iterator[tuple[str, float]]]
-PARTS: Final[dict[str, Part]] = {"expressions": expressions, "logs": logs, "reports": reports}
+PARTS: Final[dict[str, Part]] = {
+    "expressions": expressions,
+    "logs": logs,
+    "reports": reports,
+    "checkouts": checkouts,
+}
 
 
 def attack(name: str, seed: int, seconds: float) -> bool:
