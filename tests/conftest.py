@@ -8,12 +8,14 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 from _pytest.pytester import SysModulesSnapshot
+from filelock import FileLock
 
 from tests.forkserver import Server
 
@@ -111,22 +113,45 @@ def tests_of() -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def server_of_forks() -> Iterator[Server]:
-    yield from serving(TORCH)
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of this run, the same in all workers of xdist."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+Serving = Callable[..., AbstractContextManager[Server]]
 
 
 @pytest.fixture(scope="session")
-def server_of_xla_forks() -> Iterator[Server]:
-    """torch_xla is imported, and no client is open: a fork can open its own."""
-    yield from serving([*TORCH, "torch_xla"])
+def serving(shared: Path) -> Serving:
+    """Gives a server of forks that has imported ``modules``: one for all workers."""
 
-
-def serving(modules: list[str], **environ: str) -> Iterator[Server]:
-    """A server of forks, for as long as a fixture lasts."""
-    with tempfile.TemporaryDirectory(prefix="forks-") as directory:
-        server = Server(Path(directory), modules, ENVIRON | environ)
+    @contextmanager
+    def serving(name: str, modules: list[str], **environ: str) -> Iterator[Server]:
+        note = shared / f"forks-{name}"
+        with FileLock(f"{note}.lock"):
+            if not note.exists() or not Path(note.read_text(), "server").exists():
+                # Not below `shared`: the path of a socket has about a hundred bytes.
+                note.write_text(tempfile.mkdtemp(prefix="forks-"))
+            server = Server(Path(note.read_text()), modules, ENVIRON | environ)
         yield server
-        server.close()
+        with FileLock(f"{note}.lock"):
+            server.close()
+
+    return serving
+
+
+@pytest.fixture(scope="session")
+def server_of_forks(serving: Serving) -> Iterator[Server]:
+    with serving("torch", TORCH) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def server_of_xla_forks(serving: Serving) -> Iterator[Server]:
+    """torch_xla is imported, and no client is open: a fork can open its own."""
+    with serving("xla", [*TORCH, "torch_xla"]) as server:
+        yield server
 
 
 @pytest.fixture

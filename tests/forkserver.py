@@ -23,6 +23,7 @@ import io
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -86,38 +87,58 @@ ended(error)
 """
 
 
+NO_ORDER = bytes(8)
+"""What a lease sends, where a command sends the length of its order."""
+
+
 class Server:
-    """A server that has imported ``modules``, with its commands in ``directory``."""
+    """A server that has imported ``modules``, with its commands in ``directory``.
+
+    It is started if none is there. Once all who have it have closed it, or have ended, it ends
+    and removes the directory.
+    """
 
     def __init__(self, directory: Path, modules: Sequence[str], environ: Mapping[str, str]) -> None:
         self.directory = directory
-        address = str(directory / "server")
-        for name in NAMES:
-            client = directory / name
-            real = Path(REAL) if name == NAMES[0] else Path(REAL).with_name(name)
-            client.write_text(
-                CLIENT.format(python=REAL, real=str(real), script=name != NAMES[0], address=address)
-            )
-            client.chmod(0o755)
-        self._process = subprocess.Popen(
-            [REAL, "-c", MAIN, address, *modules],
-            cwd=ROOT,
-            env=dict(environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            raise RuntimeError("the server of forks did not start; standard error says why")
+        address = directory / "server"
+        if not address.exists():
+            _start(address, modules, environ)
+        self._lease = socket.socket(socket.AF_UNIX)
+        self._lease.connect(str(address))
+        self._lease.send(NO_ORDER)
 
     @property
     def python(self) -> str:
         return str(self.directory / "python")
 
     def close(self) -> None:
-        """End it. It also ends by itself when this process does."""
-        self._process.communicate(timeout=60)
+        self._lease.close()
+
+
+def _start(address: Path, modules: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Write the commands beside the address and start the server. Returns when it listens."""
+    for name in NAMES:
+        client = address.with_name(name)
+        real = Path(REAL) if name == NAMES[0] else Path(REAL).with_name(name)
+        client.write_text(
+            CLIENT.format(
+                python=REAL, real=str(real), script=name != NAMES[0], address=str(address)
+            )
+        )
+        client.chmod(0o755)
+    process = subprocess.Popen(
+        [REAL, "-c", MAIN, str(address), *modules],
+        cwd=ROOT,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        if not process.stdout.readline():
+            raise RuntimeError("the server of forks did not start; standard error says why")
+    process.returncode = 0  # nobody waits for it: it may outlive this process
 
 
 class Order(NamedTuple):
@@ -134,7 +155,7 @@ Program = tuple[types.CodeType, dict[str, Any]]
 
 
 def serve(address: str, modules: Sequence[str]) -> Program:
-    """Import and answer. Returns in the forks alone: each with the program that it is to run."""
+    """Import and answer. Returns in the forks alone, each with the program that it is to run."""
     own = [entry for entry in sys.path[1:] if entry not in _python_path(os.environ)]
     for module in (*modules, *_what_a_first_compilation_imports()):
         with contextlib.suppress(ImportError):
@@ -146,31 +167,40 @@ def serve(address: str, modules: Sequence[str]) -> Program:
     listener.bind(address)
     listener.listen(16)
     print("ready", flush=True)
+    leases: list[socket.socket] = []
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
-        over = listener not in ready
+        ready, _, _ = select.select([listener, *leases], [], [])
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, 0 if over else os.WNOHANG) != (0, 0):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
-        if over:
-            os._exit(0)
+        if listener not in ready:
+            leases = [lease for lease in leases if lease not in ready]
+            if not leases:
+                shutil.rmtree(Path(address).parent)
+                os._exit(0)
+            continue
         client, _ = listener.accept()
+        head, rights, _, _ = client.recvmsg(8, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+        if head == NO_ORDER:
+            leases.append(client)
+            continue
+        streams = array.array("i", rights[0][2])
         if os.fork() == 0:
             listener.close()
-            order = _keep(client)
+            order = _keep(client, streams, int.from_bytes(head, "big"))
             sys.path[:] = own
             return _become(order)
         client.close()
+        for stream in streams:
+            os.close(stream)
 
 
-def _keep(client: socket.socket) -> Order:
+def _keep(client: socket.socket, streams: Sequence[int], size: int) -> Order:
     """Fork the program, which returns, and see it to its end.
 
     Signals that the client gets are passed on, and if the client dies so does the program.
     """
-    head, rights, _, _ = client.recvmsg(8, socket.CMSG_SPACE(3 * array.array("i").itemsize))
-    streams = array.array("i", rights[0][2])
-    size, text = int.from_bytes(head, "big"), b""
+    text = b""
     while len(text) < size:
         text += client.recv(size - len(text))
     program = os.fork()

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import CLEAN, TORCH, Suite, serving
+from tests.conftest import CLEAN, TORCH, Serving, Suite
 from tests.forkserver import Server
 
 
 @pytest.fixture(scope="module")
-def server_without_dynamo() -> Iterator[Server]:
-    yield from serving(TORCH, TORCHDYNAMO_DISABLE="1")
+def server_without_dynamo(serving: Serving) -> Iterator[Server]:
+    with serving("blind", TORCH, TORCHDYNAMO_DISABLE="1") as server:
+        yield server
 
 
 @pytest.fixture

@@ -159,6 +159,7 @@ def test_the_script_sees_what_it_sees_under_python(desk: Desk, name: str) -> Non
     assert (sys.argv, list(sys.path), sys.modules["__main__"]) == before
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_module(desk: Desk) -> None:
     write(desk, "", "pack/__init__.py")
     write(desk, PLAIN + "    import torch; torch.compile(torch.sin, backend='eager')", "pack/it.py")

@@ -23,6 +23,7 @@ def test_committed_baselines_are_green(tmp_path: Path) -> None:
     assert show.green(ONE, tmp_path)
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_a_planted_break_is_red(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert show.red(tmp_path)
     printed = capfd.readouterr().out
@@ -33,10 +34,12 @@ def test_a_planted_break_is_red(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert f"tests/models/ranker.py:{line} in Ranker.forward" in printed
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_without_a_break_the_second_half_fails(tmp_path: Path) -> None:
     assert not show.red(tmp_path, planted=show.WAS)
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_a_test_that_is_not_there_is_not_green(tmp_path: Path) -> None:
     assert not show.green(("tests/models/test_ranker.py::test_no_such_test",), tmp_path)
 

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.observers import xla_tools
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shared(shared: Path) -> None:
+    xla_tools.SHARED = shared
 
 
 @pytest.fixture(autouse=True)

@@ -130,7 +130,8 @@ def test_a_ddp_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_order_changes_nothing() -> None:
-    order = list(HERE)
+    """Every third case; `tox -e exact` runs all of them, in twenty orders."""
+    order = HERE[::3]
     random.Random(1).shuffle(order)
     wrong = {}
     for case in order:
@@ -141,7 +142,7 @@ def test_order_changes_nothing() -> None:
 
 
 ALONE = """
-import json, logging, os, warnings
+import gc, json, logging, os, select, signal, warnings
 import torch
 from tests.observers import test_dynamo_cases as here
 
@@ -149,6 +150,7 @@ here.compile(torch.sin)(torch.ones(2))  # imports what every child would import 
 torch._dynamo.reset()
 logging.getLogger("torch").setLevel(logging.ERROR)
 warnings.simplefilter("ignore")
+gc.freeze()  # a collection in a fork would write to every page, and so copy it
 for case in here.FORKING:
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
@@ -159,6 +161,9 @@ for case in here.FORKING:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
+        # A case that hangs is told by its name.
+        if not select.select([pipe], [], [], 120)[0]:
+            os.kill(child, signal.SIGKILL)
         print(json.dumps([case.name, json.loads(pipe.read() or "null")]), flush=True)
     os.waitpid(child, 0)
 """

@@ -30,6 +30,17 @@ from tests.observers.xla_tools import (  # noqa: E402
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _reported() -> None:
+    """The first compilation of this process is seen, so torch_xla reports the others.
+
+    Whichever test comes first here, in whichever worker.
+    """
+    window = open_window("first")
+    lazy_graph(2)
+    close(window)
+
+
 @pytest.fixture(autouse=True)
 def _settled(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test of this file sees work or a salt of another."""
@@ -148,6 +159,7 @@ def test_an_import_that_could_not_be_followed_is_an_error_and_no_zero() -> None:
     assert "torch_xla was imported in a way that could not be followed" in out
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_no_client_is_opened_and_no_cache_created() -> None:
     out = python(
         """
@@ -427,6 +439,7 @@ def test_a_fault_of_ours_while_explaining_is_an_error_and_the_count_stays(
 # --- more than one device ---------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_resharding_graphs_are_counted() -> None:
     out = python(
         """
@@ -455,6 +468,7 @@ def test_resharding_graphs_are_counted() -> None:
     assert out == "3 ()\n3 ()\n"
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_counts_with_a_persistent_cache(tmp_path: Path) -> None:
     source = """
         from pathlib import Path

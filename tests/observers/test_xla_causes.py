@@ -130,6 +130,7 @@ def test_hashes_are_those_of_the_test_whatever_ran_before() -> None:
     assert hashes(("forked",)) == hashes(("order", "1")) == hashes(("order", "2"))
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_resharding_has_its_own_cause() -> None:
     out = python(
         PRELUDE
@@ -173,6 +174,7 @@ def test_what_compiled_before_we_looked_leaves_only_the_lazy_causes_unknown() ->
     assert "torch_xla had compiled before it was observed" in lines[4]
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_without_reasons_there_are_counts_only() -> None:
     out = python(
         PRELUDE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 os.environ.setdefault("PJRT_DEVICE", "CPU")
 pytest.importorskip("torch_xla")
 
+from tests.forkserver import REAL
 from tests.observers.xla_tools import python, python_process
 
 PRELUDE = """
@@ -37,6 +39,9 @@ PRELUDE = """
     def causes(window):
         return [item.cause for item in window.close().graph_list]
 """
+
+
+pytestmark = pytest.mark.usefixtures("xla_forks")
 
 
 def run(source: str, **env: str) -> list[str]:
@@ -88,7 +93,8 @@ def test_what_compiles_between_windows_first_is_noticed() -> None:
     ]
 
 
-def test_torch_xla_imported_inside_is_reported_too() -> None:
+def test_torch_xla_imported_inside_is_reported_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", REAL)
     out = python("""
         from pathlib import Path
         from pytest_graphbreak.observers.xla import XlaObserver

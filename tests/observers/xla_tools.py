@@ -12,6 +12,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from pytest_graphbreak.observers.xla import XlaObserver, XlaWindow
 from pytest_graphbreak.places import Places
 from pytest_graphbreak.record import Observation
@@ -19,21 +21,41 @@ from pytest_graphbreak.record import Observation
 ROOT = Path(__file__).parent.parent.parent
 RUNS = ROOT / "tests" / "cases" / "xla_runs.py"
 PLACES = Places(ROOT)
+SHARED: Path | None = None
+"""The directory of the whole run of pytest (set by ``conftest``)."""
 
 
 @functools.cache
 def runs(*args: str) -> dict[str, Any]:
-    """What every case gave in the way asked for (see xla_runs.py); once for all tests."""
+    """What every case gave in the way asked for (see xla_runs.py); once for all tests.
+
+    Once for all workers too: the second waits for what the first finds out.
+    """
+    assert SHARED is not None
+    file = SHARED / f"xla-runs-{'-'.join(args)}.json"
+    with FileLock(f"{file}.lock"):
+        if file.exists():
+            return _load(file.read_text())
+        found = _runs(args)
+        file.write_text(json.dumps(found))
+    return found
+
+
+def _runs(args: tuple[str, ...]) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, str(RUNS), *args], capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return _load(done.stdout)
+
+
+def _load(text: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
 
 
 def python(source: str, **env: str) -> str:
-    """The output of a fresh Python that runs ``source``; ``env`` is added to the environment."""
+    """The output of a new Python that runs ``source``; ``env`` is added to the environment."""
     return python_process(source, **env).stdout
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.cases.broken import BROKEN
-from tests.conftest import TORCH, serving
+from tests.conftest import TORCH, Serving
 from tests.repair.conftest import Shop, opened, served
 
 NESTED = """
@@ -180,11 +180,14 @@ def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> Non
 
 @pytest.fixture
 def shop_with_bigbird(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    serving: Serving,
 ) -> Iterator[Shop]:
     """Its runs are forks of a process that has imported the model too: one takes seconds."""
     modeling = "transformers.models.big_bird.modeling_big_bird"
-    with contextmanager(serving)([*TORCH, modeling]) as forks, contextmanager(served)(forks) as one:
+    with serving("bigbird", [*TORCH, modeling]) as forks, contextmanager(served)(forks) as one:
         yield opened(tmp_path, monkeypatch, capsys, one)
 
 
