@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
