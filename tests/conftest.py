@@ -113,7 +113,7 @@ def tests_of() -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of this run, the same in all workers of xdist."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
@@ -123,15 +123,15 @@ Serving = Callable[..., AbstractContextManager[Server]]
 
 
 @pytest.fixture(scope="session")
-def serving(shared: Path) -> Serving:
+def serving(whole_run: Path) -> Serving:
     """Gives a server of forks that has imported ``modules``: one for all workers."""
 
     @contextmanager
     def serving(name: str, modules: list[str], **environ: str) -> Iterator[Server]:
-        note = shared / f"forks-{name}"
+        note = whole_run / f"forks-{name}"
         with FileLock(f"{note}.lock"):
             if not note.exists() or not Path(note.read_text(), "server").exists():
-                # Not below `shared`: the path of a socket has about a hundred bytes.
+                # Not below `whole_run`: the path of a socket has about a hundred bytes.
                 note.write_text(tempfile.mkdtemp(prefix="forks-"))
             server = Server(Path(note.read_text()), modules, ENVIRON | environ)
         yield server

@@ -232,6 +232,8 @@ def _become(order: Order) -> Program:
     os.environ.update(order.environ)
     os.chdir(order.cwd)
     tempfile.tempdir = None
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]  # the program may have a package of that name
     sys.executable = str(Path(order.name).with_name("python"))
     sys.orig_argv[:] = [sys.executable, *order.args]
     at_once = order.args[:1] == ["-u"]

@@ -11,8 +11,8 @@ from tests.observers import xla_tools
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _shared(shared: Path) -> None:
-    xla_tools.SHARED = shared
+def _whole_run(whole_run: Path) -> None:
+    xla_tools.SHARED = whole_run
 
 
 @pytest.fixture(autouse=True)
