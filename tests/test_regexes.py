@@ -16,6 +16,7 @@ from pytest_graphbreak.advice.breaks import BREAKS
 from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.observers import xla_causes
+from pytest_graphbreak.report import terminal
 from tests.regexes import Expression, expressions, slow
 
 
@@ -38,6 +39,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     ],
     "observers/children_inside.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
     "observers/xla_causes.py:pattern": lambda: [one.pattern for one, _ in xla_causes._READERS],
+    "report/terminal.py:pattern": lambda: [one.pattern for one, _ in terminal._MARKUP],
     "repair/slicing.py:f'def\\\\s+{node.name}\\\\b'": lambda: [r"def\s+forward\b"],
     "triage.py:self.error": lambda: rules("error"),
     "triage.py:part": lambda: rules("message", "place", "trace"),

@@ -30,14 +30,14 @@ _PROSE: Final = re.compile(
     re.VERBOSE,
 )
 
-_CAUSES: Final = "GB[0-9]{4}|split|access|sync|pending|reshard|backward|eager|recompile|other"
+_CAUSES: Final = "GB[0-9]{4}|bucket|split|access|sync|pending|reshard|backward|eager|recompile|other"
 _MARKUP: Final = tuple(
     (re.compile(pattern), markup)
     for pattern, markup in (
         (r" {0,2}graph budget:", ("red", "bold")),
         (rf" {{2,6}}\+ (?:{_CAUSES})\b", ("red",)),
-        (r".*\. (?:Over the graph budget|No verdict)\b", ("red", "bold")),
-        (r".*\. Within the graph budget\.", ("green", "bold")),
+        (r"^.*\. (?:Over the graph budget|No verdict)\b", ("red", "bold")),
+        (r"^.*\. Within the graph budget\.", ("green", "bold")),
         (r"(?:error|over|lost|unmeasured|crashed|UNVERIFIED|PROBLEM) +\S", ("red",)),
         (r"(?:new|changed|stale|note|looser) +\S", ("yellow",)),
         (r"(?:improved|recorded|pruned|verified|ok) +\S", ("green",)),
