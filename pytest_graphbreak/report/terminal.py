@@ -30,7 +30,7 @@ _PROSE: Final = re.compile(
     re.VERBOSE,
 )
 
-_CAUSES: Final = "GB[0-9]{4}|bucket|split|access|sync|pending|reshard|backward|eager|recompile|other"
+_CAUSES: Final = r"GB\d+|bucket|split|access|sync|pending|reshard|backward|eager|recompile|other"
 _MARKUP: Final = tuple(
     (re.compile(pattern), markup)
     for pattern, markup in (
