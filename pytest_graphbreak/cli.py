@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _guarded(parsed)
     except BrokenPipeError:
         # The reader of our output went away (`| head`); that is its right.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _turn_away()
         return 0
     except KeyboardInterrupt as stop:
         from pytest_graphbreak.commands import ending
@@ -54,6 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("graphbreak: interrupted", file=sys.stderr, flush=True)
         return ending.code(stop)
+
+
+def _turn_away() -> None:
+    """What is left for a reader that went away goes nowhere, so that Python can end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _guarded(parsed: argparse.Namespace) -> int:

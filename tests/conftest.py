@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
 import textwrap
@@ -29,6 +30,16 @@ TORCH = ["torch", "torch._dynamo", "torch._dynamo.convert_frame"]
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
+
+
+def pytest_configure() -> None:
+    """Hear signals that nohup, or a shell's background, has turned off: tests send them."""
+    heard: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
+    if hasattr(signal, "SIGHUP"):
+        heard[signal.SIGHUP] = signal.SIG_DFL
+    for number, handler in heard.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 class KeepLibraries(SysModulesSnapshot):
