@@ -48,6 +48,7 @@ def test_in_a_terminal(project: Path) -> None:
     assert "           torch._dynamo.config.capture_scalar_outputs = True" in ours
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_without_colour(project: Path) -> None:
     pytest_ = ["python", "-m", "pytest", "-p", "no:cacheprovider"]
     seen = terminal.run([*pytest_, "--graph-budget"], project, {"NO_COLOR": "1"})

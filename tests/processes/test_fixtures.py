@@ -512,6 +512,7 @@ def test_fixtures_do_what_they_do_without_the_plugin(suite: Suite) -> None:
 
 
 @pytest.mark.skipif(not HAS_XLA, reason="torch_xla is not installed")
+@pytest.mark.usefixtures("xla_forks")
 def test_fixtures_do_what_they_do_on_the_device(suite: Suite) -> None:
     tests = both_ways(suite, XLA, apart=True)
     assert made(tests, "xla") == XLA_GRAPHS

@@ -8,6 +8,7 @@ from tests.conftest import Suite
 from tests.processes.test_fixtures import both_ways
 
 pytest.importorskip("torch_xla")
+pytestmark = pytest.mark.usefixtures("xla_forks")
 
 SUITE = """
 import gc

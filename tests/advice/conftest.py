@@ -1,0 +1,20 @@
+"""Torch's own settings for the examples, whatever was imported before them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _torch_settings() -> Iterator[None]:
+    """torch_xla changes two of them in the process that imports it."""
+    if "torch_xla" not in sys.modules:
+        yield
+        return
+    import torch._dynamo.config as config
+
+    with config.patch(automatic_dynamic_shapes=True, specialize_float=False):
+        yield
