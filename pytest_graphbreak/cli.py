@@ -43,26 +43,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     parsed.typed = argv is None  # then this process is the command's own
     try:
-        return _guarded(parsed)
+        code = _guarded(parsed)
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); that is its right.
-        _turn_away()
-        return 0
+        code = 0  # the reader of our output went away (`| head`); that is its right
     except KeyboardInterrupt as stop:
         from pytest_graphbreak.commands import ending
 
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("graphbreak: interrupted", file=sys.stderr, flush=True)
-        return ending.code(stop)
+        code = ending.code(stop)
+    _turn_away()
+    return code
 
 
 def _turn_away() -> None:
-    """What is left for a reader that went away goes nowhere, so that Python can end."""
+    """What is left for a reader that went away goes nowhere: Python would end with 120."""
     for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        with contextlib.suppress(ValueError, AttributeError):  # it is closed, or there is none
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _guarded(parsed: argparse.Namespace) -> int:
