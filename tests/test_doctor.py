@@ -142,7 +142,7 @@ def test_xla_is_seen_here() -> None:
     pytest.importorskip("torch_xla")
     found, probes = doctor.probed("xla", 300, os.environ)
     assert found.state == OK, found
-    assert "extract_compiled_graph" in probes.what
+    assert "torch_xla._dynamo" in probes.what
     assert "saw 1 graph = 1 fx" in found.what
 
 

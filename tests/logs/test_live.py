@@ -70,7 +70,7 @@ def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
             stderr=errors,
             check=True,
         )
-    return read(str(log), Places(HERE)), json.loads(said.read_text())
+    return read(str(log), Places(HERE), more=[tmp_path]), json.loads(said.read_text())
 
 
 def test_dynamo_says_the_same_in_a_log(tmp_path: Path) -> None:
