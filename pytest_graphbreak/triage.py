@@ -332,8 +332,10 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(BACKEND, error=r"SubprocException|ReluCompileError"),
     _Rule(INTERNAL, error=r"InternalTorchDynamoError|ResetRequired|IncorrectUsage"),
     _Rule(INTERNAL, message=r"Guard (check )?failed( on the same frame|:)"),
+    _Rule(INTERNAL, message=r"TORCHDYNAMO_VERBOSE=1 "),
     _Rule(
-        INTERNAL, message=r"\nfrom user code:\n[\s\S]*TORCHDYNAMO_VERBOSE|TORCHDYNAMO_VERBOSE=1 "
+        INTERNAL,
+        message=r"\nfrom user code:\n(?:(?!\nfrom user code:\n)[\s\S])*TORCHDYNAMO_VERBOSE",
     ),
     _Rule(RUNTIME, place=_GENERATED),
     _Rule(BACKEND, place=r"/torch/_inductor/|/torch/_functorch/|/torch_xla/_dynamo/"),
@@ -404,7 +406,7 @@ _HIGHER_ORDER = re.compile(
     re.DOTALL,
 )
 _USER_CODE = re.compile(
-    r"^ *File \"(?P<file>.+?)\", line (?P<line>\d+), in (?P<name>.+)\n(?P<code> +\S.*)?",
+    r"^ *File \"(?P<file>.+?)\", line (?P<line>\d+), in (?P<name>[^\"\n]+)\n(?P<code> +\S.*)?",
     re.MULTILINE,
 )
 _OF_TORCH = re.compile(r"[/\\](site|dist)-packages[/\\]torch(_xla)?[/\\]")

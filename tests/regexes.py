@@ -31,7 +31,7 @@ import pytest_graphbreak
 
 PACKAGE: Final = Path(pytest_graphbreak.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
-LIMITS: Final = {20: 0.0002, 32: 0.0002, 200: 0.001, 3000: 0.002}
+LIMITS: Final = {20: 0.0002, 32: 0.0002, 200: 0.001, 3000: 0.002, 12000: 0.004}
 """Seconds of CPU for so many characters; a linear pattern takes a tenth of each or less.
 
 Exponential patterns show at the first two, cubic ones at the next, quadratic at the last.

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-_ALIAS: Final = re.compile(rb"#loc(\d*) = loc\(([^\n]*)\)")
+_ALIAS: Final = re.compile(rb"#loc(\d*) = loc\(([^\n]*)")
 _PLAIN: Final = re.compile(rb'"([^"\n]{1,4096}\.py)":(\d+)')
 _FILE: Final = re.compile(rb'"([^"]*\.py)":(\d+)(?::\d+)?$')
 _NAMED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?$')
@@ -52,7 +52,9 @@ class Locations:
         for found in _ALIAS.finditer(data, start, end):
             if len(self._aliases) >= MOST:
                 return
-            self._aliases[found[1]] = found[2]
+            body, closed, _ = found[2].rpartition(b")")
+            if closed:
+                self._aliases[found[1]] = body
         if not self._aliases:
             for found in _PLAIN.finditer(data, start, end):
                 self._inline[_text(found[1]), int(found[2]), ""] += 1
