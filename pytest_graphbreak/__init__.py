@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.cap import CapError
-    from pytest_graphbreak.compiling import CompileModel, Run
-    from pytest_graphbreak.record import Record
-    from pytest_graphbreak.watch import BudgetExceeded, GraphBudget, Seen, observe
+    from pytest_graphbreak.judging.cap import CapError
+    from pytest_graphbreak.model.record import Record
+    from pytest_graphbreak.watching.compiling import CompileModel, Run
+    from pytest_graphbreak.watching.watch import BudgetExceeded, GraphBudget, Seen, observe
 
 __all__ = [
     "BudgetExceeded",
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BudgetExceeded": "watch",
-    "CapError": "cap",
-    "CompileModel": "compiling",
-    "GraphBudget": "watch",
-    "Record": "record",
-    "Run": "compiling",
-    "Seen": "watch",
-    "observe": "watch",
+    "BudgetExceeded": "watching.watch",
+    "CapError": "judging.cap",
+    "CompileModel": "watching.compiling",
+    "GraphBudget": "watching.watch",
+    "Record": "model.record",
+    "Run": "watching.compiling",
+    "Seen": "watching.watch",
+    "observe": "watching.watch",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would take every name for one of ours

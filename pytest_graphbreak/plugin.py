@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak import settings as _settings
-from pytest_graphbreak.fixtures import compile_model, graph_budget
-from pytest_graphbreak.gate import GATE, Gate, attach, dress
+from pytest_graphbreak.config import settings as _settings
+from pytest_graphbreak.suite.fixtures import compile_model, graph_budget
+from pytest_graphbreak.suite.gate import GATE, Gate, attach, dress
 
 __all__ = ["compile_model", "graph_budget"]
 
@@ -29,12 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
     gate = config.stash[GATE] = Gate(_settings.from_config(config))
     config.add_cleanup(gate.end)
     if gate.settings.infra:
-        from pytest_graphbreak.measure import pass_over
+        from pytest_graphbreak.watching.measure import pass_over
 
         pass_over(gate.settings.root, gate.settings.infra)
         config.add_cleanup(lambda: pass_over(gate.settings.root, ()))
     if gate.settings.active and not _dry(config):
-        from pytest_graphbreak.session import register
+        from pytest_graphbreak.suite.session import register
 
         register(config, gate)
         gate.log_tt(config)
@@ -58,7 +58,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     gate.log_tt(session.config, session.items)
     if any(map(gate.measures, session.items)):
-        from pytest_graphbreak import phases
+        from pytest_graphbreak.suite import phases
 
         session.config.pluginmanager.register(phases, "graphbreak-phases")
         gate.warm(session.config)

@@ -1,8 +1,8 @@
 """Runs the suite: ``python -m tests pure`` is the half that needs no torch, ``torch`` the rest.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
-tests/test_verdict.py -k name``. Each run without them has two workers; all of them are made, and
-the exit code is that of the first that failed.
+tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
+made, and the exit code is that of the first that failed.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ ROOT: Final = Path(__file__).parents[1]
 
 PURE: Final = (
     # The longest first: the workers then end together.
-    "tests/commands/test_accept.py",
-    "tests/test_baseline_*.py",
-    "tests/test_schemas.py",
-    "tests/test_accepting.py",
-    "tests/test_budget.py",
-    "tests/test_cap.py",
-    "tests/test_checkout.py",
-    "tests/test_containers.py",
+    "tests/cli/test_accept.py",
+    "tests/baseline/test_*.py",
+    "tests/report/test_schemas.py",
+    "tests/runs/test_accepting.py",
+    "tests/judging/test_budget.py",
+    "tests/judging/test_cap.py",
+    "tests/config/test_checkout.py",
+    "tests/runs/test_containers.py",
     "tests/test_distribution.py",
-    "tests/test_history.py",
-    "tests/test_loosened.py",
-    "tests/test_places.py",
+    "tests/runs/test_history.py",
+    "tests/runs/test_loosened.py",
+    "tests/model/test_places.py",
     "tests/test_platforms.py",
     "tests/test_public.py",
     "tests/test_regexes.py",
     "tests/test_suite.py",
-    "tests/test_threads.py",
-    "tests/test_union.py",
-    "tests/test_verdict.py",
+    "tests/watching/test_threads.py",
+    "tests/runs/test_union.py",
+    "tests/judging/test_verdict.py",
     "tests/test_workflows.py",
-    "tests/commands/test_analyze.py",
-    "tests/commands/test_artifacts.py",
-    "tests/commands/test_check.py",
-    "tests/commands/test_history.py",
-    "tests/commands/test_report.py",
-    "tests/commands/test_strange_checkouts.py",
+    "tests/cli/test_analyze.py",
+    "tests/cli/test_artifacts.py",
+    "tests/cli/test_check.py",
+    "tests/cli/test_history.py",
+    "tests/cli/test_report.py",
+    "tests/cli/test_strange_checkouts.py",
     "tests/advice/test_match.py",
     "tests/logs/test_[!l]*.py",
     "tests/repair/test_pure.py",
     "tests/repair/test_rewrite.py",
     "tests/repair/test_slicing.py",
-    "tests/report/test_[!sl]*.py",
-    "tests/report/test_safe.py",
+    "tests/report/test_[!slr]*.py",
+    "tests/text/test_*.py",
     "tests/report/test_source.py",
 )
 """Files that need no torch. They are run without it, once, and not again with each torch."""
@@ -57,11 +57,11 @@ PURE: Final = (
 APART: Final = (
     "tests/processes",
     "tests/repair",
-    "tests/observers",
+    "tests/layers",
     "tests/docs",
-    "tests/commands",
+    "tests/cli",
     "tests/demo",
-    "tests/test_blind.py",
+    "tests/suite/test_blind.py",
 )
 """What takes the observers apart or starts processes that other processes watch: not gated."""
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import pytest_graphbreak
-from pytest_graphbreak.cap import Limits
-from pytest_graphbreak.record import LAYERS
+from pytest_graphbreak.judging.cap import Limits
+from pytest_graphbreak.model.record import LAYERS
 
 
 @pytest.mark.parametrize("name", pytest_graphbreak.__all__)

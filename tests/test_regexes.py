@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from pytest_graphbreak import triage
+from pytest_graphbreak.advice import triage
 from pytest_graphbreak.advice.breaks import BREAKS
 from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.recompiles import RECOMPILES
-from pytest_graphbreak.observers import xla_causes
-from pytest_graphbreak.report import terminal
+from pytest_graphbreak.layers.xla import explain
+from pytest_graphbreak.text import terminal
 from tests.regexes import Expression, expressions, slow
 
 
@@ -34,15 +34,15 @@ def rules(*parts: str) -> Iterator[str]:
 DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     "advice/family.py:part": signs,
     "advice/family.py:self.reason": signs,
-    "commands/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
+    "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
-    "observers/children_inside.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
-    "observers/xla_causes.py:pattern": lambda: [one.pattern for one, _ in xla_causes._READERS],
-    "report/terminal.py:pattern": lambda: [one.pattern for one, _ in terminal._MARKUP],
+    "layers/children/process.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
+    "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain._READERS],
+    "text/terminal.py:pattern": lambda: [one.pattern for one, _ in terminal._MARKUP],
     "repair/slicing.py:f'def\\\\s+{node.name}\\\\b'": lambda: [r"def\s+forward\b"],
-    "triage.py:self.error": lambda: rules("error"),
-    "triage.py:part": lambda: rules("message", "place", "trace"),
+    "advice/triage.py:self.error": lambda: rules("error"),
+    "advice/triage.py:part": lambda: rules("message", "place", "trace"),
 }
 """What the patterns are that stand in no source text; a new one has to be told here."""
 
@@ -50,7 +50,10 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
 def test_every_expression_is_linear() -> None:
     found = list(expressions(DYNAMIC))
     assert len(found) > 150
-    assert {one.where.partition(":")[0] for one in found} >= {"logs/dynamo.py", "advice/match.py"}
+    assert {one.where.partition(":")[0] for one in found} >= {
+        "layers/dynamo/log.py",
+        "advice/match.py",
+    }
     faults = [words for one in found if (words := slow(one))]
     assert not faults, "\n".join(faults)
 

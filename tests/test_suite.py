@@ -33,7 +33,7 @@ def test_a_pure_file_is_not_skipped_without_torch(file: str) -> None:
 
 
 def test_with_arguments_just_these_are_run() -> None:
-    arguments = ["tests/test_cap.py", "-k", "test_no_such_test", "-p", "no:cacheprovider"]
+    arguments = ["tests/judging/test_cap.py", "-k", "test_no_such_test", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "tests", "torch", *arguments],
         cwd=ROOT,

@@ -10,7 +10,7 @@ from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Family
 from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.advice.topics import BUCKET
-from pytest_graphbreak.record import Break, Eager, Graph, Recompile
+from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
 
 Item = Break | Eager | Recompile | Graph
 """What advice can be asked about."""

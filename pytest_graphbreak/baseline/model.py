@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.record import LAYERS
+from pytest_graphbreak.model.record import LAYERS
 
 PLACES_LAYER = "dynamo"
 """The layer that ``breaks`` and ``eager`` belong to: judged and written only with it."""

@@ -22,7 +22,7 @@ from pytest_graphbreak.baseline.model import (
     writable,
 )
 from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, known, places
-from pytest_graphbreak.record import LAYERS
+from pytest_graphbreak.model.record import LAYERS
 
 COUNTS = ("graphs", "recompiles")
 LISTS = ("breaks", "eager")

@@ -36,7 +36,7 @@ from pytest_graphbreak.baseline.read import (
     own,
 )
 from pytest_graphbreak.baseline.tree import Mapping, no_garbage
-from pytest_graphbreak.record import LAYERS
+from pytest_graphbreak.model.record import LAYERS
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another run that writes."""

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pytest_graphbreak.baseline.locks import hold
 from pytest_graphbreak.baseline.model import BaselineError
-from pytest_graphbreak.locks import hold
 
 HIDDEN = ".graphbreak"
 """A directory of a baselines directory; in it is the lock."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.logs.markers import SURE
+from pytest_graphbreak.layers.tt.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
 
 _BUILD_TYPE: Final = re.compile(r"^CMAKE_BUILD_TYPE(?::\w+)?=(.*)$", re.M)

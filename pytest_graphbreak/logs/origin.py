@@ -12,12 +12,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.logs import xlalog
-from pytest_graphbreak.logs.dynamo import Made
-from pytest_graphbreak.logs.programs import Program
-from pytest_graphbreak.logs.sources import Sources
-from pytest_graphbreak.observers.xla_report import Report
-from pytest_graphbreak.record import NOWHERE, Frame, Graph, Observation
+from pytest_graphbreak.layers.dynamo.log import Made
+from pytest_graphbreak.layers.tt.programs import Program
+from pytest_graphbreak.layers.xla import log as xlalog
+from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Observation
+from pytest_graphbreak.model.sources import Sources
 
 DYNAMO: Final = "dynamo"
 TORCH_XLA: Final = "torch_xla"

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.layers.dynamo.log import Dynamo
+from pytest_graphbreak.layers.dynamo.log_records import Torch, TorchLines
+from pytest_graphbreak.layers.tt.log import TTLines, Watcher
+from pytest_graphbreak.layers.tt.markers import Guess
+from pytest_graphbreak.layers.tt.programs import Program, Programs
+from pytest_graphbreak.layers.xla.locations import Locations
+from pytest_graphbreak.layers.xla.log import XlaLines
 from pytest_graphbreak.logs import origin
-from pytest_graphbreak.logs.blocks import Block, Source
-from pytest_graphbreak.logs.dynamo import Dynamo
-from pytest_graphbreak.logs.locations import Locations
-from pytest_graphbreak.logs.markers import Guess
 from pytest_graphbreak.logs.origin import Origins
-from pytest_graphbreak.logs.programs import Program, Programs
-from pytest_graphbreak.logs.scan import scan
-from pytest_graphbreak.logs.sources import Sources
-from pytest_graphbreak.logs.torchlog import Torch, TorchLines
-from pytest_graphbreak.logs.tt import TTLines, Watcher
-from pytest_graphbreak.logs.xlalog import XlaLines
-from pytest_graphbreak.places import Places
-from pytest_graphbreak.record import Graph, Observation, Record, combine
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Graph, Observation, Record, combine
+from pytest_graphbreak.model.sources import Sources
+from pytest_graphbreak.text.blocks import Block, Source
+from pytest_graphbreak.text.scan import scan
 
 Tell = Callable[[int, int | None], None]
 

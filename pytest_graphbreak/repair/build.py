@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.record import Frame
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS, Line, Patch, Rewrite
 from pytest_graphbreak.repair.source import SourceError, lines, read
 

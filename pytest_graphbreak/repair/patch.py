@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.record import Frame
+from pytest_graphbreak.model.record import Frame
 
 DECORATORS: Final = {
     "leave_compiler": "torch.compiler.disable",

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Final, TextIO
 
-from pytest_graphbreak.report.safe import console
+from pytest_graphbreak.text.safe import console
 
 _WIDTH: Final = 20
 _TICK: Final = 0.25

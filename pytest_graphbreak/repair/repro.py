@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.loading import load
 from pytest_graphbreak.repair.slicing import NotPlain

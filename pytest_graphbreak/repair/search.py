@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_graphbreak.record import Break, Frame, Record
+from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Site, build, has_libcst, home
 from pytest_graphbreak.repair.patch import Patch

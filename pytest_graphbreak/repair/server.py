@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pytest_graphbreak import processes
+from pytest_graphbreak.watching import processes
 
 LATE: Final = "late"
 """Answer in place of an exit code: the time was over."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pytest_graphbreak import advice
 from pytest_graphbreak.repair.search import Outcome, Problem
 from pytest_graphbreak.repair.trial import Trial
-from pytest_graphbreak.report.safe import printable
+from pytest_graphbreak.text.safe import printable
 
 
 def lines(outcome: Outcome) -> Iterator[str]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak import processes
-from pytest_graphbreak.record import Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.scratch import is_left, scratch
 from pytest_graphbreak.repair.server import LATE
 from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.watching import processes
 
 
 @dataclass(frozen=True, slots=True)

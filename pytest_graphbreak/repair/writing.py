@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.loading import Loading, heading, located, package
 from pytest_graphbreak.repair.slicing import Slice

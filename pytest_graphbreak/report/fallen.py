@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 
 _LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
 """A limit is hit by recompiles, not by a break."""

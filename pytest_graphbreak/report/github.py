@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak import accepting
-from pytest_graphbreak.incoming import Report
-from pytest_graphbreak.record import Frame, Plain
+from pytest_graphbreak.judging.verdict import FAILING, place_of
+from pytest_graphbreak.model.record import Frame, Plain
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.safe import workflow_message, workflow_property
 from pytest_graphbreak.report.view import REPORTED, Aside, Run, standing, weight
-from pytest_graphbreak.verdict import FAILING, place_of
+from pytest_graphbreak.runs import accepting
+from pytest_graphbreak.runs.incoming import Report
+from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
 MOST: Final = 10
 """GitHub shows ten errors of a step and drops the others."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.record import Break, Eager, Frame, Graph, Plain, Recompile
-from pytest_graphbreak.report.safe import html, printable, script_json
+from pytest_graphbreak.judging.verdict import place_of
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report.source import Sources
 from pytest_graphbreak.report.view import (
     NOTHING,
@@ -32,7 +32,7 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
-from pytest_graphbreak.verdict import place_of
+from pytest_graphbreak.text.safe import html, printable, script_json
 
 INTENDED: Final = ("entry", "fx", "backward")
 """Causes of graphs that are there in a model that compiles well."""

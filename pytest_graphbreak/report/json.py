@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.record import Plain, Record
+from pytest_graphbreak.model.record import Plain, Record
 
 VERSION = 1
 

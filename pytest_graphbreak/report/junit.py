@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_graphbreak.record import Plain, Record
-from pytest_graphbreak.report.safe import xml
+from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.report.view import Run, standing
+from pytest_graphbreak.text.safe import xml
 
 
 def render(runs: Sequence[Run]) -> str:

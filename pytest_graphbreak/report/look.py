@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from pytest_graphbreak.logs import text, words
-from pytest_graphbreak.logs.findings import Finding, observed
-from pytest_graphbreak.record import CAUSES, LAYERS, Plain, Record, causes_told, decomposition
+from pytest_graphbreak.model.record import CAUSES, LAYERS, Plain, Record, causes_told, decomposition
+from pytest_graphbreak.report.log import text, words
+from pytest_graphbreak.report.log.findings import Finding, observed
 from pytest_graphbreak.report.view import UNJUDGED, standing
 
 MOST: Final = 10

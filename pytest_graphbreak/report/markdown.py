@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.record import LAYERS, Plain, Record, causes_told, decomposition
-from pytest_graphbreak.report import look, safe
+from pytest_graphbreak.model.record import LAYERS, Plain, Record, causes_told, decomposition
+from pytest_graphbreak.report import look
 from pytest_graphbreak.report.view import (
     NOTHING,
     REPORTED,
@@ -24,6 +24,7 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
+from pytest_graphbreak.text import safe
 
 COMMENT: Final = 64_000
 """Bytes of a comment: a byte is at least one character, and something is left for a greeting."""

@@ -3,10 +3,10 @@ the tests that it moved."""
 
 from __future__ import annotations
 
-from pytest_graphbreak.history import Commit, History, Series
-from pytest_graphbreak.record import LAYERS, Plain
+from pytest_graphbreak.model.record import LAYERS, Plain
 from pytest_graphbreak.report.html import fill
-from pytest_graphbreak.report.safe import printable
+from pytest_graphbreak.runs.history import Commit, History, Series
+from pytest_graphbreak.text.safe import printable
 
 
 def render(found: History) -> str:

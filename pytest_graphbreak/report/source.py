@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pytest_graphbreak.record import Plain
+from pytest_graphbreak.model.record import Plain
 
 AROUND: Final = 3
 """Lines shown before and after the place."""

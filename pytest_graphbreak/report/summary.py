@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak import accepting
-from pytest_graphbreak.device import runs_tt
-from pytest_graphbreak.record import LAYERS, Plain
+from pytest_graphbreak.config.device import runs_tt
+from pytest_graphbreak.config.settings import Settings, in_ci
+from pytest_graphbreak.model.record import LAYERS, Plain
 from pytest_graphbreak.report import look
-from pytest_graphbreak.report.safe import printable
 from pytest_graphbreak.report.view import REPORTED, counted, standing
-from pytest_graphbreak.settings import Settings, in_ci
+from pytest_graphbreak.runs import accepting
+from pytest_graphbreak.text.safe import printable
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Stale

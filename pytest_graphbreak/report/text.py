@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Known, minor, same_minor
-from pytest_graphbreak.owners import owner
-from pytest_graphbreak.record import (
+from pytest_graphbreak.config.packages import owner
+from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.verdict import Step, Verdict
+from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
     Eager,
@@ -25,10 +27,8 @@ from pytest_graphbreak.record import (
     decomposition,
 )
 from pytest_graphbreak.report.fallen import Fallen, sort
-from pytest_graphbreak.report.safe import console, printable
-from pytest_graphbreak.report.steady import Series, series
-from pytest_graphbreak.typed import Typed
-from pytest_graphbreak.verdict import Step, Verdict
+from pytest_graphbreak.report.repeats import Series, series
+from pytest_graphbreak.text.safe import console, printable
 
 MOST_PLACES = 12
 """Places that a failure shows in full; what is left out is counted."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.incoming import Report
-from pytest_graphbreak.record import LAYERS, Plain
+from pytest_graphbreak.model.record import LAYERS, Plain
+from pytest_graphbreak.runs.incoming import Report
 
 REPORTED: Final = "new (reported)"
 """A test without a baseline that passed: ``graph_budget_new = report``, or an xfail mark."""

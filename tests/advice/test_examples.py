@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 import torch
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.triage import triage
+from pytest_graphbreak.advice.triage import triage
 from tests.advice import running
 from tests.advice.running import Case, Outcome
 

@@ -16,7 +16,7 @@ from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign
 from pytest_graphbreak.advice.match import family, short
 from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.advice.topics import TOPICS
-from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 
 ALL = (*BREAKS, *RECOMPILES, *DEVICE, *TOPICS)
 

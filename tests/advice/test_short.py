@@ -17,7 +17,7 @@ import torch._dynamo
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice.explanation import FAMILIES
 from pytest_graphbreak.advice.family import SHORT_LIMIT
-from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame
 from tests.advice import running
 
 SWITCH = re.compile(r"torch\._dynamo\.config\.\w+(?: = (?:True|False)|\.add\([\w.]+\))")

@@ -1,1 +1,0 @@
-"""The README's first command: the gate on real models, green and then red."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from demo import show
 from tests import terminal
-from tests.demo import show
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.skipif(
@@ -46,7 +46,7 @@ def test_a_test_that_is_not_there_is_not_green(tmp_path: Path) -> None:
 
 def test_on_a_terminal_the_red_text_stands_alone(tmp_path: Path) -> None:
     """With colours pytest's log has other lines: none of them may follow our text."""
-    code = "import pathlib, sys; from tests.demo import show\n"
+    code = "import pathlib, sys; from demo import show\n"
     code += "sys.exit(not show.red(pathlib.Path(sys.argv[1])))"
     seen = terminal.run([sys.executable, "-c", code, str(tmp_path)], show.ROOT)
     assert seen.code == 0, seen.text

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.demo import install
+from demo import install
 
 
 def test_it_says_first_what_it_takes(

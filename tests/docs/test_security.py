@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak import containers, git, incoming
 from pytest_graphbreak.baseline import read, tree
-from pytest_graphbreak.logs import blocks, dynamo, programs, sources
-from pytest_graphbreak.report import html, markdown, safe, source
+from pytest_graphbreak.layers.dynamo import log as dynamo
+from pytest_graphbreak.layers.tt import programs
+from pytest_graphbreak.model import sources
+from pytest_graphbreak.report import html, markdown, source
+from pytest_graphbreak.runs import containers, git, incoming
+from pytest_graphbreak.text import blocks, safe
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
 MIB = 2**20

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
 from pytest_graphbreak.logs.reading import read
-from pytest_graphbreak.places import Places
+from pytest_graphbreak.model.places import Places
 from tests.logs.test_sources import STACKS
 from tests.logs.writer import Style, Writer, broke, dynamo, join
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.logs.blocks import cut
-from pytest_graphbreak.logs.scan import scan
-from pytest_graphbreak.logs.tt import TTLines, Watcher, count
+from pytest_graphbreak.layers.tt.log import TTLines, Watcher, count
+from pytest_graphbreak.text.blocks import cut
+from pytest_graphbreak.text.scan import scan
 from tests.logs import writer
 from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 

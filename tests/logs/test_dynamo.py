@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_graphbreak.logs.reading import Reading, read
-from pytest_graphbreak.places import Places
-from pytest_graphbreak.record import Record
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Record
 from tests.logs import writer
 
 HERE = Path(__file__).parent

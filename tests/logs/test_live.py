@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.device import version
+from pytest_graphbreak.config.device import version
 from pytest_graphbreak.logs.reading import Reading, read
-from pytest_graphbreak.places import Places
-from pytest_graphbreak.record import Record, combine
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Record, combine
 
 HERE = Path(__file__).parent
 MINOR = tuple(int(part) for part in (version("torch") or "0.0").split(".")[:2])
@@ -26,9 +26,9 @@ WATCHED = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
-from pytest_graphbreak.observers.dynamo import DynamoObserver
-from pytest_graphbreak.places import Places
-from pytest_graphbreak.record import combine
+from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import combine
 from tests.logs import broken
 window = DynamoObserver().open(Places(Path({here!r})))
 broken.main()
@@ -93,7 +93,7 @@ def test_dynamo_says_the_same_in_a_log(tmp_path: Path) -> None:
 
 
 def _dynamo(reading: Reading) -> Any:
-    from pytest_graphbreak.record import Observation
+    from pytest_graphbreak.model.record import Observation
 
     record = reading.record
     return Observation(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.logs.markers import GUESS, LIKELY, SURE, Guess
+from pytest_graphbreak.layers.tt.markers import GUESS, LIKELY, SURE, Guess
 from tests.logs import writer
 from tests.logs.test_count import counted
 from tests.logs.writer import Style, Write, Writer, interleave, join

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_graphbreak.logs.reading import Reading, read
-from pytest_graphbreak.places import Places
+from pytest_graphbreak.model.places import Places
 from tests.logs.test_dynamo import dress
 from tests.logs.writer import Style, Writer, broke, compilation, dynamo, join
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.logs.locations import Locations
+from pytest_graphbreak.layers.xla.locations import Locations
 from pytest_graphbreak.logs.reading import read
-from pytest_graphbreak.logs.sources import Sources
-from pytest_graphbreak.places import Places
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.sources import Sources
 from tests.logs.writer import Writer, join
 
 STACKS = b"""\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.device import (
+from pytest_graphbreak.config.device import (
     Device,
     DeviceError,
     Machine,

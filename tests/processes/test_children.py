@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import pytest_graphbreak
-from pytest_graphbreak.measure import Measurement
-from pytest_graphbreak.observers.children_record import numbered, of_process, since, together
-from pytest_graphbreak.record import Break, Frame, Graph, Record
+from pytest_graphbreak.layers.children.records import numbered, of_process, since, together
+from pytest_graphbreak.model.record import Break, Frame, Graph, Record
+from pytest_graphbreak.watching.measure import Measurement
 from tests.conftest import Suite
 
 HEAD = """
@@ -241,7 +241,7 @@ def test_a_process_that_becomes_another_program_leaves_nothing(tmp_path: Path) -
     source = """
         import os, sys
         from pathlib import Path
-        from pytest_graphbreak.measure import Measurement
+        from pytest_graphbreak.watching.measure import Measurement
         code = "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(3))"
         with Measurement(Path.cwd()):
             os.execv(sys.executable, [sys.executable, "-c", code])

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.observers import children_spool as spool
+from pytest_graphbreak.layers.children import spool
 
 KILLED = """
 import os, signal
-from pytest_graphbreak.observers import children_spool as spool
+from pytest_graphbreak.layers import children_spool as spool
 own = spool.fresh()
 if os.fork() == 0:
     spool.Node(own).compiling(True)

@@ -1,8 +1,8 @@
 """What goes wrong around the gate: nothing is lost, the exit code is right, one line says it.
 
-The faults of writing itself are in ``tests/test_baseline_write.py``: killed at every step, a
+The faults of writing itself are in ``tests/baseline/test_write.py``: killed at every step, a
 disk that is full, a directory that is read-only, a lock that is held or whose holder is dead.
-What a baseline may not be, a text at a time, is in ``tests/test_baseline_read.py``; processes
+What a baseline may not be, a text at a time, is in ``tests/baseline/test_read.py``; processes
 that die under xdist and ``--forked`` are in ``test_crash.py``.
 """
 
@@ -51,7 +51,7 @@ def reported(suite: Suite) -> dict[str, Any]:
 @pytest.fixture
 def sensors() -> Callable[[], bool]:
     """Whether Dynamo has its own functions again, as it had before."""
-    from pytest_graphbreak.observers import dynamo_names as names
+    from pytest_graphbreak.layers.dynamo import private as names
 
     def now() -> list[Any]:
         found = [names.find(name) for name in names.required(torch.__version__)]
@@ -381,7 +381,7 @@ def test_a_thread_in_the_middle_of_a_compilation(
     suite: Suite, sensors: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test that started it ends first. Nothing waits for ever; each graph is counted once."""
-    monkeypatch.setattr("pytest_graphbreak.observers.dynamo.PATIENCE", 0.2)
+    monkeypatch.setattr("pytest_graphbreak.layers.dynamo.observer.PATIENCE", 0.2)
     suite.write(
         HELP
         + """

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli import main
-from pytest_graphbreak.commands import fix, repro
+from pytest_graphbreak.cli import fix, main, repro
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench, end, serve
 from tests.forkserver import Server

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.record import Frame
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import BuildError, Site, build
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cases.broken import BROKEN
+from cases.broken import BROKEN
 from tests.conftest import TORCH, Serving
 from tests.repair.conftest import Shop, opened, served
 

@@ -17,13 +17,13 @@ pytest.importorskip("libcst")
 import torch
 import torch._dynamo
 
+from cases.broken import BROKEN, FAST
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Patch
 from pytest_graphbreak.repair.remedies import opaque, shapes
 from pytest_graphbreak.repair.search import Outcome, Search, graphs
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
-from tests.cases.broken import BROKEN, FAST
 from tests.repair.conftest import Shop
 
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("libcst")
 
-from pytest_graphbreak.record import Break, Eager, Frame, Graph, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.repair.search import better
 from tests.repair.conftest import Shop
 

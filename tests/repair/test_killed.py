@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.commands.ending import Ended, cleared_up, code
+from pytest_graphbreak.cli.ending import Ended, cleared_up, code
 from tests.repair.test_server import lives, soon
 
 PROGRAM = """

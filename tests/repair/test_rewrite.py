@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("libcst")
 
-from pytest_graphbreak.record import Frame
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
 
 IF = "torch.as_tensor({}).reshape(()).bool()"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.commands import fix
-from pytest_graphbreak.record import Frame
+from pytest_graphbreak.cli import fix
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.report import html
-from pytest_graphbreak.report.safe import printable
+from pytest_graphbreak.text.safe import printable
 from tests.hostile import STRINGS, a_hostile_report
 from tests.making import Data, a_break, a_graph, a_report, a_test, known, over, place
 from tests.report import browser
 from tests.report.browser import Browser
 from tests.report.test_markdown import as_runs
-from tests.report.test_safe import Parsed
+from tests.text.test_safe import Parsed
 
 
 def rendered(*reports: Data, root: Path | None = None) -> str:

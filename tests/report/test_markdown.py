@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from pytest_graphbreak import incoming
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.safe import printable
 from pytest_graphbreak.report.view import Aside, Run, runs
+from pytest_graphbreak.runs import incoming
+from pytest_graphbreak.text.safe import printable
 from tests.hostile import STRINGS, a_hostile_report
 from tests.making import Data, a_report, a_test, over
-from tests.report.test_safe import Parsed, obeyed
+from tests.text.test_safe import Parsed, obeyed
 
 
 def as_runs(*reports: Data) -> list[Run]:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_graphbreak.baseline.model import Expected, Values
-from pytest_graphbreak.record import Break, Eager, Frame, Graph, Recompile, Record, causes_told
+from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.model.record import (
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Recompile,
+    Record,
+    causes_told,
+)
 from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.text import Context, describe, failure
-from pytest_graphbreak.typed import Typed
-from pytest_graphbreak.verdict import judge
 
 CALLS = (
     Frame("tests/test_it.py", "test_it", 5, "model(x)"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_graphbreak.record import Break
+from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Patch
 from pytest_graphbreak.repair.remedies import (
     branches,

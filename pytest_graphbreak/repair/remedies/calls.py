@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import syntax
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
 from pytest_graphbreak.repair.trial import Trial

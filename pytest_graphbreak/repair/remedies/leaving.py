@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_graphbreak.record import Break
+from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite, switch
 from pytest_graphbreak.repair.trial import Trial
 

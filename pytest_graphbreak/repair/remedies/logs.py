@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.record import Break
+from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
 from pytest_graphbreak.repair.trial import Trial
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.record import Break, Frame
+from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure, syntax
 from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
 from pytest_graphbreak.repair.remedies.calls import PURE

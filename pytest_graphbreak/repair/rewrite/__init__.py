@@ -7,7 +7,7 @@ is never guessed whether the result computes the same: a run proves it.
 
 from __future__ import annotations
 
-from pytest_graphbreak.record import Frame
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
 from pytest_graphbreak.repair.rewrite import conditions, statements
 from pytest_graphbreak.repair.rewrite.line import rewrite

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
-from pytest_graphbreak.record import Frame
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite.parts import Replacement, Rewriter, Statement
 from pytest_graphbreak.repair.source import lines
 

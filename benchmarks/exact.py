@@ -1,0 +1,203 @@
+"""Whether the counts are exact: every adversarial case, on every torch, in any order.
+
+    python -m benchmarks.exact [--orders 20] [--every 1] [PYTHON...]
+
+The cases of ``cases/dynamo.py`` (and of ``cases/xla.py`` where
+torch_xla is installed) are run as tests with the plugin on, by each of the
+Pythons that are named, or by this one: in ``--orders`` random orders, the same
+under two xdist workers, and each in a forked process, where these are
+installed. What the report says of a case is held against what an oracle without
+the plugin found. Prints a matrix and a line for each count that is not exact;
+the exit code is 1 where there is one. A case of which Dynamo itself does not
+run in a forked process is left out there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[1]
+
+DYNAMO: Final = """
+import logging, os, warnings
+import pytest, torch
+from cases.dynamo import CASES
+logging.getLogger("torch").setLevel(logging.ERROR)
+MINOR = tuple(int(part) for part in torch.__version__.split(".")[:2])
+FORKED = bool(os.environ.get("EXACT_FORKED"))
+HERE = [c for c in CASES.values() if c.since <= MINOR and (c.forks or not FORKED)]
+
+def compile(function, **options):
+    return torch.compile(function, backend="eager", **options)
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", HERE[::EVERY], ids=lambda case: case.name)
+def test_case(case):
+    case.run(compile)
+"""
+
+XLA: Final = """
+import pytest
+from cases.xla import CASES
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", list(CASES.values())[::EVERY], ids=lambda case: case.name)
+def test_case(case):
+    case.run()
+"""
+
+CONFTEST: Final = """
+import os, random
+
+def pytest_collection_modifyitems(items):
+    random.Random(int(os.environ["EXACT_SEED"])).shuffle(items)
+"""
+
+TRUE: Final = {
+    "dynamo": """
+import json, torch
+from cases.dynamo import CASES
+print(json.dumps({n: list(c.expected(torch.__version__)) for n, c in CASES.items()}))
+""",
+    "xla": """
+import json
+from cases.xla import CASES
+print(json.dumps({n: [c.graphs, c.recompiles] for n, c in CASES.items()}))
+""",
+}
+
+ABOUT: Final = """
+import importlib.metadata as m, importlib.util as u, json, platform, sys
+has = lambda name: u.find_spec(name) is not None
+print(json.dumps({"python": platform.python_version(), "torch": m.version("torch"),
+    "xla": m.version("torch_xla") if has("torch_xla") else None,
+    "xdist": has("xdist"), "forked": has("pytest_forked")}))
+"""
+
+
+@dataclass
+class Column:
+    """One way to run: how many counts were exact, of how many, and which were not."""
+
+    exact: int = 0
+    of: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def _python(python: str, code: str) -> Any:
+    done = subprocess.run(
+        [python, "-c", code], cwd=ROOT, env=_environ(), capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _environ(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TORCH_", "GRAPHBREAK_"))}
+    return kept | {"PYTHONPATH": str(ROOT), "PJRT_DEVICE": "CPU", "OMP_NUM_THREADS": "1"} | more
+
+
+def _run(python: str, folder: Path, seed: int, *args: str) -> dict[str, list[Any]]:
+    """One run of the suite: what the report says of each case."""
+    report = folder / "graphs.json"
+    report.unlink(missing_ok=True)
+    more = {"EXACT_SEED": str(seed)} | ({"EXACT_FORKED": "1"} if "--forked" in args else {})
+    done = subprocess.run(
+        [
+            *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"),
+            *(f"--graph-budget-report={report}", *args),
+        ],
+        cwd=folder,
+        env=_environ(**more),
+        capture_output=True,
+        text=True,
+    )
+    if not report.exists():
+        raise SystemExit(done.stdout + done.stderr)
+    data = json.loads(report.read_text())
+    return {test["nodeid"].partition("[")[2][:-1]: test for test in data["tests"]}
+
+
+def _counts(layer: str, test: Any) -> list[Any]:
+    graphs, recompiles = test["graphs"].get(layer, 0), test["recompiles"].get(layer, 0)
+    if layer == "xla":
+        return [graphs, recompiles]
+    breaks, eager = (
+        [item for item in test[key] if item["layer"] == layer] for key in ("breaks", "eager")
+    )
+    return [graphs, sum(item["count"] for item in breaks), len(breaks), recompiles, len(eager)]
+
+
+def check(python: str, orders: int, every: int) -> Iterator[tuple[str, str, Column]]:
+    """Each layer and way of one Python with its column."""
+    about = _python(python, ABOUT)
+    ways = {f"{orders} orders": [(seed, ()) for seed in range(orders)]}
+    if about["xdist"]:
+        ways["xdist"] = [(0, ("-n2",))]
+    if about["forked"]:
+        ways["forked"] = [(0, ("--forked",))]
+    for layer, source in (("dynamo", DYNAMO), ("xla", XLA)):
+        if layer == "xla" and not about["xla"]:
+            continue
+        title = f"torch {about['torch']}, Python {about['python']}"
+        if layer == "xla":
+            title = f"torch_xla {about['xla']}, {title}"
+        true = _python(python, TRUE[layer])
+        with tempfile.TemporaryDirectory() as directory:
+            folder = Path(directory)
+            (folder / "test_cases.py").write_text(source.replace("EVERY", str(every)))
+            (folder / "conftest.py").write_text(CONFTEST)
+            (folder / "pytest.ini").write_text("[pytest]\n")
+            for way, runs in ways.items():
+                if way == "xdist" and layer == "xla":
+                    # Both workers would need the one client; forked has a process for each test.
+                    runs = [(0, ("-n1",))]
+                column = Column()
+                for seed, args in runs:
+                    for name, test in _run(python, folder, seed, *args).items():
+                        column.of += 1
+                        found, bad = _counts(layer, test), test["errors"]
+                        if found == true[name] and not bad and test["outcome"] == "passed":
+                            column.exact += 1
+                        else:
+                            column.wrong.append(
+                                f"{title}, {way} {seed}: {name} {found}, true {true[name]}, "
+                                f"{test['outcome']} {' '.join(bad)}"
+                            )
+                yield title, way, column
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.exact")
+    parser.add_argument("pythons", nargs="*", metavar="PYTHON", default=[sys.executable])
+    parser.add_argument("--orders", type=int, default=20)
+    parser.add_argument("--every", type=int, default=1, help="every n-th case only")
+    asked = parser.parse_args()
+    matrix: dict[str, list[str]] = {}
+    wrong: list[str] = []
+    for python in asked.pythons:
+        for title, way, column in check(python, asked.orders, asked.every):
+            matrix.setdefault(title, []).append(f"{column.exact} of {column.of}")
+            wrong += column.wrong
+            for line in (f"{title}, {way}: {column.exact} of {column.of}", *column.wrong):
+                print(line, file=sys.stderr, flush=True)
+    print(f"| | {asked.orders} random orders | xdist | forked |")
+    print("| --- | ---: | ---: | ---: |")
+    for title, cells in matrix.items():
+        print(f"| {title} | " + " | ".join([*cells, "-", "-"][:3]) + " |")
+    print("\nNot exact: " + ("none" if not wrong else ""))
+    for line in wrong:
+        print(f"- {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

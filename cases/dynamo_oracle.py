@@ -1,0 +1,122 @@
+"""The true counts of the dynamo cases, found without the observer.
+
+``python -m cases.dynamo_oracle [NAME...]`` prints a JSON object: for each
+case what a counting backend, Dynamo's counters and compilation metrics, and
+Dynamo's own debug log say, each case in a process of its own. Nothing of
+pytest_graphbreak is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+BREAK = re.compile(r"Graph break (?:\(.*suppressed.*\) )?in user code at (.+):(\d+)\n")
+SKIPPED = re.compile(
+    r"(?:Graph break: skip: from user code at:|cannot properly resume from this graph break).*?"
+    r'((?:  File "[^\n]*\n(?:    [^\n]*\n)*)+)',
+    re.DOTALL,
+)
+FILE = re.compile(r'  File "([^"]+)", line (\d+)')
+WONT = re.compile(r"WON'T CONVERT (\S+) (\S+) line (\d+)")
+SKIPPING = re.compile(r"Skipping frame (?!because)(.*?) (\S+)\s+(\S+\.py)\s+(\d+)\n", re.DOTALL)
+PREFIX = re.compile(
+    r"(?m)^[VIWE]\d{4} [\d:.]+ \d+ [^\]]+\] ?(?:\[(!?[\d/]+)(?:_\d+)?\] )?(?:\[__\w+\] )?"
+)
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Run one case in this process and count."""
+    import torch
+    import torch._dynamo
+    from torch._dynamo import utils
+
+    from cases.dynamo import CASES
+
+    calls = 0
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return gm.forward
+
+    def compile(function: Any, **options: Any) -> Any:
+        return torch.compile(function, backend=backend, **options)
+
+    torch._logging.set_logs(dynamo=logging.DEBUG, graph_breaks=True, recompiles=True)
+    with tempfile.TemporaryFile("w+") as log:
+        kept = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            CASES[name].run(compile)
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+        log.seek(0)
+        text = log.read()
+    metrics = [m for m in utils.get_compilation_metrics() if m.is_forward is not False]
+    failed = {str(m.compile_id) for m in metrics if m.fail_type}
+    return {
+        "calls": calls,
+        "unique_graphs": utils.counters["stats"]["unique_graphs"],
+        **read(text, failed),
+    }
+
+
+def read(text: str, failed: set[str]) -> dict[str, Any]:
+    """Count the events of a debug log; ``failed`` are the compile ids that came to nothing."""
+    recompiled = {
+        str(found[1])
+        for found in PREFIX.finditer(text)
+        if text.startswith("Recompiling function", found.end())
+    }
+    plain = PREFIX.sub("", text)
+    breaks = [(found[1], int(found[2])) for found in BREAK.finditer(plain)]
+    for found in SKIPPED.finditer(plain):
+        file, line = FILE.findall(found[1])[-1]
+        breaks.append((file, int(line)))
+    eager = {(found[1], found[3]) for found in WONT.finditer(plain)}
+    for found in SKIPPING.finditer(plain):
+        if "no content in function call" not in found[1] and "No ops traced" not in found[1]:
+            eager.add((found[2], found[4]))
+    return {
+        "events": len(breaks),
+        "places": len(set(breaks)),
+        "where": sorted({f"{Path(file).name}:{line}" for file, line in breaks}),
+        "steps": plain.count("step triggered compile"),
+        "recompiles": len(recompiled - failed),
+        "eager": sorted(" ".join(item) for item in eager),
+    }
+
+
+def in_child(name: str) -> dict[str, Any]:
+    """The same in a forked child, so that no case sees what another left."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            answer = measure(name)
+        except BaseException as fault:
+            answer = {"error": f"{type(fault).__name__}: {fault}"}
+        with os.fdopen(writer, "w") as pipe:
+            json.dump(answer, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        answer = json.loads(pipe.read() or "{}")
+    os.waitpid(child, 0)
+    return answer
+
+
+if __name__ == "__main__":
+    import torch._dynamo  # noqa: F401  # once, and not in each child
+
+    from cases.dynamo import CASES
+
+    print(json.dumps({name: in_child(name) for name in sys.argv[1:] or CASES}, indent=1))

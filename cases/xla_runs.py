@@ -1,0 +1,131 @@
+"""Runs the cases of ``xla.py`` and prints what was seen, as JSON: one object for each case.
+
+    xla_runs.py raw               each in a process of its own, by the raw metric, without us
+    xla_runs.py bare              likewise, by what Dynamo counts: nothing is patched
+    xla_runs.py forked            each in a process of its own, with the observer
+    xla_runs.py order SEED        all in one process, shuffled, with the observer
+
+Processes of one's own are forked from one that has imported torch_xla and not
+yet opened a device, which is as good as new.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+os.environ.setdefault("PJRT_DEVICE", "CPU")
+sys.path.insert(0, str(HERE.parent.parent))
+
+
+def raw(name: str) -> dict[str, Any]:
+    import torch_xla
+
+    from cases.xla import CASES
+
+    kept = 0
+    clear = torch_xla._XLAC._clear_xla_metrics
+
+    def count() -> int:
+        data = torch_xla._XLAC._xla_metric_data("CompileTime")
+        return data[0] if data else 0
+
+    def counted_clear() -> None:
+        nonlocal kept
+        kept += count()
+        clear()
+
+    torch_xla._XLAC._clear_xla_metrics = counted_clear
+    CASES[name].run()
+    return {"graphs": kept + count()}
+
+
+def bare(name: str) -> dict[str, Any]:
+    from cases.xla import CASES
+
+    CASES[name].run()
+    return {"dynamo": dynamo_counters()}
+
+
+def dynamo_counters() -> dict[str, Any]:
+    """What Dynamo did, as it says itself: our sensors must not show in it."""
+    from torch._dynamo.utils import counters
+
+    return {
+        "graphs": counters["stats"]["unique_graphs"],
+        "frames": dict(counters["frames"]),
+        "breaks": sum(counters["graph_break"].values()),
+    }
+
+
+def observed(name: str) -> dict[str, Any]:
+    import torch
+
+    from cases.xla import CASES
+    from pytest_graphbreak.layers.xla.observer import XlaObserver
+    from pytest_graphbreak.model.places import Places
+
+    torch._dynamo.reset()  # the dynamo layer's part of isolating a test
+    torch._dynamo.utils.counters.clear()
+    observer = XlaObserver()
+    observer.isolate(name)
+    window = observer.open(Places(HERE.parent.parent))
+    try:
+        CASES[name].run()
+    finally:
+        seen = window.close()
+    assert seen is not None
+    return {
+        "graphs": seen.graphs,
+        "recompiles": seen.recompiles,
+        "graph_list": [graph.to_dict() for graph in seen.graph_list],
+        "errors": list(seen.errors),
+        "notes": list(seen.notes),
+        "dynamo": dynamo_counters(),
+    }
+
+
+def in_a_fork(run: Any, name: str) -> dict[str, Any]:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        try:
+            result = run(name)
+        except BaseException as error:
+            result = {"failed": repr(error)}
+        with os.fdopen(writer, "w") as stream:
+            json.dump(result, stream)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        text = stream.read()
+    os.waitpid(pid, 0)
+    result: dict[str, Any] = json.loads(text)
+    return result
+
+
+FORKED = {"raw": raw, "bare": bare, "forked": observed}
+
+
+def main(mode: str, seed: str = "0") -> None:
+    from cases.xla import CASES
+
+    names = list(CASES)
+    if mode in FORKED:
+        gc.freeze()  # a collection in a fork would write to every page, and so copy it
+        results = {name: in_a_fork(FORKED[mode], name) for name in names}
+    else:
+        random.Random(int(seed)).shuffle(names)
+        results = {name: observed(name) for name in names}
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

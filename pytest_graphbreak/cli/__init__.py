@@ -1,0 +1,130 @@
+"""The ``graphbreak`` command: finds the subcommand and hands over.
+
+Each subcommand is a module of ``cli`` with ``HELP``, ``add_arguments`` and
+``run``; it is imported only when it is typed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+COMMANDS: Final = {
+    "run": "run a script with the observers on and report its graphs",
+    "analyze": "count and explain the graphs in a log",
+    "accept": "write baselines from JSON reports",
+    "check": "one verdict over the reports of all shards",
+    "report": "turn JSON reports into pages that people read",
+    "history": "how the baselines moved in git",
+    "explain": "what a reason means and what mends it",
+    "repro": "write scripts that reproduce graph breaks",
+    "fix": "write a patched copy of a script, verified",
+    "doctor": "what works here and what does not",
+}
+
+
+UNUSABLE: Final = 2
+LONGEST: Final = 1000
+"""Characters of the line that says what went wrong."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code. A usage error exits with 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments and arguments[0] in _present() else None
+    parser = _parser(name)
+    parsed = parser.parse_args(arguments)
+    parsed.typed = argv is None  # then this process is the command's own
+    try:
+        code = _guarded(parsed)
+    except BrokenPipeError:
+        code = 0  # the reader of our output went away (`| head`); that is its right
+    except KeyboardInterrupt as stop:
+        from pytest_graphbreak.cli import ending
+
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("graphbreak: interrupted", file=sys.stderr, flush=True)
+        code = ending.code(stop)
+    _turn_away()
+    return code
+
+
+def _turn_away() -> None:
+    """What is left for a reader that went away goes nowhere: Python would end with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError, AttributeError):  # it is closed, or there is none
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _guarded(parsed: argparse.Namespace) -> int:
+    """Run the command. What it could not foresee in its input ends in one line and 2.
+
+    Never in 1, which is Python's code for a traceback: to `check` that means
+    "over budget".
+    """
+    from pytest_graphbreak.cli.messages import complain
+
+    try:
+        return int(importlib.import_module(_module(parsed.command)).run(parsed))
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        complain(f"graphbreak {parsed.command}: {_words(error)}")
+    except Exception:
+        traceback.print_exc()
+        complain(f"graphbreak {parsed.command}: this is a defect of graphbreak, please report it")
+    return UNUSABLE
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, on one line of a bearable length."""
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "the input needs more memory than there is"
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return f"{where}{error.strerror}"[:LONGEST]
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words[:LONGEST]
+
+
+def _module(name: str) -> str:
+    return f"pytest_graphbreak.cli.{name}"
+
+
+def _present() -> dict[str, str]:
+    """The commands of this version, those whose module is there."""
+    return {
+        name: text
+        for name, text in COMMANDS.items()
+        if importlib.util.find_spec(_module(name)) is not None
+    }
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """A parser that knows every command's name, and the arguments of the chosen one only."""
+    from pytest_graphbreak.config.device import version
+
+    parser = argparse.ArgumentParser(
+        prog="graphbreak", description="Count, compare and explain the graphs of compiled models."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"graphbreak {version('pytest-graphbreak')}"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in _present().items():
+        command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        if name == chosen:
+            importlib.import_module(_module(name)).add_arguments(command)
+    return parser

@@ -1,0 +1,324 @@
+"""``graphbreak accept``: the counts of JSON reports become the baselines of the checkout.
+
+The reports come from machines that the person who accepts does not have. What
+would change is shown first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.baseline import (
+    BaselineError,
+    Baselines,
+    Change,
+    Changes,
+    Known,
+    Measured,
+    Stale,
+    Values,
+    preview,
+    split_nodeid,
+    update,
+)
+from pytest_graphbreak.baseline.update import both_ops
+from pytest_graphbreak.cli import artifacts
+from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
+from pytest_graphbreak.cli.messages import complain, listing, plural, say
+from pytest_graphbreak.cli.report import REPORTS
+from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.judging.recorded import measured
+from pytest_graphbreak.model.record import LAYERS, Record
+from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
+from pytest_graphbreak.runs.rejudge import shown
+from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
+
+HELP = "write baselines from JSON reports"
+
+OK, DECLINED, UNUSABLE = 0, 1, 2
+IN_FULL: Final = 500
+"""Changes that are shown with their places; further ones on one line each."""
+_Filter = Callable[[str], bool]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("reports", nargs="*", metavar="REPORT", help=REPORTS)
+    parser.add_argument(
+        "--run",
+        metavar="ID",
+        help="take the reports of this run of GitHub Actions (its number, or the address of its "
+        "page), through gh",
+    )
+    parser.add_argument("--repo", metavar="OWNER/NAME", help="whose run it is (default: gh's)")
+    parser.add_argument(
+        "--artifact",
+        metavar="PATTERN",
+        default=artifacts.ARTIFACTS,
+        help="which artifacts of the run hold reports (default: %(default)s)",
+    )
+    parser.add_argument("--yes", action="store_true", help="write without asking")
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, and stop")
+    parser.add_argument(
+        "--tests",
+        metavar="PATTERN",
+        help="only the test with this id; or else tests whose id contains this, or fits it where "
+        "it has a * or a ?",
+    )
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="drop entries whose test is gone, in files that all reports together ran whole",
+    )
+    parser.add_argument(
+        "--base-profile",
+        metavar="NAME",
+        help="whose counts are the plain ones in a new baseline file (default: the first report's)",
+    )
+    add_directory(parser)
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What reports offer: measurements to write, and how many tests are left out, and why."""
+
+    take: list[Measured] = field(default_factory=list)
+    blind: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    xfailed: list[str] = field(default_factory=list)
+    unmeasured: int = 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Accept. 0 written or nothing to write, 1 declined, 2 where the reports cannot be accepted."""
+    try:
+        checkout = find(Path.cwd(), args.graph_budget_dir)
+        with uncollected():
+            together = union(_reports(args))
+            refuse(together, args.base_profile)
+            return _accept(args, checkout, together)
+    except (ReportError, CheckoutError, BaselineError) as error:
+        complain(f"graphbreak accept: {error}")
+        return UNUSABLE
+
+
+def _reports(args: argparse.Namespace) -> list[Report]:
+    """The reports that were named, or those of a run. Raises ``ReportError``."""
+    if (args.run is None) == (not args.reports):
+        raise ReportError("name the reports, or the run that made them with --run ID")
+    if args.run is None:
+        return load_all(args.reports, counts_only=True)
+    run = artifacts.named(args.run, args.repo)
+    with artifacts.downloaded(run, args.artifact) as directory:
+        return load_all([directory], counts_only=True, shown=f"run {run.number}")
+
+
+def _accept(args: argparse.Namespace, checkout: Checkout, together: Union) -> int:
+    baselines = Baselines(checkout.directory)
+    wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
+    harvest = gather(together, baselines, wanted, args.base_profile)
+    gone: list[Stale] | None = None
+    if args.prune:
+        gone = [
+            item for item in stale_entries(checkout, baselines, together) if wanted(item.nodeid)
+        ]
+    take, base = harvest.take, args.base_profile
+    changes = preview(checkout.directory, take, prune=gone, base_profile=base)
+    moved = changes.of("added", "changed", "pruned")
+    for line in difference(moved, checkout.root):
+        say(line)
+    _tell(harvest, together, changes, pruning=args.prune)
+    if not changes.files:
+        say("Nothing to write: the baselines say this already.")
+        return OK
+    files = plural(len(changes.files), "file")
+    where = shown(checkout.directory, Path.cwd())
+    question = f"{plural(len(moved), 'change')} in {files} below {where}"
+    if args.dry_run:
+        say(f"Would write {question}.")
+        return OK
+    if not args.yes:
+        if not sys.stdin.isatty():
+            complain(
+                f"graphbreak accept: would write {question}, and there is no terminal to ask on. "
+                "Nothing is written; --yes writes without asking."
+            )
+            return UNUSABLE
+        if not _agreed(f"Write {question}? [y/N] "):
+            say("Nothing is written.")
+            return DECLINED
+    update(checkout.directory, take, prune=gone, base_profile=base)
+    say(f"Wrote {question}.")
+    return OK
+
+
+def refuse(together: Union, base_profile: str | None) -> None:
+    """Raise ``ReportError`` where reports contradict each other or name what no test is."""
+    problems = [str(item) for item in together.contradictions]
+    if problems:
+        raise ReportError(
+            "the reports contradict each other, so nothing is written. Leave one out, or make "
+            "the count stable:\n" + "\n".join(problems)
+        )
+    if base_profile is not None and base_profile not in together.profiles:
+        known = ", ".join(together.profiles)
+        raise ReportError(f"--base-profile: no report is of {base_profile}; they are of {known}")
+    for seen in together.seen.values():
+        if seen.report.environment["profile"] is None:
+            raise ReportError(f"{seen.report.name}: it names no profile, so it is of no test run")
+        try:
+            split_nodeid(seen.nodeid)
+        except BaselineError as error:
+            raise ReportError(f"{seen.report.name}: {error}") from None
+        if _CONTROL.search(seen.nodeid):
+            raise ReportError(
+                f"{seen.report.name}: {seen.nodeid!r} has control characters, which pytest "
+                "never leaves in a node id"
+            )
+
+
+def pattern(text: str | None, known: Collection[str] = ()) -> _Filter:
+    """The filter of ``--tests``. Square brackets are text: node ids are full of them.
+
+    The whole id of a test of the reports (``known``) means this test alone, so
+    that the line which a failure prints takes no other along.
+    """
+    if text is None:
+        return lambda nodeid: True
+    if text in known:
+        return lambda nodeid: nodeid == text
+    if "*" not in text and "?" not in text:
+        return lambda nodeid: text in nodeid
+    expression = re.compile(fnmatch.translate(text.replace("[", "[[]")))
+    return lambda nodeid: expression.match(nodeid) is not None
+
+
+def gather(
+    together: Union, baselines: Baselines, wanted: _Filter, base_profile: str | None
+) -> Harvest:
+    """Every test that was measured, the base profile's first."""
+    harvest = Harvest()
+    ordered = sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile)
+    for seen in ordered:
+        if not wanted(seen.nodeid):
+            continue
+        if seen.level == MEASURED:
+            record = Record.from_dict(seen.test)
+            # A test that compiles nothing has no entry, unless it has one already.
+            if record.active or baselines.entry(seen.nodeid) is not None:
+                harvest.take.append(
+                    measured(seen.nodeid, seen.profile, seen.report.environment, record)
+                )
+        elif seen.level == BLIND:
+            harvest.blind.append(f"{seen.nodeid}   {seen.test['errors'][0]}   on {seen.profile}")
+        elif seen.level == FAILED:
+            left = harvest.xfailed if seen.test["outcome"] == "xfailed" else harvest.failed
+            left.append(f"{seen.nodeid}   on {seen.profile}")
+        else:
+            harvest.unmeasured += 1
+    return harvest
+
+
+def difference(moved: Sequence[Change], root: Path) -> Iterator[str]:
+    """What would change, file by file."""
+    path = None
+    for number, change in enumerate(sorted(moved, key=lambda item: str(item.path))):
+        if change.path != path:
+            path = change.path
+            yield from ("", shown(path, root))
+        yield _line(change)
+        if number < IN_FULL:
+            yield from _places(change)
+    if moved:
+        yield ""
+
+
+def _line(change: Change) -> str:
+    name = change.nodeid.partition("::")[2]
+    if change.kind == "pruned":
+        return f"  - {name}   its test is gone"
+    old, new = change.old or Values(), change.new or Values()
+    counts = [
+        f"{layer}{word} {_from_to(was.get(layer, 0), now.get(layer, 0), change.old is None)}"
+        for word, was, now in (
+            ("", old.graphs, new.graphs),
+            (" recompiles", old.recompiles, new.recompiles),
+            (" operations", *both_ops(old, new)),
+        )
+        for layer in LAYERS
+        if was.get(layer, 0) != now.get(layer, 0)
+    ]
+    lost = [layer for layer in LAYERS if old.graphs.get(layer, 0) and not new.graphs.get(layer, 0)]
+    words = ", ".join(counts) or ("no graphs" if change.old is None else "other places or reasons")
+    if lost:
+        words += f"   LOST: no {' and no '.join(lost)} graph any more"
+    return f"  {'+' if change.kind == 'added' else '~'} {name}   {change.profile}   {words}"
+
+
+def _from_to(was: int, now: int, is_new: bool) -> str:
+    return f"{now}" if is_new else f"{was} -> {now}"
+
+
+def _places(change: Change) -> Iterator[str]:
+    """The places that came and went."""
+    if change.kind == "pruned":
+        return
+    old, new = change.old or Values(), change.new or Values()
+    for word, was, now in (("", old.breaks, new.breaks), ("eager  ", old.eager, new.eager)):
+        before, after = {item.key: item for item in was}, {item.key: item for item in now}
+        for sign, items, others in (("+", after, before), ("-", before, after)):
+            for key, item in items.items():
+                if key not in others:
+                    yield f"      {sign} {word}{_known(item)}"
+                    yield f"          {item.code}"
+
+
+def _known(item: Known) -> str:
+    words = "  ".join(part for part in (item.id, item.reason, item.where) if part)
+    return f"{words}   x{item.count}" if item.count > 1 else words
+
+
+def _tell(harvest: Harvest, together: Union, changes: Changes, *, pruning: bool) -> None:
+    """What is left out, and what cannot be told from these reports."""
+    listing("not seen", harvest.blind)
+    listing("failed", harvest.failed, 20)
+    listing("xfailed", harvest.xfailed, 20)
+    ungated = changes.of("ungated")
+    listing("ungated", (item.nodeid for item in ungated), 20)
+    parts = [
+        f"{count:,} {word}"
+        for count, word in (
+            (len(changes.added), "new"),
+            (len(changes.changed), "changed"),
+            (len(changes.of("unchanged")), "as recorded"),
+            (len(changes.pruned), "gone"),
+            (len(ungated), "ungated"),
+            (len(harvest.failed), "failed by themselves and left out"),
+            (len(harvest.xfailed), "xfailed and left out"),
+            (len(harvest.blind), "that could not be seen and are left out"),
+            (harvest.unmeasured, "skipped or crashed"),
+        )
+        if count
+    ]
+    say(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
+    for reason in unusable(together):
+        say(f"note       {reason}")
+    if pruning and together.partial_files:
+        say(
+            f"note       {plural(len(together.partial_files), 'file')} collected in part only: "
+            "nothing of theirs is dropped"
+        )
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -1,0 +1,348 @@
+"""``graphbreak check``: one verdict over the reports of all shards, profiles and retries."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
+from pytest_graphbreak.cli.messages import MOST, complain, listing, plural, say
+from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, row, run_of, write_pages
+from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, standing, weight
+from pytest_graphbreak.runs import accepting
+from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
+from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
+from pytest_graphbreak.runs.rejudge import Judge, Judged
+from pytest_graphbreak.runs.union import FAILED, Union, union
+
+HELP = "one verdict over the reports of all shards"
+
+OK, FAILS, UNUSABLE = 0, 1, 2
+LONGEST: Final = 120
+"""Characters of report names that are printed to be typed again."""
+FULL: Final = 20
+"""Failing tests that are shown with their reasons; the others on one line each."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help=REPORTS)
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        metavar="REPORT",
+        help="reports of another run (main's), whose counts are the budget; a test that they "
+        "do not have is judged by its baseline",
+    )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="pass although nothing was judged, or tests were collected and ran nowhere",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="REV",
+        help="tell what was taken out of the gate since this branch or commit (default: the "
+        "branch that the pull request is for, or origin's own)",
+    )
+    add_directory(parser)
+    add_outputs(parser)
+
+
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--graph-budget-dir",
+        metavar="DIR",
+        help="where baselines live (default: graph_budget_dir of the ini file, or baselines)",
+    )
+
+
+@dataclass(slots=True)
+class Result:
+    """What a check found. ``unusable`` says why reports cannot be judged.
+
+    ``missing`` are tests that were collected and ran nowhere, and ``lost`` the
+    shards that would have run them; with ``allow_missing`` they are only told.
+    ``disbelieved`` are tests that a report alone calls ungated. ``loosened`` is
+    what the gate sees less of since ``base``; ``baseless`` says why that is not known.
+    """
+
+    judged: list[Judged] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
+    stale: list[Stale] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    disbelieved: list[str] = field(default_factory=list)
+    loosened: list[Loosened] = field(default_factory=list)
+    base: str = ""
+    baseless: str = ""
+    strict: bool = False
+    allow_missing: bool = False
+
+    @property
+    def failing(self) -> list[Judged]:
+        failing = [item for item in self.judged if item.fails]
+        return sorted(failing, key=lambda item: weight(item.test))
+
+    @property
+    def no_verdict(self) -> str:
+        """Why there is no verdict; empty where there is one."""
+        if self.unusable:
+            return "the reports cannot be judged"
+        if self.allow_missing:
+            return ""
+        if self.lost:
+            return f"{plural(len(self.lost), 'shard')} missing"
+        if self.missing:
+            return (
+                f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
+            )
+        if not self.unmeasured and all(item.test["ungated"] is not None for item in self.judged):
+            return "nothing was judged"
+        return ""
+
+    @property
+    def code(self) -> int:
+        if self.no_verdict:
+            return UNUSABLE
+        return FAILS if self.failing or self.unmeasured or (self.strict and self.stale) else OK
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge and say so: 0 within budget, 1 not, 2 where the reports cannot be judged."""
+    try:
+        with uncollected():
+            return _check(args)
+    except (ReportError, CheckoutError) as error:
+        complain(f"graphbreak check: {error}")
+        return UNUSABLE
+
+
+def _check(args: argparse.Namespace) -> int:
+    checkout = find(Path.cwd(), args.graph_budget_dir)
+    made_by = run_of(args) or accepting.this_run()
+    other = union(load_all(args.against, counts_only=True)) if args.against else None
+    # Graph by graph a report is many times as large, and only the page and a red test need it.
+    for counts_only in (True, False) if not args.html else (False,):
+        reports = load_all(args.reports, counts_only=counts_only)
+        together = union(reports)
+        result = check(together, checkout, other, made_by)
+        if not result.failing:
+            break
+    result.allow_missing = args.allow_missing
+    _compare(result, checkout, args.base, other)
+    _tell(result, together, reports, accepting.command(_typed(args.reports), run=made_by))
+    aside = replace(_aside(result), accept=accept_line(made_by))
+    written = write_pages(_rewritten(reports, result), args, aside)
+    return result.code if written else UNUSABLE
+
+
+def _typed(reports: Sequence[str]) -> str:
+    """The reports as they are typed again, where that is not too long to read."""
+    typed = shlex.join(reports)
+    return typed if len(typed) <= LONGEST else "REPORT.json..."
+
+
+def check(
+    together: Union,
+    checkout: Checkout,
+    other: Union | None = None,
+    made_by: accepting.Run | None = None,
+) -> Result:
+    """Judge everything that was measured."""
+    result = Result(strict=checkout.strict)
+    result.unmeasured = [f"{nodeid}   on {profile}" for profile, nodeid in together.unmeasured]
+    result.lost = [f"group {group} of {of} on {at}" for at, group, of in together.lost_shards]
+    for name, part in (("", together), ("--against: ", other)):
+        if part is not None:
+            result.unusable += [f"{name}{item}" for item in unusable(part)]
+    judge = Judge(checkout, None if other is None else other.seen, made_by)
+    try:
+        judge.baselines.check()
+        result.stale = stale_entries(checkout, judge.baselines, together)
+    except BaselineError as error:
+        result.unusable.append(str(error))
+        return result
+    left_out = together.left_out(lambda nodeid, at: _is_recorded(judge.baselines, nodeid, at))
+    result.missing = [f"{nodeid}   on {profile}" for profile, nodeid in left_out]
+    for seen in together.seen.values():
+        try:
+            judged = judge.judge(seen)
+        except BaselineError as error:  # a node id that no test has
+            result.unusable.append(f"{seen.report.name}: {error}")
+            continue
+        if judged is not None:
+            result.judged.append(judged)
+    result.disbelieved = [
+        f"{seen.nodeid}   {seen.test['ungated']}   on {seen.profile}" for seen in judge.disbelieved
+    ]
+    return result
+
+
+def _compare(result: Result, checkout: Checkout, asked: str | None, other: Union | None) -> None:
+    """What the gate sees less of than the branch that this is compared with."""
+    try:
+        found = base(checkout.root, asked)
+        if found is not None:
+            result.base = f"{found.name} ({found.commit[:10]})"
+            result.loosened = since(checkout, found.commit)
+    except (BaseError, GitError) as error:
+        if asked:
+            raise ReportError(str(error)) from None
+        result.baseless = str(error)
+    if other is not None:
+        result.base = result.base or "the reports of --against"
+        told = {(item.what, item.where) for item in result.loosened}
+        for judged in result.judged:
+            before = other.seen.get((judged.seen.profile, judged.seen.nodeid))
+            for item in () if before is None else by_reports(before.test, judged.test):
+                if (item.what, item.where.partition("[")[0]) not in told:
+                    result.loosened.append(item)
+
+
+def _aside(result: Result) -> Aside:
+    return Aside(
+        no_verdict=result.no_verdict,
+        problems=tuple(result.unusable),
+        missing=(*result.lost, *result.missing),
+        loosened=tuple(f"{item.what}: {item}" for item in result.loosened),
+        base=result.base,
+    )
+
+
+def _is_recorded(baselines: Baselines, nodeid: str, profile: str) -> bool:
+    """Whether a test was measured on a profile when its baseline was written."""
+    try:
+        entry = baselines.entry(nodeid)
+    except BaselineError:
+        return False
+    return entry is not None and profile in entry.recorded
+
+
+def unusable(together: Union) -> Iterator[str]:
+    """Why these reports are no ground for a verdict."""
+    yield from (f"contradiction: {item}" for item in together.contradictions)
+    yield from (f"incomplete: {item}" for item in together.incomplete)
+
+
+def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Stale]:
+    """Entries whose test is gone, as far as the reports together can tell."""
+    found: dict[str, Stale] = {}
+    for profile in together.whole:
+        for item in _stale_on(profile, checkout, baselines, together):
+            found.setdefault(item.nodeid, item)
+    return list(found.values())
+
+
+def _stale_on(
+    profile: str, checkout: Checkout, baselines: Baselines, together: Union
+) -> Iterator[Stale]:
+    """What the reports of one profile say is gone, and those of no other have."""
+    root, whole = checkout.root, together.whole[profile]
+    files = {file for scope in whole if _is_below(file := scope.partition("::")[0])}
+    # A directory of which a file was collected whole and is here: this is the right checkout.
+    known = {Path(file).parent for file in files & whole if os.path.isfile(root / file)}
+    gone = {
+        file
+        for file in baselines.files()
+        if Path(file).parent in known and not os.path.exists(root / file)
+    }
+    for item in baselines.stale(together.everything, files, gone, profile=profile):
+        if item.file in whole or item.file in gone or f"{item.file}::{item.test}" in whole:
+            yield item
+
+
+def _is_below(file: str) -> bool:
+    """Whether a report may name this test file: a path below the root, and no other."""
+    try:
+        split_nodeid(f"{file}::test")
+    except BaselineError:
+        return False
+    return True
+
+
+def _tell(result: Result, together: Union, reports: Sequence[Report], accept: str) -> None:
+    # A test without a baseline has nothing that grew; a line says all.
+    shown = [item for item in result.failing if item.verdict.name != "new"]
+    for item in shown[:FULL]:
+        say(f"{item.test['nodeid']}   on {item.seen.profile}")
+        for line in (item.test["message"] or "").rstrip().split("\n"):
+            say(f"  {line}".rstrip())
+        say()
+    for verdict in TOLD:
+        tests = (item for item in result.judged if standing(item.test) == verdict)
+        listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
+    listing("unmeasured", result.unmeasured)
+    listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
+    for outcome, count in _by_themselves(together).items():
+        verb = "is" if count == 1 else "are"
+        say(f"{plural(count, 'test')} {outcome} without the gate, and {verb} not judged")
+    ungated = (item for item in result.judged if item.test["ungated"] is not None)
+    listing(
+        "ungated",
+        (f"{one.seen.nodeid}   {one.test['ungated']}   on {one.seen.profile}" for one in ungated),
+    )
+    listing(
+        "not so", (f"{words}   no mark of this checkout says it" for words in result.disbelieved)
+    )
+    if result.loosened:
+        say(f"Taken out of the gate since {result.base}:")
+    listing("loosened", (f"{item.what:<9}  {item}" for item in result.loosened))
+    if result.baseless:
+        say(f"note       what was taken out of the gate is not known: {result.baseless}")
+    listing("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
+    listing("missing", result.missing, FULL)
+    if together.partial_files:
+        say(
+            f"{plural(len(together.partial_files), 'file')} collected in part only: "
+            "no entry of theirs is judged stale"
+        )
+    for problem in result.unusable[:MOST]:
+        complain(problem)
+    if len(result.unusable) > MOST:
+        complain(f"... and {len(result.unusable) - MOST:,} more")
+    say(_totals(result, together, reports, accept))
+
+
+def _by_themselves(together: Union) -> Counter[str]:
+    """How many tests failed by themselves, as they were expected to and otherwise."""
+    left = (seen.test["outcome"] for seen in together.seen.values() if seen.level == FAILED)
+    return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
+
+
+def _totals(result: Result, together: Union, reports: Sequence[Report], accept: str) -> str:
+    counts = counted(item.test for item in result.judged)
+    parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
+    head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
+    if result.no_verdict:
+        step = "" if result.unusable else " Is a report missing? If this is meant: --allow-missing."
+        return f"{head}. No verdict: {result.no_verdict}.{step}"
+    if result.code == OK:
+        missing = f" Record what is new: {accept}" if REPORTED in counts else ""
+        return f"{head}. Within the graph budget.{missing}"
+    mended = f" Accept what is meant: {accept}" if result.failing else ""
+    return f"{head}. Over the graph budget.{mended}"
+
+
+def _rewritten(reports: Sequence[Report], result: Result) -> list[Report]:
+    """The reports with the verdicts of this check in place of those of their runs."""
+    verdicts: dict[int, Plain] = {id(item.seen.test): item.test for item in result.judged}
+    return [
+        Report(
+            report.name,
+            report.environment,
+            report.session | {"stale": [item.nodeid for item in result.stale]},
+            [verdicts[id(test)] for test in report.tests if id(test) in verdicts],
+        )
+        for report in reports
+    ]

@@ -1,0 +1,39 @@
+"""``graphbreak doctor``: what works here and what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+
+from pytest_graphbreak.cli.check import add_directory
+from pytest_graphbreak.cli.messages import plural, say
+from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding, examine
+
+HELP = "what works here and what does not"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_directory(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say each finding as it is found. 1 if the gate could not run here, else 0."""
+    found = []
+    for finding in examine(args.graph_budget_dir):
+        found.append(finding)
+        _tell(finding)
+    problems = sum(finding.state == PROBLEM for finding in found)
+    say()
+    if problems:
+        say(f"the gate could not run here, or not see everything: {plural(problems, 'problem')}")
+        return 1
+    say("the gate can run here")
+    return 0
+
+
+_SIGNS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
+
+
+def _tell(finding: Finding) -> None:
+    say(f"{_SIGNS[finding.state]:<8} {finding.about:<10} {finding.what}")
+    if finding.do:
+        say(f"{'':<8} {'':<10} -> {finding.do}")

@@ -1,0 +1,171 @@
+"""``graphbreak fix``: a patched copy of a script or a test file, every patch proved by a run."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from pytest_graphbreak.cli import ending
+from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.program import add_program, does_not_run, find
+from pytest_graphbreak.repair import ours, told
+from pytest_graphbreak.repair.progress import Progress
+from pytest_graphbreak.repair.search import Outcome, Search
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, BenchError, bench
+from pytest_graphbreak.runs.rejudge import shown
+
+HELP = "write a patched copy of a script, verified"
+
+FIXED, NOTHING, UNUSABLE = 0, 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_program(parser)
+    parser.add_argument(
+        "--keep-side-effects",
+        action="store_true",
+        help="no remedy that drops a side effect, such as a line of a log",
+    )
+    parser.add_argument(
+        "--runs", type=int, default=60, metavar="N", help="run the program at most N times (60)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
+    target = find("fix", args)
+    if target is None or not _writable(target):
+        return UNUSABLE
+    try:
+        with ending.cleared_up(), bench(args.timeout) as desk:
+            desk.tidy(target)
+            return _fix(args, target, desk)
+    except BenchError as error:
+        complain(f"graphbreak fix: {error}")
+        return UNUSABLE
+
+
+def _writable(target: Target) -> bool:
+    """Whether the result can be written; found out before the program takes its time."""
+    fixed = target.beside("_fixed")
+    if not ours.is_free(fixed.path):
+        complain(f"graphbreak fix: {_not_ours(fixed)}")
+        return False
+    for path in (fixed.path, target.trial(99_999).path):
+        try:
+            ours.probe(path)
+        except OSError as error:
+            complain(f"graphbreak fix: {path}: cannot be written: {error.strerror or error}")
+            return False
+    return True
+
+
+def _not_ours(fixed: Target) -> str:
+    what = "a symlink" if fixed.path.is_symlink() else "not written by graphbreak"
+    return (
+        f"{fixed.path} is {what}, and is left as it is; the result would go there, "
+        "so rename it or move it away"
+    )
+
+
+def _header(target: Target) -> str:
+    what = "test" if target.test else "program"
+    words = f"{ours.HEADER}fix {target.shown}`: the same {what}, with patches.\n"
+    if target.test:
+        words += "Run it as a program: pytest finds no test in it. "
+    return f"{words}Imported it patches nothing."
+
+
+def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
+    progress = Progress()
+
+    def speak(text: str) -> None:
+        progress.clear()
+        say(text)
+
+    progress.step(0, 1, f"{target.name} as it is")
+    search = Search(
+        target,
+        desk,
+        most=args.runs,
+        keep_side_effects=args.keep_side_effects,
+        header=_header(target),
+        say=speak,
+        progress=progress.step,
+    )
+    first = search.outcome.first
+    if first.error is not None:
+        progress.clear()
+        does_not_run("fix", target, first)
+        return UNUSABLE
+    stop: KeyboardInterrupt | None = None
+    try:
+        search.run()
+    except KeyboardInterrupt as error:
+        search.finish()
+        stop = error
+    progress.clear()
+    code, late = _result(target, desk, search.outcome, progress, proved=stop is not None)
+    stop = stop or late
+    if stop is not None:
+        complain("graphbreak fix: interrupted")
+        return ending.code(stop)
+    return code
+
+
+def _result(
+    target: Target, desk: Bench, outcome: Outcome, progress: Progress, *, proved: bool
+) -> tuple[int, KeyboardInterrupt | None]:
+    """Write the file, run it as it stands, and tell; the exit code, and what interrupted it."""
+    stop: KeyboardInterrupt | None = None
+    if not outcome.first.record.active:
+        say("Nothing was compiled, so there is nothing to mend.")
+        return FIXED, stop
+    if not outcome.problems:
+        say(f"Nothing to mend: {outcome.before} graphs, no break, no recompile.")
+        return FIXED, stop
+    fixed = target.beside("_fixed")
+    words = ""
+    if outcome.source is not None:
+        if not ours.is_free(fixed.path):  # made since the command began
+            complain(f"graphbreak fix: {_not_ours(fixed)}")
+            return UNUSABLE, stop
+        try:
+            ours.put(fixed.path, outcome.source)
+        except OSError as error:
+            complain(f"graphbreak fix: {fixed.path}: cannot be written: {error.strerror or error}")
+            return UNUSABLE, stop
+        if not proved:
+            try:
+                progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as it stands")
+                words = _prove(fixed, desk, outcome)
+            except KeyboardInterrupt as error:  # its text was proved as a trial
+                outcome.stopped = "interrupted"
+                stop = error
+            progress.clear()
+    for line in told.lines(outcome):
+        say(line)
+    if words:
+        fixed.path.unlink(missing_ok=True)
+        complain(f"graphbreak fix: the file does not do what its parts did: {words}")
+        return NOTHING, stop
+    if outcome.source is None:
+        say("No remedy held: nothing is written.")
+        return NOTHING, stop
+    name = shown(fixed.path, Path.cwd())
+    say(f"Wrote {name}.")
+    if target.test:
+        say(f"`python {shlex.quote(name)}` runs the test as it is there; pytest passes it over.")
+    return FIXED, stop
+
+
+def _prove(fixed: Target, desk: Bench, outcome: Outcome) -> str:
+    """Run the written file, with fullgraph=True where the user has it and it can hold."""
+    whole = not outcome.last.record.breaks and outcome.first.fullgraph
+    trial = desk.measure(fixed, allow_breaks=not whole, alone=True)
+    if not trial.same:
+        return trial.error or trial.mismatch or ""
+    outcome.last = trial
+    return ""

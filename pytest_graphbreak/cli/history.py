@@ -1,0 +1,121 @@
+"""``graphbreak history``: how the baselines moved in git, when, and by which commit."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.cli.accept import pattern
+from pytest_graphbreak.cli.check import add_directory
+from pytest_graphbreak.cli.messages import complain, listing, plural, say, write
+from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.report import plot
+from pytest_graphbreak.runs.history import Commit, History, HistoryError, Point, Series, read
+
+MOST: Final = 20
+"""Tests told of one commit; the page has all."""
+
+HELP = "how the baselines moved in git"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="F", help="a page with a plot of each test")
+    parser.add_argument("--tests", metavar="PATTERN", help="only these tests, as in accept")
+    parser.add_argument(
+        "--by",
+        choices=("test", "commit"),
+        default="test",
+        help="tell each test with the commits that moved it, or each commit with what it moved",
+    )
+    add_directory(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tell the history, or write it as a page. 0, or 2 where git cannot tell."""
+    try:
+        found = read(find(Path.cwd(), args.graph_budget_dir).directory)
+    except (HistoryError, CheckoutError) as error:
+        complain(f"graphbreak history: {error}")
+        return 2
+    wanted = pattern(args.tests)
+    found.series = [series for series in found.series if wanted(series.nodeid)]
+    listing("unreadable", found.unreadable, 20)
+    if found.shallow:
+        say("This clone is shallow: older commits are missing (git fetch --unshallow).")
+    if args.html:
+        return 0 if write(args.html, plot.render(found)) else 2
+    for line in by_commit(found) if args.by == "commit" else lines(found):
+        say(line)
+    return 0
+
+
+def lines(found: History) -> Iterator[str]:
+    """Every test that moved, those that moved last at the end, where a terminal shows them."""
+    moved = [series for series in found.series if series.changes]
+    for series in sorted(moved, key=lambda series: (series.points[-1].commit.time, series.nodeid)):
+        yield f"{series.nodeid}   {series.profile}   {sparkline(series)}"
+        for before, point in zip((None, *series.points), series.points, strict=False):
+            commit = point.commit
+            yield (
+                f"  {commit.date}  {commit.hash[:10] or 'now':<10}  {_step(before, point):<24}"
+                f"  {commit.subject}"
+            )
+        yield ""
+    names = {series.nodeid for series in moved}
+    still = {series.nodeid for series in found.series} - names
+    yield f"{plural(len(names), 'test')} moved, {len(still):,} never did"
+
+
+def by_commit(found: History) -> Iterator[str]:
+    """Every commit that moved a test, the latest at the end, what grew most first."""
+    moves: dict[Commit, list[tuple[Series, Point, Point]]] = {one: [] for one in found.commits}
+    recorded: dict[Commit, set[str]] = {one: set() for one in found.commits}
+    for series in found.series:
+        recorded[series.points[0].commit].add(series.nodeid)
+        for before, point in zip(series.points, series.points[1:], strict=False):
+            moves[point.commit].append((series, before, point))
+    for commit, moved in moves.items():
+        if not moved and not recorded[commit]:
+            continue  # it moved what --tests leaves out
+        yield f"{commit.date}  {commit.hash[:10] or 'now':<10}  {commit.subject}"
+        moved.sort(key=lambda one: (_size(one[1]) - _size(one[2]), one[0].nodeid))
+        for series, before, point in moved[:MOST]:
+            yield f"  {_step(before, point):<24}  {series.nodeid}   {series.profile}"
+        if len(moved) > MOST:
+            yield f"  ... and {len(moved) - MOST:,} more"
+        if recorded[commit]:
+            yield f"  {plural(len(recorded[commit]), 'test')} recorded"
+        yield ""
+    yield f"{plural(sum(map(bool, moves.values())), 'commit')} moved {_moved(found)}"
+
+
+def _moved(found: History) -> str:
+    return plural(len({series.nodeid for series in found.series if series.changes}), "test")
+
+
+def _size(point: Point) -> int:
+    return max((point.graphs or {}).values(), default=0)
+
+
+def _step(before: Point | None, point: Point) -> str:
+    if point.graphs is None:
+        return "gone"
+    old = (before.graphs if before is not None else None) or {}
+    parts = [
+        f"{layer} {old[layer]} -> {point.graphs.get(layer, 0)}"
+        if old.get(layer) and old[layer] != point.graphs.get(layer, 0)
+        else f"{layer} {point.graphs.get(layer, 0)}"
+        for layer in LAYERS
+        if old.get(layer) or point.graphs.get(layer)
+    ]
+    return ", ".join(parts) or "no graphs"
+
+
+def sparkline(series: Series) -> str:
+    """The largest count of each point as one character, from low to high."""
+    sizes = [_size(point) for point in series.points]
+    top = max(sizes) or 1
+    return "".join("▁▂▃▄▅▆▇█"[round(size / top * 7)] for size in sizes)

@@ -1,0 +1,66 @@
+"""What ``fix`` and ``repro`` have in common: which program they run, and that it does not run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shlex
+import sys
+from typing import Final
+
+from pytest_graphbreak.cli.messages import complain
+from pytest_graphbreak.repair.target import Target, TargetError, parse
+from pytest_graphbreak.repair.trial import Trial
+
+MOST: Final = 1e6
+"""Seconds: eleven days."""
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name the program, and how long a run of it may take."""
+    parser.add_argument(
+        "target", metavar="SCRIPT|NODEID", help="script.py, or tests/test_a.py::test"
+    )
+    parser.add_argument(
+        "--args",
+        type=shlex.split,
+        default=[],
+        metavar="TEXT",
+        help="the script's own arguments, as one text: --args='--steps 3'",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=900, metavar="S", help="seconds for one run (900)"
+    )
+
+
+def _seconds(text: str) -> float:
+    """A time to wait. Raises ``ValueError``, which argparse tells."""
+    seconds = float(text)
+    if not 0 < seconds <= MOST:
+        raise ValueError
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"  # what argparse calls it
+
+
+def find(command: str, args: argparse.Namespace) -> Target | None:
+    """The program that was named; None after saying why there is none."""
+    if importlib.util.find_spec("torch") is None:
+        complain(
+            f"graphbreak {command}: torch is not installed in this Python ({sys.executable}): "
+            "run it with the Python that runs the program"
+        )
+        return None
+    try:
+        return parse(args.target, args.args)
+    except TargetError as error:
+        complain(f"graphbreak {command}: {error}")
+        return None
+
+
+def does_not_run(command: str, target: Target, first: Trial) -> None:
+    """Say that the program fails as it is, with the last lines of what it printed."""
+    complain(f"graphbreak {command}: {target.name} does not run: {first.error}")
+    for line in first.out.strip().splitlines()[-12:]:
+        complain(f"    {line}")

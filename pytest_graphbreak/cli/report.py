@@ -1,0 +1,119 @@
+"""``graphbreak report``: JSON reports become pages that people read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.cli.artifacts import named
+from pytest_graphbreak.cli.messages import complain, listing, plural, say, write
+from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report import html, junit, look, markdown
+from pytest_graphbreak.report.view import (
+    NOTHING,
+    TOLD,
+    Aside,
+    Run,
+    counted,
+    moves,
+    runs,
+    standing,
+    weight,
+)
+from pytest_graphbreak.runs import accepting
+from pytest_graphbreak.runs.accepting import Run as GitHubRun
+from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
+
+HELP = "turn JSON reports into pages that people read"
+REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help=REPORTS)
+    add_outputs(parser)
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """The options that name a page to write."""
+    parser.add_argument("--markdown", metavar="F", help="a comment for a pull request")
+    parser.add_argument("--html", metavar="F", help="one self-contained page")
+    parser.add_argument("--junit", metavar="F", help="JUnit XML")
+    parser.add_argument(
+        "--of-run",
+        metavar="ID",
+        help="the run of GitHub Actions that made the reports: its number or its address, for "
+        "the line that accepts them",
+    )
+
+
+def run_of(args: argparse.Namespace) -> GitHubRun | None:
+    """The run that ``--of-run`` names, in the repository of this workflow. ``ReportError``."""
+    return None if args.of_run is None else named(args.of_run, os.environ.get("GITHUB_REPOSITORY"))
+
+
+def accept_line(made_by: GitHubRun | None) -> str:
+    """What accepts the counts of a run in any checkout; nothing where no run is known."""
+    return "" if made_by is None else accepting.command("", run=made_by)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the pages that were asked for, or say the main things. 0, or 2 for bad reports."""
+    try:
+        with uncollected():
+            made_by = run_of(args)
+            reports = load_all(args.reports)
+            if args.markdown or args.html or args.junit:
+                aside = Aside(accept=accept_line(made_by))
+                return 0 if write_pages(reports, args, aside) else 2
+            tell(runs(reports))
+            return 0
+    except ReportError as error:
+        complain(f"graphbreak report: {error}")
+        return 2
+
+
+def write_pages(
+    reports: Sequence[Report], args: argparse.Namespace, aside: Aside = NOTHING
+) -> bool:
+    """Write every page that ``args`` names; False where one could not be written."""
+    found = runs(reports)
+    pages: dict[str, Callable[[], str]] = {
+        "markdown": lambda: markdown.render(found, aside=aside),
+        "html": lambda: html.render(found, _root(), aside),
+        "junit": lambda: junit.render(found),
+    }
+    written = [write(path, page()) for name, page in pages.items() if (path := getattr(args, name))]
+    return all(written)
+
+
+def _root() -> Path | None:
+    """Where source excerpts come from; nowhere if the checkout cannot be read."""
+    try:
+        return find(Path.cwd()).root
+    except CheckoutError:
+        return None
+
+
+def tell(found: Sequence[Run]) -> None:
+    """The main things, on the terminal."""
+    for one in found:
+        tests = sorted(one.tests, key=weight)
+        for verdict in TOLD:
+            listing(verdict, (row(test) for test in tests if standing(test) == verdict))
+        listing("unmeasured", one.unmeasured)
+        listing("ungated", one.ungated)
+        listing("stale", one.stale)
+        for line in look.lines(tests):
+            say(line)
+        parts = ", ".join(f"{count:,} {name}" for name, count in counted(tests).items())
+        say(f"{plural(len(tests), 'test')} on {one.label}: {parts or 'none'}")
+
+
+def row(test: Plain) -> str:
+    """One test on one line."""
+    counts = ", ".join(str(move) for move in moves(test))
+    return f"{test['nodeid']}   {counts}".rstrip()

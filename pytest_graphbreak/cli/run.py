@@ -1,0 +1,243 @@
+"""``graphbreak run``: run a script with the observers on, and report its graphs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from pytest_graphbreak.cli.messages import complain, say, write, write_report
+from pytest_graphbreak.config import packages as owners
+from pytest_graphbreak.config.device import (
+    Device,
+    DeviceError,
+    choose,
+    environment,
+    runs_tt,
+    version,
+)
+from pytest_graphbreak.config.settings import DEVICES
+from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.judging.verdict import Verdict, judge
+from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.report import json, text
+from pytest_graphbreak.report.log import live
+from pytest_graphbreak.watching import watched
+from pytest_graphbreak.watching.measure import Measurement
+from pytest_graphbreak.watching.script import Program, kept_log, settle_streams
+
+HELP = "run a script with the observers on and report its graphs"
+
+UNUSABLE = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="what the script compiles for; tt also makes it torch_xla's device (default: auto)",
+    )
+    parser.add_argument("--json", metavar="F", help="write the JSON report")
+    parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")
+    parser.add_argument(
+        "--log",
+        metavar="F",
+        help="keep what torch and the device libraries log, for `graphbreak analyze`",
+    )
+    parser.add_argument(
+        "--max-graphs",
+        metavar="N",
+        type=_count,
+        help="exit with 1 if the script makes more graphs on any layer",
+    )
+    parser.add_argument("-m", action="store_true", dest="module", help="run a module, as python -m")
+    parser.add_argument("script", help="a script, or with -m the name of a module")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The script's exit code; 1 if only the gate failed, 2 if something could not be done."""
+    program = Program(args.script, tuple(args.args), args.module)
+    # The script may change the directory.
+    files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
+    root = Path.cwd()
+    try:
+        device = choose(args.device)
+        program.check()
+    except (DeviceError, OSError) as error:
+        return _refuse(_words(error))
+    log = files.get("log")
+    word: watched.Word | None
+    with _observed(args.device, "headers" if log is None else "full"):
+        if not (getattr(args, "typed", False) and watched.can_watch()):
+            process = os.getpid()
+            code, word = _here(program, root, log, None)
+            if os.getpid() != process:  # the script forked, and its child came to the end as well
+                return code
+        else:
+            channel = watched.Channel()
+            pid, mask = watched.fork()
+            if pid == 0:
+                return _here(program, root, log, channel)[0]
+            code = watched.watch(pid, mask)
+            word = channel.last()
+    if word is not None and word.refused:
+        return _refuse(word.refused)
+    record = watched.whole(word, code)
+    cap = None if args.max_graphs is None else caps.parse((args.max_graphs,), {}, "--max-graphs")
+    verdict = judge(record, None, cap, torch=version("torch"))
+    name = (word.name if word is not None else "") or program.name
+    failed = code == 0 and cap is not None and verdict.fails
+    with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
+        _tell(name, code, record, verdict if failed else None)
+    entry = _entry(name, code, record, verdict, failed, cap)
+    if not _write(files, live.markdown(name, f"exit {code}", record), entry, device, code):
+        return code or UNUSABLE
+    return 1 if failed else code
+
+
+def _here(
+    program: Program, root: Path, log: str | None, channel: watched.Channel | None
+) -> tuple[int, watched.Word]:
+    """Run the script in this process: its exit code, and what was seen, which ``channel`` is told.
+
+    A fork of the script's that comes to the end here as well tells nothing.
+    """
+    process = os.getpid()
+    try:
+        with ExitStack() as stack:
+            if log is not None:
+                stack.enter_context(kept_log(log))
+            seen = stack.enter_context(Measurement(root))
+            teller = None
+            if channel is not None:
+                running = partial(_running, program, root)
+                teller = stack.enter_context(watched.Teller(channel, seen.peek, running))
+            code = program.run()
+            if os.getpid() == process:
+                word = watched.Word(seen.close(), _name(program, root), watched.ENDED)
+                if teller is not None:
+                    teller.ended(word)
+                return code, word
+            return code, watched.Word()
+    except OSError as error:  # the script's own are shown by ``program``
+        word = watched.Word(state=watched.ENDED, refused=_words(error))
+        if channel is not None:
+            channel.tell(word)
+        return UNUSABLE, word
+
+
+_FILES = ("json", "markdown", "log")
+
+
+def _count(word: str) -> int:
+    number = int(word)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+@contextmanager
+def _observed(asked: str, log: str) -> Iterator[None]:
+    """The TT plugin's log, where the script may use TT: all of it where it is kept."""
+    if not runs_tt(asked):
+        yield
+        return
+    from pytest_graphbreak.layers.tt.observer import turn_on
+
+    if asked == "tt":
+        os.environ.setdefault("PJRT_DEVICE", "TT")
+    turn_off = turn_on(log)
+    try:
+        yield
+    finally:
+        turn_off()
+
+
+def _refuse(why: str) -> int:
+    complain(f"graphbreak run: {why}")
+    return UNUSABLE
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _name(program: Program, root: Path) -> str:
+    """The path of what was run, as it was typed; of a module the path of its file."""
+    if not program.is_module:
+        return program.name
+    try:
+        spec = importlib.util.find_spec(program.name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{program.name}.__main__")
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not spec.origin:
+        return program.name
+    return _shown(Path(spec.origin), root)
+
+
+def _running(program: Program, root: Path) -> str:
+    """As ``_name``, of what runs now; nothing is imported for it."""
+    if not program.is_module:
+        return program.name
+    origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
+    return _shown(Path(origin), root) if origin else program.name
+
+
+def _shown(path: Path, root: Path) -> str:
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+def _tell(name: str, code: int, record: Record, verdict: Verdict | None) -> None:
+    """The report, after all that the script printed."""
+    settle_streams()
+    say("", sys.stderr)
+    say(live.terminal(name, f"exit {code}", record), sys.stderr)
+    if verdict is not None:
+        say("", sys.stderr)
+        say(_failure(verdict, record), sys.stderr)
+
+
+def _failure(verdict: Verdict, record: Record) -> str:
+    return text.block_failure(verdict, record).replace("the block allows", "--max-graphs allows")
+
+
+def _entry(
+    name: str, code: int, record: Record, verdict: Verdict, failed: bool, cap: caps.Cap | None
+) -> Plain:
+    """The script as an item of ``tests``."""
+    judged: Plain = {}
+    if cap is not None and code == 0:
+        judged = {
+            "verdict": verdict.name,
+            "budget": {"graphs": {layer: cap.graphs(layer) for layer in record.layers}},
+            "cap": cap.to_dict(),
+            "message": _failure(verdict, record) if failed else None,
+        }
+    failed_by = "test" if code else "gate" if failed else None
+    outcome = "failed" if failed_by else "passed"
+    return json.entry(name, outcome, record.to_dict() | judged, failed_by, 1)
+
+
+def _write(files: dict[str, str], page: str, entry: Plain, device: Device, code: int) -> bool:
+    """Write the files that were asked for."""
+    written = True
+    if "json" in files:
+        session = json.session(code or int(entry["failed_by"] == "gate"), 1)
+        here = environment(device, device.profile)
+        here["packages"] = owners.versions(owners.files_of(entry), Path.cwd())
+        document = json.document(here, session, [entry])
+        written = write_report(files["json"], document)
+    if "markdown" in files:
+        written = write(files["markdown"], page) and written
+    return written

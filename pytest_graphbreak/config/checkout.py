@@ -1,0 +1,153 @@
+"""Where the baselines of a checkout are, found as pytest finds its rootdir, without running it.
+
+The commands over reports take the same ini keys as the plugin: one place says
+where baselines live and whether the gate is strict.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_graphbreak.config.ini import NEW, OPS, percent
+
+NAMES: Final = (
+    "pytest.toml",
+    ".pytest.toml",
+    "pytest.ini",
+    ".pytest.ini",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
+)
+"""The files that pytest looks into, in its order (pytest's docs, "Configuration")."""
+
+
+class CheckoutError(ValueError):
+    """A configuration file that cannot be read or used. The message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """``root`` is what test files are named from, ``directory`` where baselines live.
+
+    ``new`` is whether a test without a baseline fails, or is only reported,
+    ``ops`` by how many percent captured operations may fall (None: by any).
+    """
+
+    root: Path
+    directory: Path
+    strict: bool = False
+    new: str = "fail"
+    ops: float | None = OPS
+
+
+def find(start: Path, directory: str | None = None) -> Checkout:
+    """The checkout around ``start``. ``directory``, below ``start``, wins over the ini file.
+
+    Raises ``CheckoutError`` for a configuration file that is not readable, for a
+    value that is not allowed, and for baselines that lie in the checkout by name
+    and elsewhere in truth.
+    """
+    root, keys = _configured(start.absolute())
+    given = start / directory if directory else root / str(keys.get("graph_budget_dir", ""))
+    if given == root:
+        given = root / "baselines"
+    _refuse_link_out(root, given)
+    new = str(keys.get("graph_budget_new", "") or "fail").strip()
+    if new not in NEW:
+        raise CheckoutError(f"{root}: graph_budget_new: {new!r} is not one of {', '.join(NEW)}")
+    try:
+        ops = percent(str(keys.get("graph_budget_ops", OPS)))
+    except ValueError as error:
+        raise CheckoutError(f"{root}: {error}") from None
+    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)), new, ops)
+
+
+def _refuse_link_out(root: Path, directory: Path) -> None:
+    """A checkout of a stranger must not choose what of this machine is read and written."""
+    named = Path(os.path.abspath(directory))
+    real = Path(os.path.realpath(directory))
+    if named.is_relative_to(root) and not real.is_relative_to(os.path.realpath(root)):
+        raise CheckoutError(
+            f"{named}: a symbolic link leads out of the checkout, to {real}; "
+            f"if that is meant, name it: --graph-budget-dir {real}"
+        )
+
+
+def _configured(start: Path) -> tuple[Path, Mapping[str, Any]]:
+    for folder in (start, *start.parents):
+        for name in NAMES:
+            path = folder / name
+            if path.is_file():
+                keys = _keys(path)
+                if keys is not None:
+                    return folder, keys
+    return start, {}
+
+
+def _keys(path: Path) -> Mapping[str, Any] | None:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CheckoutError(f"{path}: cannot be read: {error}") from None
+    return keys_of(path, text)
+
+
+def keys_of(path: Path, text: str) -> Mapping[str, Any] | None:
+    """pytest's section in the text of a file; None where it has none.
+
+    Raises ``CheckoutError`` for a text that is not of the kind that ``path`` says.
+    """
+    try:
+        found = next(iter(_sections(path, text)), None)
+    except (ValueError, configparser.Error, RecursionError) as error:
+        words = str(error).replace("\n", " ")
+        raise CheckoutError(f"{path}: cannot be read: {words}") from None
+    if found is None and path.name in ("pytest.ini", ".pytest.ini"):
+        return {}  # these count also when they are empty
+    return found
+
+
+def _sections(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
+    if path.suffix == ".toml":
+        data = _toml(text)
+        if path.name != "pyproject.toml":
+            yield _table(data, "pytest")
+            return
+        tool = _table(data, "tool")
+        if "pytest" in tool:
+            # pytest 9 reads the keys of [tool.pytest] itself, older ones those below ini_options.
+            pytest = _table(tool, "pytest")
+            yield _table(pytest, "ini_options") if "ini_options" in pytest else pytest
+        return
+    parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    parser.read_string(text)
+    section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
+    if parser.has_section(section):
+        yield dict(parser[section])
+
+
+def _toml(text: str) -> dict[str, Any]:
+    # tomli is a dependency of pytest where Python has no tomllib.
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    found: dict[str, Any] = toml.loads(text)
+    return found
+
+
+def _table(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A table of a TOML file, empty where there is none."""
+    found = data.get(key, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"{key} is no table")
+    return found
+
+
+def _true(value: object) -> bool:
+    return value is True or str(value).strip().lower() in ("1", "yes", "true", "on")

@@ -1,0 +1,55 @@
+"""Which installed packages own the places of a run, and in which version.
+
+A place in a package is named from the package (``transformers/models/...``), one of the
+repository from its root. Nothing is imported: versions are read from the metadata.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_graphbreak.config.device import version
+
+
+def owner(file: str) -> str:
+    """The package that a place in this file would belong to: ``transformers``, ``six``."""
+    return file.partition("/")[0].removesuffix(".py")
+
+
+def versions(files: Iterable[str], root: Path) -> dict[str, str]:
+    """The packages that own some of these files, with their versions, by name.
+
+    ``root`` is the repository: what is there is the user's own, and no package's.
+    """
+    found: dict[str, str] = {}
+    for file in dict.fromkeys(files):
+        name = owner(file)
+        if not name or name in found or file.startswith("<") or (root / file).is_file():
+            continue
+        if installed := _version(name):
+            found[name] = installed
+    return dict(sorted(found.items()))
+
+
+def files_of(test: Mapping[str, Any]) -> Iterator[str]:
+    """The files of every place that a test of a report names."""
+    for field in ("breaks", "eager", "recompile_list", "graph_list"):
+        for item in test.get(field) or ():
+            if item["where"]:
+                yield item["where"]["file"]
+
+
+@cache
+def _version(name: str) -> str | None:
+    """By the name of the distribution, and where that is another one by what it installs."""
+    return version(name) or next(iter(map(version, _distributions().get(name, ()))), None)
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Distributions by what is imported (``yaml`` is of ``PyYAML``); reads them all, once."""
+    return importlib.metadata.packages_distributions()

@@ -1,0 +1,308 @@
+"""What works here and what does not: findings about this machine, each with what to do.
+
+Nothing of torch is imported in this process. What has to be tried is tried in
+a process of its own (``doctor_probe``), which may hang or crash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.baseline import BaselineError, Baselines
+from pytest_graphbreak.baseline.model import minor
+from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.config.device import (
+    TT_DESCRIBED,
+    DeviceError,
+    Machine,
+    choose,
+    this_machine,
+    version,
+)
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report.log.words import plural
+
+OK: Final = "ok"
+NOTE: Final = "note"
+"""Worth knowing; the gate runs."""
+PROBLEM: Final = "problem"
+"""The gate could not run here, or not see all that it should."""
+
+OLDEST_TORCH: Final = (2, 6)
+PATIENCE: Final = 600.0
+"""Seconds that a probe may take: the first import of torch on a busy machine is slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. ``about`` is its first word, ``what`` what is so, ``do`` the step."""
+
+    about: str
+    state: str
+    what: str
+    do: str = ""
+
+
+def examine(
+    directory: str | None = None,
+    machine: Machine | None = None,
+    environ: Mapping[str, str] = os.environ,
+    patience: float = PATIENCE,
+) -> Iterator[Finding]:
+    """Everything, in the order in which it matters. ``directory`` is where baselines live."""
+    here = machine or this_machine()
+    yield from packages()
+    yield from devices(here)
+    yield from variables(environ)
+    yield from baselines(directory)
+    if version("torch") is None:
+        return
+    yield from probed("dynamo", patience, environ)
+    if here.torch_xla():
+        yield from probed("xla", patience, environ)
+    if not here.tt():
+        yield from probed("tt", patience, environ)
+
+
+def packages() -> Iterator[Finding]:
+    """What is installed, and whether it fits together."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    plugin, pytest = version("pytest-graphbreak"), version("pytest")
+    yield Finding("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
+    yield from torch_found(version("torch"))
+    yield from torch_xla_found(version("torch"), version("torch_xla"), version("pjrt-plugin-tt"))
+    if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
+        yield Finding(
+            "compiler",
+            NOTE,
+            "no C++ compiler, which torch's inductor needs on the CPU",
+            'install g++, or compile with backend="eager" where only graphs are counted',
+        )
+    forked = version("pytest-forked")
+    if forked and pytest and _numbers(pytest) >= (9, 2) and _numbers(forked) <= (1, 7):
+        yield Finding(
+            "forked",
+            NOTE,
+            f"pytest-forked {forked} does not work with pytest {pytest}: its children cannot "
+            "send their reports (marshal refuses the node id)",
+            "use pytest below 9.2 where --forked is needed",
+        )
+
+
+def torch_found(torch: str | None) -> Iterator[Finding]:
+    """Whether torch is there, and new enough."""
+    if torch is None:
+        yield Finding("torch", PROBLEM, "not installed", "install torch 2.6 or later")
+    elif _numbers(torch) < OLDEST_TORCH:
+        yield Finding("torch", PROBLEM, f"{torch} is too old", "install torch 2.6 or later")
+    else:
+        yield Finding("torch", OK, torch)
+
+
+def torch_xla_found(torch: str | None, xla: str | None, tt: str | None) -> Iterator[Finding]:
+    """Whether torch_xla and the TT plugin are there; torch_xla's binary fits one torch only."""
+    if xla is None:
+        yield Finding("torch_xla", OK, "not installed: the xla layer is not there")
+        if tt is not None:
+            yield Finding(
+                "tt plugin",
+                NOTE,
+                f"pjrt-plugin-tt {tt} is installed without torch_xla",
+                "enter tt-xla's environment: source venv/activate",
+            )
+        return
+    # tt-xla's fork (2.9.0+git...) is built for the torch that tt-xla pins.
+    if tt is None and torch is not None and minor(torch) != minor(xla):
+        yield Finding(
+            "torch_xla",
+            PROBLEM,
+            f"{xla} was built for torch {minor(xla)}, and torch is {torch}",
+            f"install torch {minor(xla)}, or torch_xla {minor(torch)}",
+        )
+    else:
+        yield Finding("torch_xla", OK, xla)
+    if tt is not None:
+        yield Finding("tt plugin", OK, f"pjrt-plugin-tt {tt}")
+
+
+def devices(here: Machine) -> Iterator[Finding]:
+    """Where fixtures would compile."""
+    found = []
+    for asked in ("tt", "xla", "cuda", "cpu"):
+        try:
+            found.append(choose(asked, None, here).profile)
+        except DeviceError:
+            continue
+    chosen = choose("auto", None, here)
+    yield Finding("devices", OK, f"{', '.join(found)}; auto takes {chosen.profile}")
+    missing = here.tt()
+    if here.tt_hardware() and missing:
+        yield Finding(
+            "tt",
+            NOTE,
+            f"there is a TT device, and not {', '.join(missing)}",
+            "in the tt-xla checkout: source venv/activate",
+        )
+    if chosen.kind == "tt" and chosen.arch == "unknown":
+        yield Finding(
+            "tt",
+            NOTE,
+            "the model of the TT card is not known, so the profile is tt-unknown",
+            "name it with --graph-budget-profile=tt-n150, or by the suite's own --arch",
+        )
+
+
+BLINDING: Final = {
+    "TORCHDYNAMO_DISABLE": ("1",),
+    "TORCH_COMPILE_DISABLE": ("1",),
+}
+"""Variables that turn Dynamo off, with the values that do."""
+
+TELLING: Final = (
+    "CI",
+    "PJRT_DEVICE",
+    "PT_XLA_DEBUG",
+    "PT_XLA_DEBUG_FILE",
+    "PT_XLA_DEBUG_LEVEL",
+    "TORCHDYNAMO_SUPPRESS_ERRORS",
+    "TORCH_LOGS",
+    "TTMLIR_RUNTIME_LOGGER_LEVEL",
+    "TTXLA_LOGGER_FILE",
+    "TTXLA_LOGGER_LEVEL",
+    "TT_VISIBLE_DEVICES",
+    TT_DESCRIBED,
+    "XLA_AUTO_SPMD",
+    "XLA_HLO_DEBUG",
+    "XLA_USE_EAGER_DEBUG_MODE",
+)
+
+
+def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What is set that changes what can be seen."""
+    told = {name: environ[name] for name in (*BLINDING, *TELLING) if name in environ}
+    listed = ", ".join(f"{name}={value}" for name, value in told.items())
+    yield Finding("variables", OK, listed or "none that matters is set")
+    for name, values in BLINDING.items():
+        if environ.get(name) in values:
+            yield Finding(
+                "dynamo", PROBLEM, f"{name} is set: Dynamo compiles nothing", f"unset {name}"
+            )
+    level = environ.get("TTXLA_LOGGER_LEVEL")
+    if level not in (None, "DEBUG", "VERBOSE"):
+        yield Finding(
+            "tt",
+            NOTE,
+            f"TTXLA_LOGGER_LEVEL is {level}: the TT plugin prints no headers, so tt graphs are "
+            "counted through xla",
+            "unset it, or set it to DEBUG, to have them counted by the compiler's own log",
+        )
+    debug = environ.get("PT_XLA_DEBUG_LEVEL", "0") not in ("", "0")
+    if debug and not environ.get("PT_XLA_DEBUG_FILE"):
+        yield Finding(
+            "xla",
+            NOTE,
+            "PT_XLA_DEBUG_LEVEL sends torch_xla's reports to standard error, where they are not "
+            "read: causes and places of xla graphs are less exact",
+            "unset it, or name a PT_XLA_DEBUG_FILE too",
+        )
+    described = environ.get(TT_DESCRIBED)
+    if described and not Path(described).is_file():
+        yield Finding("tt", PROBLEM, f"{TT_DESCRIBED}: there is no {described}", "name a .ttsys")
+
+
+def baselines(directory: str | None) -> Iterator[Finding]:
+    """Whether the baselines of the checkout can be read."""
+    try:
+        checkout = find(Path.cwd(), directory)
+        known = Baselines(checkout.directory)
+        known.check()
+    except (BaselineError, CheckoutError) as error:
+        yield Finding("baselines", PROBLEM, str(error), "mend the file: tests stop with exit 4")
+        return
+    if not checkout.directory.is_dir():
+        what = f"none yet: {checkout.directory} is not there"
+        yield Finding("baselines", OK, f"{what}; pytest --graph-budget-update makes it")
+        return
+    entries = sum(1 for _ in known.entries())
+    yield Finding(
+        "baselines",
+        OK,
+        f"{checkout.directory}: {plural(len(known.files()), 'file')}, {plural(entries, 'test')}, "
+        "all of them readable",
+    )
+
+
+def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What the observer of one layer sees of a small function."""
+    seen = _probe(layer, patience, environ)
+    if "fault" in seen:
+        yield Finding(layer, PROBLEM, seen["fault"], _step(layer))
+        return
+    for error in seen["errors"]:
+        yield Finding(layer, PROBLEM, f"could not see: {error}", _step(layer))
+    if seen["saw"] != seen["expected"]:
+        yield Finding(
+            layer,
+            PROBLEM,
+            f"of a small function that makes {seen['expected']} it saw {seen['saw']}",
+            _step(layer),
+        )
+    elif not seen["errors"]:
+        yield Finding(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
+    yield Finding(layer, NOTE, _internals(seen["probes"]))
+    for note in seen["notes"]:
+        yield Finding(layer, NOTE, note)
+
+
+def _internals(names: list[str]) -> str:
+    """What of torch counting stands on: a word to who would ask, not a list for all."""
+    if len(names) == 1:
+        return f"looked at {names[0]}"
+    modules = dict.fromkeys(".".join(name.split(".")[:2]) for name in names)
+    return f"looked at {len(names)} internals of {', '.join(modules)}"
+
+
+def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
+    """Run the probe of a layer; what it says, or ``fault``."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest_graphbreak.doctor.probe", layer],
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"fault": f"the probe did not come to its end in {patience:.0f} s"}
+    last = done.stdout.strip().rpartition("\n")[2]
+    if done.returncode == 0 and last.startswith("{"):
+        found: Plain = json.loads(last)
+        return found
+    words = [line for line in done.stderr.strip().splitlines() if line.strip()]
+    reason = words[-1].strip() if words else "it said nothing"
+    return {"fault": f"the probe ended with exit code {done.returncode}: {reason}"}
+
+
+def _step(layer: str) -> str:
+    """What to do where a layer cannot be seen."""
+    if layer == "dynamo":
+        return "docs/reference/versions.md has the versions that are known to work"
+    if layer == "xla":
+        return "install torch and torch_xla of one version, or uninstall torch_xla"
+    return "docs/how-to/tt-hardware.md has the steps; graphbreak analyze reads its log"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """``(2, 13)`` of ``2.13.0+cpu``."""
+    parts = text.split("+")[0].split(".")[:2]
+    return tuple(int(part) if part.isdigit() else 0 for part in parts)

@@ -1,0 +1,55 @@
+"""What a test was judged by, in the shape of the JSON report.
+
+The gate says it of a run as it goes, ``rejudge`` of a run that is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.record import Plain, Record
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.baseline import Expected, Known
+
+
+def baseline(expected: Expected | None) -> Plain | None:
+    """What the baseline says for the profile; the report's ``baseline``."""
+    if expected is None:
+        return None
+    values = expected.values
+    return {
+        "profile": expected.profile,
+        "torch": expected.torch,
+        "graphs": dict(values.graphs),
+        "recompiles": dict(values.recompiles),
+        "ops": dict(values.ops),
+        "breaks": [_known(item) for item in values.breaks],
+        "eager": [_known(item) for item in values.eager],
+    }
+
+
+def budget(record: Record, expected: Expected | None, cap: Cap | None) -> Plain | None:
+    """The smaller of baseline and marker, layer by layer; the report's ``budget``."""
+    if expected is None and cap is None:
+        return None
+    graphs: dict[str, int] = {}
+    for layer in record.layers:
+        limits = [cap.graphs(layer) if cap is not None else None]
+        if expected is not None and layer in expected.judged(record.layers):
+            limits.append(expected.values.graphs.get(layer, 0))
+        known = [limit for limit in limits if limit is not None]
+        if known:
+            graphs[layer] = min(known)
+    return {"graphs": graphs}
+
+
+def _known(item: Known) -> Plain:
+    return {
+        "reason": item.reason,
+        "id": item.id,
+        "where": item.where,
+        "code": item.code,
+        "count": item.count,
+    }

@@ -1,0 +1,41 @@
+"""From what was observed to what a baseline writes down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_graphbreak.baseline.model import Known, Measured, Values, minor
+from pytest_graphbreak.config.packages import files_of, owner
+from pytest_graphbreak.judging.verdict import place_of
+from pytest_graphbreak.model.record import Break, Eager, Record
+
+
+def values(record: Record) -> Values:
+    """The counts and places of a record, as a baseline entry holds them."""
+    return Values(
+        graphs={layer: count for layer, count in record.graphs.items() if count},
+        recompiles={layer: count for layer, count in record.recompiles.items() if count},
+        breaks=tuple(_known(item, item.id) for item in record.breaks),
+        eager=tuple(_known(item, None) for item in record.eager),
+        ops={layer: count for layer, count in record.ops.items() if count},
+    )
+
+
+def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: Record) -> Measured:
+    """One test's record, ready for ``baseline.update``; ``environment`` is that of its report."""
+    torch, packages = environment["torch"], environment["packages"]
+    own = dict.fromkeys(map(owner, files_of(record.to_dict())))
+    return Measured(
+        nodeid=nodeid,
+        profile=profile,
+        torch=minor(torch),
+        values=values(record),
+        layers=record.layers,
+        packages={name: packages[name] for name in own if name in packages},
+    )
+
+
+def _known(item: Break | Eager, id: str | None) -> Known:
+    where, code = place_of(item.where)
+    return Known(where=where, code=code, count=item.count, reason=item.reason or None, id=id)

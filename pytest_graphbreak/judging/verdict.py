@@ -1,0 +1,287 @@
+"""Record and budget in, verdict out. Pure: no files, no pytest, no torch.
+
+The verdicts and their order are those of the design, section 5; the first that
+holds is the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from pytest_graphbreak.baseline.model import Expected, Known, place_key, same_minor
+from pytest_graphbreak.config.ini import OPS
+from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.record import Break, Eager, Frame, Record
+
+FAILING: Final = ("error", "over", "lost", "new")
+"""Verdicts that fail a gated test."""
+
+STRICT: Final = ("improved", "changed")
+"""Verdicts that fail a gated test under ``graph_budget_strict``."""
+
+NONE: Final[Map[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One count that is not what it was: ``what`` is graphs, recompiles, ops, breaks or eager.
+
+    ``layer`` is None for ``breaks`` and ``eager``, which are places of all
+    layers. ``by`` says whose number ``allowed`` is: ``baseline`` or ``marker``.
+    """
+
+    what: str
+    layer: str | None
+    allowed: int
+    now: int
+    by: str
+
+    @property
+    def growth(self) -> int:
+        return self.now - self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the comparison of a record with its budget says.
+
+    ``over``, ``lost`` and ``fewer`` hold every count that moved that way, also
+    where another verdict came first. ``added``, ``gone`` and ``known`` are the
+    breaks by place, against the baseline; ``left`` is code that left the
+    compiler and had not before. ``ops`` are the captured operations that are
+    others now, either way, where they can be compared. ``unseen`` are layers
+    that a budget speaks of and that were not there; ``foreign`` is the profile
+    whose plain values were used because this one was never recorded.
+    """
+
+    name: str
+    over: tuple[Step, ...] = ()
+    lost: tuple[Step, ...] = ()
+    fewer: tuple[Step, ...] = ()
+    added: tuple[Break, ...] = ()
+    gone: tuple[Known, ...] = ()
+    known: tuple[Break, ...] = ()
+    left: tuple[Eager, ...] = ()
+    returned: tuple[Known, ...] = ()
+    reworded: tuple[tuple[Known, Break], ...] = ()
+    ops: tuple[Step, ...] = ()
+    unseen: tuple[str, ...] = ()
+    foreign: str | None = None
+
+    @property
+    def fails(self) -> bool:
+        return self.name in FAILING
+
+    @property
+    def shrunk(self) -> bool:
+        """Whether all that is lost are captured operations; an update writes that."""
+        return self.name == "lost" and all(step.what == "ops" for step in self.lost)
+
+    @property
+    def emptied(self) -> bool:
+        """Whether a layer that had graphs has none; an update never writes that."""
+        return any(step.what == "graphs" and not step.now for step in self.lost)
+
+
+def judge(
+    record: Record,
+    expected: Expected | None = None,
+    cap: Cap | None = None,
+    *,
+    gate: bool = False,
+    torch: str | None = None,
+    packages: Map[str, str] = NONE,
+    ops: float | None = OPS,
+) -> Verdict:
+    """The verdict on one record.
+
+    ``expected`` is what the baseline says for this profile, or None; ``cap`` is
+    the marker's. With neither, the verdict is ``new`` under the gate when
+    anything was attempted, and ``none`` otherwise. ``torch`` is the version
+    that measured the record (``2.9.1``): reasons are compared only with a
+    baseline of the same minor version, since ids change their meaning. Captured
+    operations may fall by ``ops`` percent (None: they are not compared), and are
+    compared only with the same versions of the ``packages`` that own the code, too.
+    """
+    if record.errors:
+        return Verdict("error")
+    if expected is None and cap is None:
+        return Verdict("new" if gate and record.active else "none", added=record.breaks)
+    base = _Comparison()
+    if expected is not None:
+        base = _against_baseline(record, expected, torch)
+        if ops is not None:
+            base = _with_ops(base, list(_ops(record, expected, torch, packages)), record, ops)
+    capped = _Comparison() if cap is None else _against_cap(record, cap)
+    over = (*base.over, *capped.over)
+    lost = (*base.lost, *capped.lost)
+    if over:
+        name = "over"
+    elif lost:
+        name = "lost"
+    elif base.fewer:
+        name = "improved"
+    else:
+        name = "changed" if base.moved else "ok"
+    return Verdict(
+        name=name,
+        over=over,
+        lost=lost,
+        fewer=base.fewer,
+        added=base.added if expected is not None else record.breaks,
+        gone=base.gone,
+        known=base.known,
+        left=base.left,
+        returned=base.returned,
+        reworded=base.reworded,
+        ops=base.ops,
+        unseen=tuple(dict.fromkeys((*base.unseen, *capped.unseen))),
+        foreign=expected.profile if expected is not None and not expected.recorded else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    over: tuple[Step, ...] = ()
+    lost: tuple[Step, ...] = ()
+    fewer: tuple[Step, ...] = ()
+    added: tuple[Break, ...] = ()
+    gone: tuple[Known, ...] = ()
+    known: tuple[Break, ...] = ()
+    left: tuple[Eager, ...] = ()
+    returned: tuple[Known, ...] = ()
+    reworded: tuple[tuple[Known, Break], ...] = ()
+    ops: tuple[Step, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def moved(self) -> bool:
+        """Whether a place, a reason or what is captured is another one than was recorded."""
+        places = self.added or self.gone or self.left or self.returned or self.reworded
+        return bool(places or self.ops)
+
+
+def _against_cap(record: Record, cap: Cap) -> _Comparison:
+    over: list[Step] = []
+    for layer in record.layers:
+        for what, counts, limit in (
+            ("graphs", record.graphs, cap.graphs(layer)),
+            ("recompiles", record.recompiles, cap.recompiles),
+        ):
+            now = counts.get(layer, 0)
+            if limit is not None and now > limit:
+                over.append(Step(what, layer, limit, now, "marker"))
+    if cap.breaks is not None and len(record.breaks) > cap.breaks:
+        over.append(Step("breaks", None, cap.breaks, len(record.breaks), "marker"))
+    lost: tuple[Step, ...] = ()
+    # A cap of 0 asks for no graph at all, so none is no loss there.
+    limits = {layer: limit for layer in record.layers if (limit := cap.graphs(layer))}
+    if record.attempted and not any(record.graphs.values()) and limits:
+        layer = next(iter(limits))
+        lost = (Step("graphs", layer, limits[layer], 0, "marker"),)
+    unseen = tuple(layer for layer in cap.layers if layer not in record.layers)
+    return _Comparison(over=tuple(over), lost=lost, unseen=unseen)
+
+
+def _against_baseline(record: Record, expected: Expected, torch: str | None) -> _Comparison:
+    places = _compare_places(record, expected, torch)
+    over: list[Step] = []
+    lost: list[Step] = []
+    fewer: list[Step] = []
+    for step in _steps(record, expected):
+        if step.growth > 0:
+            (lost if step.what == "eager" else over).append(step)
+        elif step.growth < 0:
+            emptied = step.what == "graphs" and step.now == 0
+            (lost if emptied else fewer).append(step)
+    return replace(places, over=tuple(over), lost=tuple(lost), fewer=tuple(fewer))
+
+
+def _steps(record: Record, expected: Expected) -> Iterator[Step]:
+    """Every count that the baseline speaks of and that is another one now."""
+    values = expected.values
+    judged = expected.judged(record.layers)
+    for what, was, now in (
+        ("graphs", values.graphs, record.graphs),
+        ("recompiles", values.recompiles, record.recompiles),
+    ):
+        for layer in judged:
+            if was.get(layer, 0) != now.get(layer, 0):
+                yield Step(what, layer, was.get(layer, 0), now.get(layer, 0), "baseline")
+    if "dynamo" in judged:
+        for what, places, found in (
+            ("breaks", values.breaks, record.breaks),
+            ("eager", values.eager, record.eager),
+        ):
+            if len(places) != len(found):
+                yield Step(what, None, len(places), len(found), "baseline")
+
+
+def _ops(
+    record: Record, expected: Expected, torch: str | None, packages: Map[str, str]
+) -> Iterator[Step]:
+    """The captured operations that are others now, by layer, where both are known."""
+    now = record.ops
+    for layer in expected.judged(record.layers):
+        was = expected.values.ops.get(layer)
+        comparable = was and layer in now and expected.counts_ops(layer, torch, packages)
+        if was and comparable and was != now[layer]:
+            yield Step("ops", layer, was, now[layer], "baseline")
+
+
+def _with_ops(base: _Comparison, steps: list[Step], record: Record, percent: float) -> _Comparison:
+    """The comparison with captured operations: lost, where they fell and graphs did not grow."""
+    moved = (*base.over, *base.fewer)
+    graphs = {step.layer: step.growth for step in moved if step.what == "graphs"}
+    again = max((-step.growth for step in base.fewer if step.what == "recompiles"), default=0)
+    lost = []
+    for step in steps:
+        grown = graphs.get(step.layer, 0)
+        was = step.allowed
+        if grown < 0:
+            # A graph compiled again holds what the first one held: without it nothing is lost.
+            before = record.graphs[step.layer or ""] - grown
+            was = was * (before - min(again, -grown)) // before
+        if grown <= 0 and step.now < was - was * percent / 100:
+            lost.append(step)
+    return replace(base, lost=(*base.lost, *lost), ops=tuple(steps))
+
+
+def place_of(where: Frame) -> tuple[str, str]:
+    """The identity of a place as a baseline writes it: ``where`` and normalised ``code``."""
+    name = f"{where.file}::{where.function}" if where.function else where.file
+    return place_key(name, where.code)
+
+
+def _compare_places(record: Record, expected: Expected, torch: str | None) -> _Comparison:
+    if "dynamo" not in expected.judged(record.layers):
+        return _Comparison(unseen=expected.unseen(record.layers), known=record.breaks)
+    recorded = {item.key: item for item in expected.values.breaks}
+    now = {place_of(item.where): item for item in record.breaks}
+    eager = {item.key for item in expected.values.eager}
+    eager_now = {place_of(item.where) for item in record.eager}
+    comparable = same_minor(torch, expected.breaks_torch)
+    return _Comparison(
+        added=tuple(item for key, item in now.items() if key not in recorded),
+        known=tuple(item for key, item in now.items() if key in recorded),
+        gone=tuple(item for key, item in recorded.items() if key not in now),
+        left=tuple(item for item in record.eager if place_of(item.where) not in eager),
+        returned=tuple(item for item in expected.values.eager if item.key not in eager_now),
+        reworded=tuple(
+            (recorded[key], item)
+            for key, item in now.items()
+            if comparable and key in recorded and _reworded(recorded[key], item)
+        ),
+        unseen=expected.unseen(record.layers),
+    )
+
+
+def _reworded(known: Known, item: Break) -> bool:
+    # An entry written by hand may leave reason and id out: nothing to compare then.
+    return (known.id is not None and known.id != item.id) or (
+        known.reason is not None and known.reason != item.reason
+    )

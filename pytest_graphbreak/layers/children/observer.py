@@ -1,0 +1,200 @@
+"""Follows the child processes of a test, and adds what they compiled to its record.
+
+While a window is open, a child that is spawned finds two environment variables:
+``GRAPHBREAK_CHILDREN`` names a spool, and ``PYTHONPATH`` begins with a directory
+whose ``sitecustomize`` waits for torch. A child that is forked is told by a hook
+of ``os``. Both write to the spool what they see (``children_inside``).
+
+Not followed are a Python that ignores its environment (``-I``, ``-E``, ``-S``), a
+child that is given an environment without the two variables, and what was
+started outside of any window.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_graphbreak.layers.base import Observer
+from pytest_graphbreak.layers.children import spool
+from pytest_graphbreak.layers.children.process import Child
+from pytest_graphbreak.layers.children.records import numbered, of_process, since
+from pytest_graphbreak.layers.children.spool import VARIABLE, About, Told
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Record
+
+_SITE = str(Path(__file__).with_name("site"))
+_PATH = "PYTHONPATH"
+
+
+class _Family:
+    """This process as a parent. Forked, it becomes a child, and a parent of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._open = 0
+        self._pid = 0
+        self._spool = ""
+        self._child: Child | None = None
+        self._observers: Callable[[], Sequence[Observer]] = tuple
+        self._places: Places | None = None
+        self._had_path = False
+        self._hooked = False
+
+    @property
+    def spool(self) -> str:
+        return self._spool
+
+    def enter(self, places: Places, observers: Callable[[], Sequence[Observer]]) -> None:
+        """One window more; with the first one children are told of us."""
+        with self._lock:
+            self._settle()
+            self._open += 1
+            if self._open > 1 or self._child is not None:
+                return
+            self._places, self._observers = places, observers
+            os.environ[VARIABLE] = self._about()
+            self._had_path = _PATH in os.environ
+            _strip_path()
+            rest = os.environ.get(_PATH)
+            os.environ[_PATH] = f"{_SITE}{os.pathsep}{rest}" if rest else _SITE
+
+    def leave(self) -> None:
+        """One window less; with the last one the environment is as it was."""
+        with self._lock:
+            self._open -= 1
+            if self._open or self._child is not None:
+                return
+            os.environ.pop(VARIABLE, None)
+            _strip_path()
+            if not self._had_path and not os.environ.get(_PATH):
+                os.environ.pop(_PATH, None)
+            spool.sweep(self._spool)
+
+    def adopt(self, child: Child) -> None:
+        """This process is the child of a test; its own children are that test's too."""
+        self._child = child
+        self._settle()
+
+    def _settle(self) -> None:
+        """Where our children leave word: a place of this process, not of the one it forked from."""
+        if not self._hooked and hasattr(os, "register_at_fork"):
+            self._hooked = True
+            os.register_at_fork(after_in_child=self._forked)
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._spool = spool.fresh()
+            atexit.register(self._end, self._pid)
+        if self._child is not None:
+            self._spool = self._child.about.spool
+
+    def _end(self, pid: int) -> None:
+        if pid == os.getpid() and self._child is None:
+            spool.remove(self._spool)
+
+    def _forked(self) -> None:
+        """In a forked process: if a window is open, it belongs to that window's test."""
+        self._lock = threading.RLock()
+        watched = self._open > 0 or self._child is not None
+        self._open = 0
+        with contextlib.suppress(Exception):
+            if watched and self._places is not None:
+                about = About.load(os.environ.get(VARIABLE) or self._about())
+                self.adopt(Child(about, self._observers(), self._places, forked=True))
+
+    def _about(self) -> str:
+        """What a child finds in its environment, or would if the test had not taken it away."""
+        assert self._places is not None
+        named = self._places
+        return About(self._spool, str(named.root), self._pid, named.infra).dump()
+
+    def spawned(
+        self, about: About, places: Places, observers: Callable[[], Sequence[Observer]]
+    ) -> None:
+        """In a process that was spawned: it belongs to the test whose spool ``about`` names."""
+        if about.owner == os.getpid():  # the test's process became another program: nobody reads
+            os.environ.pop(VARIABLE, None)
+            return
+        self._places, self._observers = places, observers
+        self.adopt(Child(about, observers(), places, forked=False))
+
+
+FAMILY = _Family()
+
+
+class Following:
+    """One stretch of time in which the children of this process are followed."""
+
+    def __init__(self, places: Places, observers: Callable[[], Sequence[Observer]]) -> None:
+        self._pid = os.getpid()
+        FAMILY.enter(places, observers)
+        self._seen: tuple[Record, ...] | None = None
+        self._earlier: tuple[Record, ...] = ()
+        self._begin()
+
+    def _begin(self) -> None:
+        """What was told up to now is not ours."""
+        heard = spool.read(FAMILY.spool)
+        self._before = {told.node: told.record for told in heard}
+        self._over = {told.node for told in heard if not told.alive}
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What children do inside is not ours."""
+        self._earlier = self.peek()
+        try:
+            yield
+        finally:
+            self._begin()
+
+    def peek(self) -> tuple[Record, ...]:
+        """One record for each child that did something since we opened."""
+        return (*self._earlier, *self._records()) if self._seen is None else self._seen
+
+    def close(self) -> tuple[Record, ...]:
+        if self._seen is None:
+            self._seen = ()
+            if os.getpid() == self._pid:  # a fork of ours reports to us, and not to itself
+                self._seen = (*self._earlier, *self._records())
+                FAMILY.leave()
+        return self._seen
+
+    def _records(self) -> Iterator[Record]:
+        heard = [
+            (told, since(told.record, self._before.get(told.node)))
+            for told in spool.read(FAMILY.spool)
+            if told.node not in self._over
+        ]
+        heard = [(told, new) for told, new in heard if new.active or new.errors or _note(told)]
+        names = numbered((told.name for told, _ in heard), [new for _, new in heard])
+        for (told, new), name in zip(heard, names, strict=True):
+            yield of_process(_with_note(new, _note(told)), name)
+
+
+def _note(told: Told) -> str:
+    """What may be missing of a process."""
+    if told.unseen:
+        return f"what it compiled is not counted: {told.unseen}"
+    if told.compiling:
+        if told.alive:
+            return "it was still compiling when the test ended: the rest is not counted"
+        return "it ended in the middle of a compilation, which is not counted"
+    if told.rest and not told.alive:
+        return "it was killed: device graphs since its last compilation may be missing"
+    return ""
+
+
+def _with_note(record: Record, note: str) -> Record:
+    return replace(record, note="; ".join(filter(None, (record.note, note))) or None)
+
+
+def _strip_path() -> None:
+    """Take our directory out of ``PYTHONPATH``; the rest stays as it is."""
+    value = os.environ.get(_PATH)
+    if value and _SITE in (entries := value.split(os.pathsep)):
+        os.environ[_PATH] = os.pathsep.join(entry for entry in entries if entry != _SITE)

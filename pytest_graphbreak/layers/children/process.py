@@ -1,0 +1,163 @@
+"""In a child process of a test: watch what it compiles, and tell the test by the spool.
+
+What there is to tell is written at the end of each compilation, so that a child
+that is killed loses only what it was doing, and when the process ends in order.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytest_graphbreak.layers.base import Observer, Window
+from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
+from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import combine
+
+_SHARED = ("tt",)
+"""Layers that the window of the test sees by itself: all processes append to one log."""
+
+
+class Child:
+    """This process, as the child of a test. It is watched to its end."""
+
+    def __init__(
+        self, about: About, observers: Sequence[Observer], places: Places, forked: bool
+    ) -> None:
+        self._about = about
+        self._pid = os.getpid()
+        self._node = Node(about.spool)
+        self._forked = forked
+        self._born = _worker()
+        self._running = 0
+        self._lock = threading.Lock()
+        self._count = threading.Lock()
+        self._again = False
+        self._told = False
+        self.about = About(self._node.path, about.root, about.owner, about.infra)
+        """For the children of this process."""
+        watched = [observer for observer in observers if _can_watch(observer, forked)]
+        self._device = any(observer.layer == "xla" for observer in watched)
+        self._windows: list[Window] = [observer.open(places) for observer in watched]
+        os.environ[VARIABLE] = self.about.dump()
+        BELL.listener = self
+        self._at_exit()
+
+    def begins(self) -> None:
+        with self._count:
+            self._running += 1
+            first = self._running == 1
+        if first:
+            self._mark(True)
+
+    def ends(self) -> None:
+        with self._count:
+            self._running -= 1
+            last = self._running == 0
+        self.noted()
+        if last:
+            self._mark(False)
+
+    def noted(self) -> None:
+        """Tell what was seen. If another thread is about to, it goes round once more."""
+        self._again = True
+        while self._again and self._lock.acquire(blocking=False):
+            try:
+                self._again = False
+                self._tell(final=False)
+            finally:
+                self._lock.release()
+
+    def end(self) -> None:
+        """The last word; again at each of the ways in which a process ends."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._tell(final=True)
+
+    def _tell(self, final: bool) -> None:
+        with contextlib.suppress(Exception):  # the child's own work is worth more
+            seen = [window.peek() for window in self._windows]
+            record = combine(item for item in seen if item is not None)
+            if not (record.active or self._told) or not is_alive(self._about.owner):
+                return
+            self._told = True
+            device = self._device and _device_open()
+            self._node.write(record, self._name(), final=final, device=device)
+
+    def _mark(self, compiling: bool) -> None:
+        with contextlib.suppress(OSError):
+            if is_alive(self._about.owner):
+                self._node.compiling(compiling)
+
+    def _name(self) -> str:
+        """What the process is called, without what changes from run to run."""
+        worker = _worker()
+        if worker is not None and not (self._forked and worker is self._born):
+            return _worker_name(worker)
+        return "fork" if self._forked else _script()
+
+    def _at_exit(self) -> None:
+        atexit.register(self.end)
+        if self._forked:
+            # multiprocessing ends a forked process by this, and so does who forks by hand.
+            _before(os, "_exit", self.end)
+
+
+def _before(owner: Any, attribute: str, call: Callable[[], None]) -> None:
+    original = getattr(owner, attribute)
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        call()
+        return original(*args, **kwargs)
+
+    setattr(owner, attribute, first)
+
+
+def _can_watch(observer: Observer, forked: bool) -> bool:
+    """Not what the test sees anyway, and no device that only the parent's threads can use."""
+    if observer.layer in _SHARED:
+        return False
+    return not (forked and observer.layer == "xla" and _device_open())
+
+
+def _device_open() -> bool:
+    with contextlib.suppress(native.Missing):
+        return native.loaded() and native.client_open()
+    return False
+
+
+def _worker() -> Any:
+    """What this process is for ``multiprocessing``; None if it is none of its workers.
+
+    A process that is forked by hand still has that of its parent.
+    """
+    module = sys.modules.get("multiprocessing.process")
+    process = module.current_process() if module is not None else None
+    return None if process is None or process.name == "MainProcess" else process
+
+
+def _worker_name(process: Any) -> str:
+    """The name that somebody gave, or the default one without its number."""
+    name, kind = str(process.name), type(process).__name__
+    for own in (kind, kind.replace("Process", "PoolWorker")):
+        if re.fullmatch(rf"{re.escape(own)}-[\d:]+", name):
+            return own
+    return name
+
+
+def _script() -> str:
+    """What this Python runs: ``train.py``, ``pytest``, ``python -c``."""
+    path = sys.argv[0] if sys.argv else ""
+    if path in ("", "-c", "-m", "-"):
+        return f"python {path}".strip()
+    directory, name = os.path.split(path)
+    return os.path.basename(directory) if name == "__main__.py" and directory else name

@@ -1,0 +1,121 @@
+"""What child processes did, taken apart and put together: records in, records out."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from pytest_graphbreak.model.record import (
+    LAYERS,
+    Break,
+    Eager,
+    Graph,
+    Record,
+    merge_eager,
+    merge_places,
+)
+
+Placed = TypeVar("Placed", Break, Eager)
+
+
+def since(now: Record, before: Record | None) -> Record:
+    """What was added to a record that only grows."""
+    if before is None:
+        return now
+    return replace(
+        now,
+        graphs=_less(now.graphs, before.graphs),
+        recompiles=_less(now.recompiles, before.recompiles),
+        attempted=max(0, now.attempted - before.attempted),
+        compiled=max(0, now.compiled - before.compiled),
+        breaks=_later(now.breaks, before.breaks),
+        eager=_later(now.eager, before.eager),
+        recompile_list=now.recompile_list[len(before.recompile_list) :],
+        graph_list=_later_graphs(now, before),
+        errors=tuple(error for error in now.errors if error not in before.errors),
+    )
+
+
+def _less(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    left = {layer: count - before.get(layer, 0) for layer, count in now.items()}
+    return {layer: count for layer, count in left.items() if count > 0}
+
+
+def _later_graphs(now: Record, before: Record) -> tuple[Graph, ...]:
+    found = []
+    for layer in LAYERS:
+        known = sum(graph.layer == layer for graph in before.graph_list)
+        found += [graph for graph in now.graph_list if graph.layer == layer][known:]
+    return tuple(found)
+
+
+def _later(now: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, ...]:
+    known = {item.key: item.count for item in before}
+    left = [replace(item, count=item.count - known.get(item.key, 0)) for item in now]
+    return tuple(item for item in left if item.count > 0)
+
+
+def of_process(record: Record, process: str) -> Record:
+    """The record of a child, marked with its name.
+
+    What kept an idle child from being watched is a note: its test lost nothing.
+    """
+    errors = tuple(f"in the process {process}: {error}" for error in record.errors)
+    notes = [f"in the process {process}: {record.note}"] if record.note else []
+    if errors and not record.active:
+        notes += errors
+        errors = ()
+    return replace(
+        record,
+        graph_list=tuple(replace(graph, process=process) for graph in record.graph_list),
+        errors=errors,
+        note="; ".join(notes) or None,
+    )
+
+
+def numbered(names: Iterable[str], records: Sequence[Record]) -> list[str]:
+    """A name for each process: those of one name are numbered, by what they did.
+
+    Not by their ids or by which was first, which change from run to run.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for position, name in enumerate(names):
+        groups[name].append(position)
+    found = [""] * len(records)
+    for name, positions in groups.items():
+        positions.sort(key=lambda at: json.dumps(records[at].to_dict(), sort_keys=True))
+        for number, position in enumerate(positions, 1):
+            found[position] = name if number == 1 else f"{name} {number}"
+    return found
+
+
+def together(records: Sequence[Record]) -> Record:
+    """One record of all, the test's own first: counts added up, lists one after the other."""
+    if len(records) == 1:
+        return records[0]
+    layers = {layer for record in records for layer in record.layers}
+    notes = [record.note for record in records if record.note]
+    return Record(
+        layers=tuple(layer for layer in LAYERS if layer in layers),
+        graphs=_sum(record.graphs for record in records),
+        recompiles=_sum(record.recompiles for record in records),
+        attempted=sum(record.attempted for record in records),
+        compiled=sum(record.compiled for record in records),
+        breaks=merge_places(item for record in records for item in record.breaks),
+        eager=merge_eager(item for record in records for item in record.eager),
+        recompile_list=tuple(item for record in records for item in record.recompile_list),
+        graph_list=tuple(item for record in records for item in record.graph_list),
+        errors=tuple(dict.fromkeys(error for record in records for error in record.errors)),
+        note="; ".join(dict.fromkeys(notes)) or None,
+    )
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = defaultdict(int)
+    for count in counts:
+        for layer, number in count.items():
+            total[layer] += number
+    return {layer: total[layer] for layer in LAYERS if total.get(layer)}

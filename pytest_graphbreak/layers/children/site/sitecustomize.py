@@ -1,0 +1,80 @@
+"""Runs at the start of each Python that a measured test starts, and waits for torch there.
+
+A test's process puts this directory into PYTHONPATH and names its spool in
+GRAPHBREAK_CHILDREN while it is measured. Nothing is imported here before the
+child itself imports torch; a child that never does pays for this file alone.
+The ``sitecustomize`` that would have run without us runs after.
+
+Kept to old and plain Python: the child may be another interpreter.
+"""
+
+import os
+import sys
+
+VARIABLE = "GRAPHBREAK_CHILDREN"
+
+
+class _Torch(object):  # noqa: UP004
+    """A finder that finds nothing, and begins to watch when torch is first looked for."""
+
+    waiting = True
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if self.waiting and name == "torch":
+            self.waiting = False
+            _begin()
+
+
+def _begin() -> None:
+    about = os.environ.get(VARIABLE)
+    if not about:
+        return
+    try:
+        from pytest_graphbreak.watching.measure import begin_child
+
+        begin_child(about)
+    except Exception as fault:
+        _cannot(about, fault)
+
+
+def _cannot(about: str, fault: Exception) -> None:
+    """Leave word for the test that this process could not be watched."""
+    try:
+        import json
+        import tempfile
+
+        spool = json.loads(about)["spool"]
+        if not os.path.isdir(spool):
+            os.makedirs(spool, 0o700)
+        node = tempfile.mkdtemp(prefix="%d-" % os.getpid(), dir=spool)  # noqa: UP031
+        text = "%s in %s" % (fault, sys.executable)  # noqa: UP031
+        with open(os.path.join(node, "unseen"), "w") as stream:
+            stream.write(" ".join(text.split()))
+    except Exception:  # a child's own work is worth more than our note
+        pass
+
+
+def _of_torch() -> bool:
+    """Whether this is a helper of torch's own, which compiles kernels and no graphs."""
+    return any("compile_worker" in word for word in getattr(sys, "orig_argv", ())[1:4])
+
+
+def _chain() -> None:
+    """Run the ``sitecustomize`` that we stand in front of, under its own name."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
+    except ImportError as fault:
+        if fault.name != "sitecustomize":
+            raise
+    finally:
+        if ours is not None:
+            # The import system looks for a module of this name when we return.
+            sys.modules.setdefault("sitecustomize", ours)
+
+
+if os.environ.get(VARIABLE) and not _of_torch():
+    sys.meta_path.insert(0, _Torch())
+_chain()

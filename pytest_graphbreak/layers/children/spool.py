@@ -1,0 +1,227 @@
+"""Where child processes leave word of what they compiled, and where their test finds it.
+
+A directory for each process that compiled, within that of the process that
+started it. There is none before a child compiles something. In it are
+
+``record``     everything so far, as JSON; replaced in one step
+``compiling``  while a compilation is under way
+``unseen``     why the process could not be watched
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_graphbreak.model.record import Record
+
+VARIABLE = "GRAPHBREAK_CHILDREN"
+"""The environment variable that names the spool to child processes; JSON of ``About``."""
+
+_SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
+_RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a child has to know.
+
+    ``spool`` is the directory for its own, ``root`` what source files are named
+    from, ``owner`` the process id of the test: when that is gone, nobody will
+    read what a child writes. ``infra`` is passed over when a place is named.
+    """
+
+    spool: str
+    root: str
+    owner: int
+    infra: tuple[str, ...] = ()
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, text: str) -> About:
+        """Raises ``ValueError``, ``KeyError`` or ``TypeError`` for what we did not write."""
+        data = json.loads(text)
+        infra = tuple(str(path) for path in data.get("infra") or ())
+        return cls(str(data["spool"]), str(data["root"]), int(data["owner"]), infra)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one process left in the spool.
+
+    ``compiling`` says that it was in the middle of a compilation when last heard
+    of, ``alive`` whether it still runs, ``rest`` whether more may have been
+    compiled than it told: it ended without its last word, with a device open.
+    """
+
+    node: str
+    name: str
+    record: Record
+    compiling: bool
+    alive: bool
+    rest: bool
+    unseen: str = ""
+
+
+def fresh() -> str:
+    """The path of a spool that nobody has; it is not made yet. Those of killed runs go."""
+    token = os.urandom(6).hex()
+    folder = tempfile.gettempdir()
+    with contextlib.suppress(OSError, ValueError):
+        _clear(folder)
+    return os.path.join(folder, f"graphbreak-{os.getpid()}-{_machine()}-{token}")
+
+
+@cache
+def _machine() -> str:
+    """Names where process ids are those of this process: this boot, this container."""
+    known = [_text(Path("/proc/sys/kernel/random/boot_id")), platform.node()]
+    with contextlib.suppress(OSError):
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(known).encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def _clear(folder: str) -> None:
+    """Remove the spools of runs that ended without a chance to: nobody of theirs lives."""
+    for entry in os.scandir(folder):
+        found = _SPOOL.fullmatch(entry.name)
+        if found is None or found[2] != _machine() or is_alive(int(found[1])):
+            continue
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+            sweep(entry.path)
+
+
+class Node:
+    """The directory of one child process. ``path`` is where its own children leave theirs."""
+
+    def __init__(self, spool: str) -> None:
+        self.path = os.path.join(spool, f"{os.getpid()}-{os.urandom(4).hex()}")
+
+    def compiling(self, now: bool) -> None:
+        """Note that a compilation began, or that none is under way."""
+        marker = os.path.join(self.path, _COMPILING)
+        if now:
+            _make(self.path)
+            with open(marker, "w"):
+                pass
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(marker)
+
+    def write(self, record: Record, name: str, *, final: bool, device: bool) -> None:
+        """Replace what is told. Raises ``OSError``."""
+        _make(self.path)
+        data = {"name": name, "final": final, "device": device, "record": record.to_dict()}
+        handle, path = tempfile.mkstemp(dir=self.path)
+        with open(handle, "w", encoding="utf-8") as stream:
+            json.dump(data, stream)
+        os.replace(path, os.path.join(self.path, _RECORD))
+
+
+def _make(path: str) -> None:
+    """A directory and those above it, for nobody but the user."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        if not os.path.isdir(above):
+            _make(above)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+
+
+def read(spool: str) -> list[Told]:
+    """What all processes below have told so far. Nothing where there is no spool."""
+    return list(_read(Path(spool)))
+
+
+def _read(directory: Path) -> Iterator[Told]:
+    try:
+        nodes = sorted(entry.path for entry in os.scandir(directory) if entry.is_dir())
+    except OSError:
+        return
+    for path in nodes:
+        node = Path(path)
+        yield from _read(node)
+        compiling = (node / _COMPILING).exists()
+        unseen = _text(node / _UNSEEN)
+        data = _json(node / _RECORD)
+        if not (compiling or unseen or data):
+            continue
+        alive = is_alive(int(node.name.partition("-")[0]))
+        yield Told(
+            node=path,
+            name=str(data.get("name") or "child"),
+            record=Record.from_dict(data.get("record") or {}),
+            compiling=compiling,
+            alive=alive,
+            rest=bool(data.get("device")) and not data.get("final"),
+            unseen=unseen,
+        )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = json.loads(_text(file) or "{}")
+    except ValueError:
+        return {}
+    return data
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    state = _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return not state or state[0] not in ("Z", "X")
+
+
+def sweep(spool: str) -> None:
+    """Take away what processes left that are gone, and the spool itself if that was all."""
+    try:
+        nodes = [entry for entry in os.scandir(spool) if entry.is_dir()]
+    except OSError:
+        return
+    for node in nodes:
+        if not _lives(node.path):
+            shutil.rmtree(node.path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(spool)
+
+
+def _lives(node: str) -> bool:
+    """Whether the process of a node, or one below it, still runs."""
+    if is_alive(int(os.path.basename(node).partition("-")[0])):
+        return True
+    with contextlib.suppress(OSError):
+        return any(_lives(entry.path) for entry in os.scandir(node) if entry.is_dir())
+    return False
+
+
+def remove(spool: str) -> None:
+    """Take away everything."""
+    shutil.rmtree(spool, ignore_errors=True)

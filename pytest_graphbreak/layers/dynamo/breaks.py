@@ -1,0 +1,193 @@
+"""The sensors for graph breaks, and for functions that Dynamo left to eager.
+
+One function of Dynamo logs a break, and is called whether anybody listens or
+not: that is the main sensor. It is not called for every break. One that ends
+its whole function is told by the exception that Dynamo then keeps to itself (to
+2.10), one in a generator by a ``SkipFrame`` (to 2.9), and one that is resumed
+at an earlier line by nothing but a second tracing (to 2.9).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import CodeType
+from typing import Any
+
+from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.events import (
+    Attempt,
+    Broke,
+    Ended,
+    Event,
+    Line,
+    Local,
+    Refused,
+    argument,
+    say,
+)
+from pytest_graphbreak.layers.dynamo.hooks import Hook
+from pytest_graphbreak.layers.dynamo.private import Name
+
+
+class BreakSensors:
+    """The hooks that note breaks among the ``events``.
+
+    ``found`` has what private names stand for; ``fell`` notes that a sensor failed.
+    """
+
+    def __init__(
+        self,
+        events: list[Event],
+        local: Local,
+        found: Mapping[Name, Any],
+        fell: Callable[[str, BaseException], None],
+    ) -> None:
+        self._events = events
+        self._local = local
+        self._found = found
+        self._fell = fell
+
+    def method(self, original: Hook, translator: Any, *args: Any, **kwargs: Any) -> Any:
+        """From 2.10: a method of the translator, which from 2.11 on gets the exception."""
+        __tracebackhide__ = True
+        self._log_graph_break(args, kwargs)
+        return original(translator, *args, **kwargs)
+
+    def function(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        self._log_graph_break(args, kwargs)
+        return original(*args, **kwargs)
+
+    def _log_graph_break(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """``log_graph_break(code_options, reason, ...)`` was called."""
+        try:
+            attempt = self._local.current()
+            message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
+            fault = kwargs.get("exc") or self._unsupported_in(sys.exc_info()[1])
+            if getattr(fault, "logged", False):
+                return  # Dynamo does not log it twice either
+            stack = kwargs.get("user_stack")
+            if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
+                # Logged after a restart; the cause was met before it.
+                message, stack = attempt.pending
+            elif fault is not None:
+                root = self._root(fault)
+                stack = getattr(root, "real_stack", stack)
+                message = message if root is fault else say(root)
+                self._note(fault)
+            self.broke(attempt, message, stack)
+        except Exception as fault:
+            self._fell("graph breaks", fault)
+
+    def broke(self, attempt: Attempt | None, message: str, stack: Any) -> None:
+        """Note a break, once for each place of an attempt: restarts meet it again."""
+        event = Broke(attempt, message, _lines(stack or self._found[names.STACK]()))
+        if attempt is not None:
+            key = (message, event.stack[-1:])
+            if key in attempt.broke:
+                return
+            attempt.broke[key] = event
+        self._events.append(event)
+
+    def _note(self, fault: Any) -> bool:
+        """Mark an exception as noted; False if it was already, as itself or as the cause."""
+        noted = False
+        while fault is not None:
+            noted = noted or hasattr(fault, "_graphbreak_noted")
+            fault._graphbreak_noted = True
+            fault = self._unsupported_in(fault.__cause__)
+        return not noted
+
+    def _root(self, fault: Any) -> Any:
+        """The first of a chain of ``Unsupported``: the later ones are its consequences."""
+        while (cause := self._unsupported_in(fault.__cause__)) is not None:
+            fault = cause
+        return fault
+
+    def _unsupported_in(self, fault: Any) -> Any:
+        """An exception if it is ``Unsupported``, or what a ``SkipFrame`` was raised from."""
+        if type(fault).__name__ == "SkipFrame":
+            fault = fault.__cause__
+        return fault if isinstance(fault, self._found[names.UNSUPPORTED]) else None
+
+    def suppress(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """``format_error_msg(exc, code, ...)``: called for errors that Dynamo keeps to itself."""
+        __tracebackhide__ = True
+        try:
+            where = {"exc": 0, "code": 1}
+            self._suppressed(*(argument(name, where, args, kwargs) for name in where))
+        except Exception as error:
+            self._fell("functions left to eager", error)
+        return original(*args, **kwargs)
+
+    def _suppressed(self, fault: Any, code: CodeType) -> None:
+        failed, self._local.failed = self._local.failed, None
+        if failed is None or failed[0] != id(fault):
+            self._events.append(
+                Refused((code.co_filename, code.co_firstlineno, code.co_name), say(fault))
+            )
+            return
+        attempt = failed[1]
+        attempt.suppressed = True
+        self._events.append(Ended(attempt))
+        # Until 2.10 a break that ends the whole function is told by its exception only.
+        traced = attempt.fault is not None and attempt.fault.traced
+        if traced and self._unsupported_in(fault) is not None and self._note(fault):
+            root = self._root(fault)
+            self.broke(attempt, say(root), getattr(root, "real_stack", None))
+
+    # Until 2.9 and 2.10: breaks that no log has. The exception is followed instead.
+
+    def unsupported(self, original: Hook, fault: Any, *args: Any, **kwargs: Any) -> None:
+        __tracebackhide__ = True
+        original(fault, *args, **kwargs)
+        try:
+            # Being raised from another one, it is that one's consequence.
+            cause = self._unsupported_in(sys.exc_info()[1])
+            root = fault if cause is None else self._root(cause)
+            self._local.unsupported = (say(root), getattr(root, "real_stack", None))
+        except Exception as error:
+            self._fell("graph breaks", error)
+
+    def restart(self, original: Hook, entry: Any, *args: Any, **kwargs: Any) -> Any:
+        """Tracing starts again, to stop earlier. Without a reason, nothing was logged."""
+        __tracebackhide__ = True
+        try:
+            attempt = self._local.current()
+            if attempt is not None and entry.reason is None:
+                attempt.pending = self._local.unsupported
+        except Exception as fault:
+            self._fell("graph breaks", fault)
+        return original(entry, *args, **kwargs)
+
+    def step(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """The second tracing reached the line at which it has to stop."""
+        __tracebackhide__ = True
+        try:
+            attempt = self._local.current()
+            if attempt is not None and attempt.pending:
+                self.broke(attempt, *attempt.pending)
+        except Exception as fault:
+            self._fell("graph breaks", fault)
+        return original(*args, **kwargs)
+
+    def skip(self, original: Hook, skip: Any, *args: Any, **kwargs: Any) -> None:
+        """A ``SkipFrame`` is made: unless something catches it, the frame runs in eager."""
+        __tracebackhide__ = True
+        original(skip, *args, **kwargs)
+        try:
+            attempt = self._local.current()
+            if attempt is None:
+                return
+            attempt.skip = str(args[0]) if args else "graph break"
+            fault = self._unsupported_in(sys.exc_info()[1])
+            if fault is not None and not hasattr(fault, "_graphbreak_noted"):
+                root = self._root(fault)
+                attempt.unlogged = (say(root), getattr(root, "real_stack", None))
+        except Exception as fault:
+            self._fell("skipped frames", fault)
+
+
+def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
+    return tuple((frame.filename, frame.lineno or 0, frame.name) for frame in stack)

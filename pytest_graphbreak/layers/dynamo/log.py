@@ -1,0 +1,389 @@
+"""What Dynamo's records in a log mean: graphs, breaks, recompiles, code left to eager.
+
+The same objects, causes and words as the live observer makes. Two things that
+it sees are in no log: breaks that torch before 2.10 does not report, and, with
+``TORCH_LOGS=+dynamo`` alone, the guards that failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from pytest_graphbreak.layers.dynamo import messages as words
+from pytest_graphbreak.layers.dynamo.log_attempts import (
+    Attempt,
+    Process,
+    again,
+    parent,
+    sources,
+    torch_calls,
+)
+from pytest_graphbreak.layers.dynamo.log_records import Torch
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.places import is_resume
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Observation,
+    Recompile,
+)
+from pytest_graphbreak.model.sources import Sources
+from pytest_graphbreak.model.stacks import Line
+
+LAYER: Final = "dynamo"
+KEPT: Final = 5_000
+"""Graphs, recompiles, places: so many are kept one by one. All are counted."""
+
+LONGEST: Final = 4_000
+"""Characters kept of a reason: of thousands that are kept, each may be as long as a log's line."""
+
+_HINTS: Final = 20
+
+_EXPORT: Final = "dynamo_normalization_capturing_compiler"
+"""The compiler function of strict torch.export (torch/_dynamo/eval_frame.py)."""
+
+_STARTED: Final = re.compile(
+    r"(?:Step 1: )?torchdynamo start (compiling|tracing) "
+    r"(<[^>\n]*>|\S+) (.+?):(\d+)(?=,|$)",
+    re.M,
+)
+_BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d+) buckets")
+"""Said before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
+_DONE: Final = "Step 2: done compiler function"
+_BROKE: Final = re.compile(
+    r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d+)\n"
+    r"(?:Graph Break )?Reason: ((?:.|\n)*)"
+)
+_TRACEBACK: Final = re.compile(r"\n *(?:Stack variable source attribution|User code traceback):")
+_UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?:.|\n)*)", re.M)
+_RAISED: Final = re.compile(
+    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
+)
+_RECOMPILED: Final = re.compile(
+    r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d+)\n((?:.|\n)*)"
+)
+_GUARD: Final = re.compile(r"^ *- (!?[\d/]+: .*)$", re.M)
+_LIMIT: Final = re.compile(
+    r"hit config\.(\w+) \((\d+)\)(?:\n *function: '([^'\n]*)' \(([^\n]*):(\d+)\))?"
+)
+_REFUSED: Final = re.compile(r"WON'T CONVERT (<[^>\n]*>|\S+) ([^\n]+) line (\d+)")
+_LEFT: Final = "Skipping the function and falling back to eager"
+_IN_LOOP: Final = "Skipping frame because there is a graph break"
+
+_GRAPHBREAK: Final = re.compile(r"(?:/bin/graphbreak|/pytest_graphbreak/__main__\.py)$")
+
+NO_GUARD: Final = "which guard failed is not in the log"
+
+
+class Made(NamedTuple):
+    """A graph that was just made, for whoever asks which device graphs follow from it."""
+
+    rank: str
+    graph: Graph
+    export: bool
+
+
+class Dynamo:
+    """Collects what Dynamo logged, over all processes of a log.
+
+    ``seen`` tells which kinds of records there were: ``compiling`` (only with
+    ``+dynamo``), ``tracing``, ``graph_breaks``, ``recompiles``; ``script`` is the
+    outermost file of the first stack.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self.graphs = 0
+        self.recompiles = 0
+        self.attempted = 0
+        self.compiled = 0
+        self.seen: set[str] = set()
+        self.script = ""
+        self._sources = sources
+        self._processes: dict[tuple[str, str], Process] = {}
+        self._breaks: dict[tuple[str, ...], Break] = {}
+        self._places: dict[tuple[str, int], Break] = {}
+        self._eager: dict[tuple[str, ...], Eager] = {}
+        self._recompiles: dict[tuple[str, str], Recompile] = {}
+        self._graphs: list[Graph] = []
+
+    @property
+    def processes(self) -> int:
+        return len(self._processes)
+
+    def take(self, record: Torch) -> Made | None:
+        """One record of the log; the graph that it tells of, if it tells of one."""
+        if "_dynamo/" not in record.where:
+            return None
+        process = self._process(record)
+        if record.artifact == "graph_breaks":
+            self.seen.add("graph_breaks")
+            self._break(process, record)
+        elif record.artifact.startswith("recompiles"):
+            self.seen.add("recompiles")
+            self._recompile(process, record)
+        elif found := _STARTED.match(record.text):
+            self._start(process, record, found)
+        elif found := _BUCKETS.match(record.text):
+            if attempt := process.attempts.get(record.id):
+                attempt.buckets = int(found[1])
+        elif record.text.startswith(_DONE):
+            return self._graph(process, record)
+        elif found := _LIMIT.search(record.text):
+            self._limit(process, record.id, found)
+        elif found := _REFUSED.match(record.text):
+            self._refused(process, record, found)
+        elif _IN_LOOP in record.text[:100]:
+            self._leave(process.attempts.get(record.id))
+        return None
+
+    def observation(self) -> Observation:
+        """Everything that was logged."""
+        return Observation(
+            LAYER,
+            graphs=self.graphs,
+            recompiles=self.recompiles,
+            attempted=self.attempted,
+            compiled=self.compiled,
+            breaks=tuple(self._breaks.values()),
+            eager=tuple(self._eager.values()),
+            recompile_list=tuple(self._recompiles.values()),
+            graph_list=tuple(self._graphs),
+        )
+
+    def _process(self, record: Torch) -> Process:
+        key = (record.rank, record.pid)
+        known = self._processes.get(key)
+        if known is None:
+            label = f"rank {record.rank}" if record.rank else f"process {record.pid}"
+            known = self._processes[key] = Process(label)
+        return known
+
+    # Frames
+
+    def _start(self, process: Process, record: Torch, found: re.Match[str]) -> None:
+        """A frame is compiled or traced: of one attempt both are logged, and retries traced."""
+        verb, name, file, line = found.groups()
+        self.seen.add(verb)
+        known = process.attempts.get(record.id)
+        if verb == "tracing" and known is not None and (record.attempt or not known.traced):
+            known.traced = True
+            return
+        if known is not None:
+            process.begin()
+        elif len(process.attempts) >= KEPT:
+            process.forget()
+        above = stacks.read(record.text[found.end() :])
+        code = Line(file, int(line), name)
+        if not process.attempts:
+            process.whole = torch_calls(above)
+        if not self.script:
+            self.script = _script(above)
+        attempt = Attempt(
+            process.name(record.id),
+            code,
+            above,
+            traced=verb == "tracing",
+            parent=parent(process, code, above),
+            export=any("/torch/export/" in frame.file for frame in above),
+        )
+        process.add(record.id, attempt)
+        self.attempted += 1
+
+    def _graph(self, process: Process, record: Torch) -> Made:
+        """The backend made a graph."""
+        attempt = process.attempts.get(record.id)
+        if attempt is None:  # the log begins later than this frame
+            attempt = Attempt(process.name(record.id), Line("", 0, ""))
+            process.attempts[record.id] = attempt
+        cause, why = self._cause(process, record.id, attempt)
+        number = f"+{attempt.graphs}" if attempt.graphs else ""
+        graph = Graph(
+            LAYER,
+            attempt.name + number,
+            cause,
+            sources=sources(attempt) if cause in ("break", "callee") else (),
+            where=self._where(attempt),
+            reason=why,
+            process=process.label if self.processes > 1 else None,
+        )
+        self.compiled += not attempt.graphs
+        self._keep(attempt, graph)
+        self._cut(attempt, graph)
+        export = attempt.export or _EXPORT in record.text
+        return Made(record.rank, graph, export)
+
+    def _keep(self, attempt: Attempt, graph: Graph) -> None:
+        self.graphs += 1
+        attempt.graphs += 1
+        if len(self._graphs) < KEPT:
+            self._graphs.append(graph)
+
+    def _cut(self, attempt: Attempt, graph: Graph) -> None:
+        """DDP had the backend make a graph of each gradient bucket: those after the first."""
+        parts, attempt.buckets = attempt.buckets, 1
+        for _ in range(1, parts):
+            name = f"{attempt.name}+{attempt.graphs}"
+            why = words.buckets(graph.name, parts)
+            cut = replace(graph, name=name, cause="bucket", sources=(graph.name,), reason=why)
+            self._keep(attempt, cut)
+
+    def _cause(self, process: Process, id: str, attempt: Attempt) -> tuple[str, str]:
+        if attempt.graphs:
+            return "recompile", "compiled once more for a specialization of a dynamic size"
+        if again(id):
+            if id not in process.guards:
+                self._note_recompile(process, id, NO_GUARD, self._where(attempt))
+            return "recompile", process.guards[id][1]
+        parent = attempt.parent
+        why = parent.broke if parent else ""
+        if is_resume(attempt.code.name):
+            return "break", why
+        return ("callee", why) if parent else ("entry", "")
+
+    def _where(self, attempt: Attempt) -> Frame:
+        """The function; of a library's, the user's line that called it."""
+        file, line, name, _ = attempt.code
+        if not file:
+            return NOWHERE
+        if not self._sources.is_user(file):
+            user = stacks.users(attempt.above, self._sources)
+            if user:
+                return user[-1]
+        return self._sources.function(file, line, name)
+
+    # Breaks, and what was left to eager
+
+    def _break(self, process: Process, record: Torch) -> None:
+        attempt = process.attempts.get(record.id)
+        above = attempt.above if attempt else ()
+        message, traced, place = _read_break(record.text)
+        why = _cut(words.reason(message))
+        known = self._places.get(place) if place else None
+        if traced or known is None:
+            stack = stacks.users(stacks.join(above, traced), self._sources) if traced else ()
+            where = stack[-1] if stack else NOWHERE
+            if not stack and place:
+                where = self._sources.frame(*place)
+            known = Break(LAYER, why.text, where, why.id, why.explanation, why.hints, stack=stack)
+        elif known.reason != why.text:
+            known = replace(known, reason=why.text, id=why.id, count=1)
+        self._add_break(known, place)
+        if attempt:
+            attempt.broke = why.text
+            process.broken = attempt
+        if _LEFT in record.text or record.text.startswith("Graph break: skip"):
+            self._leave(attempt, why.text, known.where)
+
+    def _add_break(self, item: Break, place: tuple[str, int] | None) -> None:
+        known = self._breaks.get(item.key)
+        if known is not None:
+            self._breaks[item.key] = replace(known, count=known.count + 1)
+        elif len(self._breaks) < KEPT:
+            self._breaks[item.key] = replace(item, count=1)
+        if place and len(self._places) < KEPT:
+            self._places.setdefault(place, item)
+
+    def _leave(self, attempt: Attempt | None, why: str = "", where: Frame = NOWHERE) -> None:
+        """A frame was left to eager, once for each attempt."""
+        if attempt is not None:
+            if attempt.eager:
+                return
+            attempt.eager = True
+            where, why = self._where(attempt), why or attempt.broke
+        item = Eager(LAYER, why, where)
+        known = self._eager.get(item.key)
+        if known is not None:
+            self._eager[item.key] = replace(known, count=known.count + 1)
+        elif len(self._eager) < KEPT:
+            self._eager[item.key] = item
+
+    def _refused(self, process: Process, record: Torch, found: re.Match[str]) -> None:
+        """Dynamo kept an error to itself and left the function to eager. Often without an id."""
+        name, file, line = found.groups()
+        code = Line(file, int(line), name)
+        attempt = process.attempts.get(record.id) or process.at(code)
+        if attempt is None:
+            attempt = Attempt(process.name(record.id), code)
+        self._leave(attempt, attempt.broke or _raised(record.text))
+
+    # Recompiles
+
+    def _recompile(self, process: Process, record: Torch) -> None:
+        found = _RECOMPILED.match(record.text)
+        if found is None:
+            return
+        name, file, line, rest = found.groups()
+        known = process.guards.get(record.id)
+        if known is not None:
+            if known[0] != record.artifact:
+                return  # both recompiles and recompiles_verbose are on
+            process.begin()
+        where = self._sources.function(file, int(line), name)
+        why = words.guard(tuple(guard[:LONGEST] for guard in _GUARD.findall(rest)))
+        self._note_recompile(process, record.id, why, where, record.artifact)
+
+    def _note_recompile(
+        self, process: Process, id: str, why: str, where: Frame, artifact: str = ""
+    ) -> None:
+        process.guards[id] = (artifact, why)
+        self.recompiles += 1
+        if len(self._recompiles) < KEPT:
+            name = process.name(id)
+            self._recompiles[process.label, name] = Recompile(LAYER, name, why, where)
+
+    def _limit(self, process: Process, id: str, found: re.Match[str]) -> None:
+        """A frame may not be compiled again: the recompile that was announced did not happen."""
+        what, limit, name, file, line = found.groups()
+        if process.guards.pop(id, None):
+            self.recompiles -= 1
+            self._recompiles.pop((process.label, process.name(id)), None)
+        attempt = process.attempts.get(id)
+        if attempt is None:
+            code = Line(file or "", int(line or 0), name or "")
+            attempt = process.attempts[id] = Attempt(process.name(id), code)
+            self.attempted += "tracing" in self.seen
+        self._leave(attempt, f"{what} was reached ({limit})")
+
+
+def _script(above: Sequence[Line]) -> str:
+    """The file that was run: the outermost module of a stack, but for `graphbreak run` itself."""
+    modules = (line.file for line in above if line.name == "<module>")
+    return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
+
+
+def _cut(why: words.Reason) -> words.Reason:
+    """What is kept of a reason."""
+    return words.Reason(
+        why.text[:LONGEST],
+        why.id,
+        why.explanation[:LONGEST],
+        tuple(hint[:LONGEST] for hint in why.hints[:_HINTS]),
+    )
+
+
+def _raised(text: str) -> str:
+    """The last exception of a traceback, in words."""
+    raised = _RAISED.findall(text)
+    if not raised:
+        return ""
+    kind, message = raised[-1][0], raised[-1][1][:LONGEST]
+    return words.reason(message).text if kind == "Unsupported" else words.error(kind, message)
+
+
+def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | None]:
+    """The message, the stack and the line of a graph break's record."""
+    found = _BROKE.match(text)
+    if found is not None:
+        file, line, rest = found.groups()
+        message, *after = _TRACEBACK.split(rest)
+        return message, stacks.read(after[-1]) if after else (), (file, int(line))
+    raised = _UNSUPPORTED.search(text)
+    message, _, after_message = (raised[1] if raised else "").partition("\n\nfrom user code:")
+    traced = stacks.read(after_message) or stacks.read(text.split("Traceback (most")[0])
+    return message or text.split("\n")[0], traced, traced[-1][:2] if traced else None

@@ -1,0 +1,220 @@
+"""Puts the lines of torch's log records together: ``TORCH_LOGS`` on standard error.
+
+Every line of a record carries the same prefix, so a record is found again when
+other processes print between its lines. Its time has milliseconds only: two
+records of one moment are parted by their first words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from pytest_graphbreak.text import lines
+from pytest_graphbreak.text.blocks import Block
+from pytest_graphbreak.text.scan import Group, Needle
+
+_PREFIX: Final = re.compile(
+    rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ (?P<pid>\d+) (?P<file>[^\s:\]]+):\d+\]"
+    rb"(?P<tags>(?: \[[^\]\s]*\])*)"
+)
+_ARTIFACT: Final = re.compile(rb"\[__(\w+)\]")
+_ID: Final = re.compile(rb"\[(!?\d+(?:/\d+)+(?:_\d+)?)\]")
+
+GATE: Final = b"torch/_dynamo/"
+"""In the prefix of nearly every record; torch is named from the first entry of ``sys.path``."""
+
+MARKS: Final = (
+    b"[__graph_breaks]",
+    b"[__recompiles",
+    b"_dynamo/convert_frame.py:",
+    b"torchdynamo start tracing",
+    b"Step 2: done compiler function",
+    b"DDPOptimizer used bucket cap",
+    b"] create_env",
+)
+"""What the first lines of the records hold that are read; all else is passed over.
+
+Frames that begin, recompile limits and suppressed errors are all printed by
+``convert_frame.py``, which prints little else.
+"""
+
+_SKIPPING: Final = b" skipping: "
+"""Frames that Dynamo does not look at: half of the lines of some logs, and nothing follows them."""
+
+_BEGIN: Final = re.compile(rb"^(?:Graph break(?=:| \(| in user code)|Recompiling function)", re.M)
+"""How a record begins. Names of breaks begin alike: "Graph break under ..." is one (torch 2.15)."""
+_USUAL: Final = 8 * 1024
+_LONGEST: Final = 512 * 1024
+_FAR: Final = 64 * 1024
+"""How far on the lines of a record are looked for, where other processes print between them."""
+
+Key = tuple[bytes, bytes]
+"""What stands before a prefix (a rank, a colour), and the prefix, which all lines share."""
+
+
+class Torch(NamedTuple):
+    """One record. ``id`` is the compile id (``0/0``), ``attempt`` the restart in it.
+
+    ``where`` is the file of torch that printed it (``torch/_dynamo/guards.py``),
+    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records.
+    """
+
+    rank: str
+    pid: str
+    where: str
+    id: str
+    attempt: int
+    artifact: str
+    text: str
+
+
+class _Open:
+    """A record whose last line may not have been seen yet."""
+
+    __slots__ = ("key", "size", "text")
+
+    def __init__(self, key: Key, text: bytes) -> None:
+        self.key = key
+        self.text = [text]
+        self.size = len(text)
+
+    def add(self, text: bytes) -> None:
+        if self.size < _LONGEST:
+            self.text.append(text)
+            self.size += len(text)
+
+
+class TorchLines:
+    """Finds records and gives each, whole, to ``take``."""
+
+    def __init__(self, take: Callable[[Torch], None]) -> None:
+        self._take = take
+        self._open: dict[bytes, _Open] = {}
+        self._read = 0
+
+    def group(self) -> Group:
+        """What to search for."""
+        return Group([Needle(mark, self._hit) for mark in MARKS], GATE)
+
+    def finish(self) -> None:
+        """The log is over: nothing more will come to the open records."""
+        for process in list(self._open):
+            self._shut(process)
+
+    def _hit(self, block: Block, at: int) -> int:
+        """Read the record of a mark as far as its lines stand together."""
+        data = block.data
+        if at + block.offset < self._read:
+            return self._read - block.offset
+        begin = max(lines.begin(data, at), at - lines.REACH)
+        found = _PREFIX.search(data, begin, min(block.limit, at + 64))
+        if found is None or found.start() > at:
+            return at + 1
+        ahead = bytes(data[max(begin, found.start() - lines.BEFORE) : found.start()])
+        key = (ahead, found[0])
+        process = lines.rank_name(ahead).encode() + b" " + found["pid"]
+        if data.startswith(_SKIPPING, found.end()):
+            self._shut(process)
+            return found.end()
+        text, end = _together(block, key, found.end())
+        self._read = end + block.offset
+        for record in _parts(text):
+            self._text(process, key, record)
+        if not _ARTIFACT.search(found["tags"]):
+            if _goes_on(text):
+                self._rest(block, key, process, end)
+            self._shut(process)  # now, since device graphs that follow are linked to it
+        return end
+
+    def _rest(self, block: Block, key: Key, process: bytes, end: int) -> None:
+        """Lines of the record that stand further on: only its first line has a mark."""
+        ahead, prefix = key
+        data, far = block.data, min(block.end, end + _FAR)
+        while (at := data.find(prefix, end, far)) >= 0:
+            end = at + len(prefix)
+            if lines.rank(data, lines.begin(data, at), at) == lines.rank_name(ahead):
+                text, end = _together(block, key, end)
+                self._text(process, key, text)
+
+    def _text(self, process: bytes, key: Key, text: bytes) -> None:
+        """One or more lines with this prefix, without it."""
+        known = self._open.get(process)
+        if known is not None and known.key[1] == key[1] and not _BEGIN.match(text):
+            known.add(text)
+        else:
+            self._shut(process)
+            self._open[process] = _Open(key, text)
+
+    def _shut(self, process: bytes) -> None:
+        known = self._open.pop(process, None)
+        if known is not None:
+            self._take(_record(known))
+
+
+def _together(block: Block, key: Key, start: int) -> tuple[bytes, int]:
+    """Lines with one prefix that follow each other, without it, and where the last one ends.
+
+    ``start`` is where the first prefix ends. Where the same bytes stand before
+    each prefix the lines are split in bulk, else (time stamps) one by one.
+    """
+    parts, end = _split(block, key, start)
+    ahead, prefix = key
+    while (at := lines.following(block.data, end, block.end, prefix)) >= 0:
+        if lines.rank(block.data, end + 1, at) != lines.rank_name(ahead):
+            break
+        stop = lines.finish(block.data, at, block.end)
+        parts.append(bytes(block.data[at + len(prefix) : stop]))
+        end = stop
+    return b"\n".join(part.removeprefix(b" ").rstrip(b"\r") for part in parts), end
+
+
+def _split(block: Block, key: Key, start: int) -> tuple[list[bytes], int]:
+    """The lines that begin with the very same bytes."""
+    whole = b"\n" + key[0] + key[1]
+    size = _USUAL
+    while True:
+        stop = min(start + size, block.end)
+        parts = bytes(block.data[start:stop]).split(whole)
+        last = next((index for index, part in enumerate(parts) if b"\n" in part), None)
+        if last is not None:
+            parts[last:] = [parts[last].partition(b"\n")[0]]
+            break
+        if stop == block.end or size > _LONGEST:
+            break
+        size *= 8
+    return parts, start + sum(map(len, parts)) + len(whole) * (len(parts) - 1)
+
+
+def _parts(text: bytes) -> list[bytes]:
+    """Records of one moment, parted where the words of a new one begin."""
+    places = [found.start() for found in _BEGIN.finditer(text)][1:]
+    return [text[start:end] for start, end in zip([0, *places], [*places, None], strict=True)]
+
+
+def _goes_on(text: bytes) -> bool:
+    """Whether lines are missing: of a record that a colon announces, up to its blank last line."""
+    first, _, rest = text.partition(b"\n")
+    if b" hit config." in first:
+        return not rest
+    return first.rstrip().endswith(b":") and not rest.endswith(b"\n")
+
+
+def _record(known: _Open) -> Torch:
+    ahead, prefix = known.key
+    found = _PREFIX.match(prefix)
+    assert found is not None
+    tags = found["tags"]
+    number = _ID.search(tags)
+    id, _, attempt = number[1].decode().partition("_") if number else ("", "", "")
+    artifact = _ARTIFACT.search(tags)
+    return Torch(
+        rank=lines.rank_name(ahead),
+        pid=found["pid"].decode(),
+        where=found["file"].decode("utf-8", "backslashreplace"),
+        id=id,
+        attempt=int(attempt or 0),
+        artifact=artifact[1].decode() if artifact else "",
+        text=lines.text(b"\n".join(known.text)),
+    )

@@ -1,0 +1,276 @@
+"""The dynamo layer: FX graphs, graph breaks, recompiles, functions left to eager.
+
+How: ``dynamo_sensors`` wraps a few functions of Dynamo while a window is open,
+``dynamo_names`` lists them, ``dynamo_events`` makes an ``Observation`` of what
+they noted, ``dynamo_text`` reads Dynamo's messages.
+
+What is not here: code that Dynamo never attempts. Under
+``torch.compiler.set_stance("force_eager")``, inside ``torch.compiler.disable``
+and in functions without tensors nothing is attempted, and nothing is counted.
+What child processes compile is followed by ``children``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pytest_graphbreak.layers.base import Window
+from pytest_graphbreak.layers.dynamo import cold
+from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
+from pytest_graphbreak.layers.dynamo.explain import observation
+from pytest_graphbreak.layers.dynamo.hooks import OnImport
+from pytest_graphbreak.layers.dynamo.sensors import Sensors
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Observation
+
+DYNAMO = "torch._dynamo"
+PATIENCE = 60.0
+"""Seconds that isolating a test waits for a thread of an earlier one to end its compilation.
+
+It is waited for once: until that thread has come to its end, later tests only look.
+"""
+
+
+class DynamoObserver:
+    """Watches Dynamo in this process, in all of its threads."""
+
+    layer = "dynamo"
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._windows: list[DynamoWindow] = []
+        self._sensors: Sensors | None = None
+        self._import: OnImport | None = None
+        self._isolated: list[str] | None = None
+        self._stuck = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+
+    def open(self, places: Places) -> Window:
+        """Begin to watch. torch is not imported by this: if need be it is waited for."""
+        with self._lock:
+            if self._sensors is None:
+                self._sensors = Sensors()
+            sensors = self._sensors
+            window = DynamoWindow(self, sensors, places, self._isolated)
+            self._isolated = None
+            self._windows.append(window)
+            if DYNAMO not in sys.modules and self._import is None:
+                self._import = OnImport(DYNAMO, lambda: self._imported(sensors))
+        if DYNAMO in sys.modules:
+            try:
+                if not sensors.attached:
+                    # Another thread may be importing it: wait for that outside of the
+                    # lock, which it needs as well.
+                    importlib.import_module(DYNAMO)
+                    self._attach(sensors)
+                window.begin()
+            except Exception as fault:
+                window.fail(f"dynamo: it could not be watched: {fault}")
+        return window
+
+    def isolate(self, key: str) -> None:
+        """Reset Dynamo, so that what comes next compiles everything itself.
+
+        A reset that fails is told by the next window.
+        """
+        self._isolated = []
+        if DYNAMO not in sys.modules:
+            return
+        try:
+            with _no_other_compiles(0 if self._stuck else PATIENCE):
+                cold.reset()
+            self._stuck = False
+        except Exception as fault:
+            self._stuck = isinstance(fault, _Busy)
+            self._isolated.append(
+                f"dynamo: torch._dynamo.reset() failed before {key}, "
+                f"so its counts depend on what ran before it: {fault}"
+            )
+
+    def leave(self, window: DynamoWindow) -> None:
+        """A window closed; with the last one everything is put back."""
+        with self._lock:
+            if window in self._windows:
+                self._windows.remove(window)
+            if not self._windows:
+                self._stop_waiting()
+                if self._sensors is not None:
+                    self._sensors.detach()
+                self._sensors = None
+
+    def _in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the locks."""
+        self._lock = threading.RLock()
+        if self._sensors is not None:
+            self._sensors.in_child()
+
+    def _attach(self, sensors: Sensors) -> None:
+        with self._lock:
+            self._stop_waiting()
+            if sensors is self._sensors and not sensors.attached:
+                sensors.attach()
+
+    def _imported(self, sensors: Sensors) -> None:
+        """Dynamo was imported while windows are open."""
+        self._attach(sensors)
+        if reason := disabled():
+            sensors.events.append(Fell(reason))
+
+    def _stop_waiting(self) -> None:
+        if self._import is not None:
+            self._import.remove()
+            self._import = None
+
+
+class DynamoWindow:
+    """What Dynamo did between ``open`` and ``close``."""
+
+    def __init__(
+        self,
+        observer: DynamoObserver,
+        sensors: Sensors,
+        places: Places,
+        isolated: Sequence[str] | None,
+    ) -> None:
+        """``isolated``: what stood in the way of isolating it; None where nobody tried."""
+        self._observer = observer
+        self._sensors = sensors
+        self._places = places
+        self._isolated = isolated
+        self._errors: list[str] = []
+        self._aside: list[tuple[int, int]] = []
+        sensors.check()  # what nobody saw before belongs to the windows before
+        self._first = len(sensors.events)
+        self._known: tuple[int, Observation] | None = None
+        self._open = True
+        self._seen: Observation | None = None
+
+    def begin(self) -> None:
+        """Dynamo is there from the start: what already stands in the way of seeing it."""
+        self._errors += self._sensors.blind()
+        if reason := disabled():
+            self.fail(reason)
+
+    def fail(self, error: str) -> None:
+        """Add an error to what this window will have seen."""
+        self._errors.append(error)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        self._sensors.check()
+        begin = len(self._sensors.events)
+        there = DYNAMO in sys.modules
+        mark = cold.mark() if there and self._isolated is not None else None
+        try:
+            yield
+        finally:
+            self._sensors.check()
+            self._aside.append((begin, len(self._sensors.events)))
+            try:
+                if mark is not None:
+                    cold.forget(mark)
+                elif self._isolated is not None and not there and DYNAMO in sys.modules:
+                    cold.reset()
+            except Exception as fault:
+                self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
+
+    def close(self) -> Observation | None:
+        if self._open:
+            self._seen = self._look()
+            self._open = False
+            self._observer.leave(self)
+        return self._seen
+
+    def peek(self) -> Observation | None:
+        """Cheap while nothing new happened: the events are read once."""
+        return self._look() if self._open else self._seen
+
+    def _look(self) -> Observation | None:
+        if "torch" not in sys.modules:
+            return None
+        if DYNAMO in sys.modules and not self._sensors.attached:
+            return observation((), self._places, [*self._errors, _UNSEEN])
+        self._sensors.check()
+        events = self._sensors.events
+        until = len(events)
+        if self._known is None or self._known[0] != until:
+            self._known = (until, self._read(list(self._own(events, until))))
+        return self._known[1]
+
+    def _own(self, events: Sequence[Event], until: int) -> Iterator[Event]:
+        """The events of this window, without those aside."""
+        begin = self._first
+        for left, back in self._aside:
+            yield from events[begin:left]
+            begin = back
+        yield from events[begin:until]
+
+    def _read(self, events: Sequence[Event]) -> Observation:
+        doubts = tuple(self._isolated or ())
+        errors = [*self._errors]
+        if any(isinstance(event, (Started, Made, Missed)) for event in events):
+            errors[:0] = doubts
+            doubts = ()
+        try:
+            seen = observation(events, self._places, errors)
+            return replace(seen, notes=(*seen.notes, *doubts))
+        except Exception as fault:
+            made = sum(isinstance(event, Made) for event in events)
+            error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
+            return Observation("dynamo", graphs=made, errors=(*errors, error))
+
+
+class _Busy(Exception):
+    """A thread of an earlier test is compiling, and went on for as long as we waited."""
+
+
+@contextmanager
+def _no_other_compiles(patience: float) -> Iterator[None]:
+    """Hold Dynamo's lock. ``reset`` takes it too, and would wait for another thread for ever.
+
+    Raises ``_Busy`` where a thread goes on compiling for ``patience`` seconds.
+    Source: ``compile_lock`` of torch/_dynamo/convert_frame.py, ``reset`` of torch/_dynamo.
+    """
+    lock = getattr(importlib.import_module(f"{DYNAMO}.convert_frame"), "compile_lock", None)
+    if lock is None:
+        yield
+        return
+    if not lock.acquire(timeout=patience):
+        raise _Busy(
+            f"a thread of an earlier test has been compiling for more than {PATIENCE:g} s and "
+            f"goes on; join the threads that a test starts"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+_UNSEEN = (
+    "dynamo: torch._dynamo was imported in a way that could not be watched. "
+    "Import it before the test, for example at the top of conftest.py."
+)
+
+
+def disabled() -> str | None:
+    """Why Dynamo compiles nothing at all in this process, or None if it does.
+
+    Sources: ``_optimize`` of torch/_dynamo/eval_frame.py, which reads the
+    variable at each ``torch.compile``; torch/_dynamo/config.py.
+    """
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        why = "the environment variable TORCHDYNAMO_DISABLE is 1"
+    elif getattr(sys.modules.get(f"{DYNAMO}.config"), "disable", False):
+        why = "torch._dynamo.config.disable is set"
+        if os.environ.get("TORCH_COMPILE_DISABLE"):
+            why += ", by the environment variable TORCH_COMPILE_DISABLE"
+    else:
+        return None
+    return f"dynamo: Dynamo is disabled ({why}), so no graph can be counted"

@@ -1,0 +1,340 @@
+"""What is put into Dynamo while a window is open, and notes what Dynamo does.
+
+Sensors are global to the process: they go in with the first open window and
+come out with the last. A sensor wraps a function of Dynamo, notes what it needs
+while Dynamo compiles and calls the original; it reads no text, writes no log,
+changes no setting, and an error in it is noted, never raised. Everything else
+is worked out when a window is read (``dynamo_events``).
+
+Why functions and not logs: a log record exists only if somebody asked for it,
+is cut short for repeated breaks, and making it exist can be seen by the user
+(levels, ``caplog``; since 9.1 pytest itself hangs handlers on every logger that
+does not propagate). The functions are called always.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import weakref
+from collections.abc import Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
+from pytest_graphbreak.layers.dynamo.buckets import BucketSensor
+from pytest_graphbreak.layers.dynamo.events import (
+    Attempt,
+    Code,
+    Ended,
+    Event,
+    Fault,
+    Fell,
+    Line,
+    Local,
+    Made,
+    Missed,
+    Shape,
+    Started,
+    argument,
+    say,
+    shape_of,
+)
+from pytest_graphbreak.layers.dynamo.export import ExportSensor
+from pytest_graphbreak.layers.dynamo.guard_values import now
+from pytest_graphbreak.layers.dynamo.hooks import Hook, Patch
+from pytest_graphbreak.layers.dynamo.ledger import Ledger
+from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.notify import BELL
+
+
+class Sensors:
+    """The sensors of this process, from the first open window to the last.
+
+    ``events`` only grows, so that a window is two positions in it.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.attached = False
+        self._patches: list[Patch] = []
+        self._local = Local()
+        self._ledger = Ledger()
+        self._found: dict[Name, Any] = {}
+        self._breaks = BreakSensors(self.events, self._local, self._found, self._fell)
+        self._exports = ExportSensor(self.events, self._caller, self._fell)
+        self._buckets = BucketSensor(self._local, self._fell)
+        self._where: dict[str, int] = {}
+        self._blind: list[str] = []
+        self._captures = 0
+        self._known: dict[Code, Attempt] = {}
+        self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
+
+    def attach(self) -> None:
+        """Put the sensors in. ``torch._dynamo`` has to be imported. Faults become events."""
+        self.attached = True
+        hooks: dict[Name, Hook] = {
+            names.COMPILE: self._compile,
+            names.SUPPRESS: self._breaks.suppress,
+            names.REASONS: self._reasons,
+            names.REASONS_26: self._reasons,
+            names.BACKEND: self._backend,
+            names.BREAK: self._breaks.method,
+            names.BREAK_29: self._breaks.function,
+            names.UNSUPPORTED_INIT: self._breaks.unsupported,
+            names.RESTART: self._breaks.restart,
+            names.STEP: self._breaks.step,
+            names.SKIP: self._breaks.skip,
+        }
+        for name in names.required(names.torch_version()):
+            try:
+                self._install(name, hooks.get(name))
+            except names.Missing as fault:
+                self._blind.append(str(fault))
+            except Exception as fault:
+                self._blind.append(names.missing(name, say(fault)))
+        self.events.extend(Fell(error) for error in self._blind)
+        self._ledger.begin(self._found.get(names.COUNTERS))
+        self._exports.attach()
+        self._buckets.attach()
+
+    def _install(self, name: Name, hook: Hook | None) -> None:
+        owner, attribute = names.find(name)
+        target = getattr(owner, attribute)
+        self._found[name] = target
+        if name is names.COMPILE:
+            self._where = _positions(target, ("code", "locals", "one_graph", "export"))
+        if isinstance(target, type):
+            owner, attribute = target, "__init__"
+        if hook is not None:
+            self._patches.append(Patch(owner, attribute, hook))
+
+    def blind(self) -> list[str]:
+        """Errors of every window, whenever it opened: what can not be seen in this torch."""
+        return list(self._blind)
+
+    def detach(self) -> None:
+        """Take the sensors out."""
+        self._buckets.detach()
+        self._exports.detach()
+        for patch in reversed(self._patches):
+            patch.remove()
+        self._patches.clear()
+
+    def in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the lock."""
+        self._ledger.in_child()
+
+    def check(self) -> None:
+        """Note graphs that Dynamo counted since the last check and that passed us by."""
+        try:
+            if missed := self._ledger.missed():
+                self.events.append(Missed(missed))
+        except Exception as fault:
+            self._fell("Dynamo's counter", fault)
+
+    def _fell(self, what: str, fault: BaseException) -> None:
+        self.events.append(Fell(f"dynamo: the sensor for {what} failed: {say(fault)}"))
+
+    # Frames: one attempt for each call of _compile.
+
+    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        attempt = Attempt()
+        try:
+            self._start(attempt, args, kwargs)
+        except Exception as fault:
+            self._fell("frames", fault)
+        if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: ours as well
+            kwargs["skip"] += 2
+        running = self._local.running
+        running.append(attempt)
+        if BELL.listener is not None:
+            BELL.listener.begins()
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as fault:
+            running.pop()
+            self._end(attempt, None, fault)
+            raise
+        running.pop()
+        self._end(attempt, result, None)
+        return result
+
+    def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.check()
+        self.events.append(Started(attempt))
+        self._local.failed = None
+        attempt.id = str(kwargs["compile_id"])
+        code: CodeType = argument("code", self._where, args, kwargs)
+        attempt.code = attempt.written = _code(code)
+        if forward := _forward(code, argument("locals", self._where, args, kwargs)):
+            attempt.written = _code(forward)
+        attempt.export = bool(argument("export", self._where, args, kwargs))
+        attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
+        attempt.above, attempt.parent = self._look_up(sys._getframe(3))
+        self._known[attempt.code] = attempt
+
+    def _caller(self) -> tuple[Line, ...]:
+        """The stack that called a function of torch, from the test on."""
+        return self._look_up(sys._getframe(4))[0]
+
+    def _look_up(self, frame: FrameType | None) -> tuple[tuple[Line, ...], Attempt | None]:
+        """The stack above Dynamo up to the test, and the attempt at the nearest function on it."""
+        above: list[Line] = []
+        parent = None
+        searching = True
+        while frame is not None:
+            code = frame.f_code
+            file, name = code.co_filename, code.co_name
+            if file.endswith(_EVAL_FRAME):
+                # A torch.compile wrapper: what called it did not cause this attempt.
+                searching = False
+            elif file.endswith(_RUNNERS):
+                break
+            elif not file.endswith(_CONVERT_FRAME):
+                above.append((file, frame.f_lineno or 0, name))
+                if searching:
+                    parent = self._known.get((file, code.co_firstlineno, name))
+                    searching = parent is None
+            frame = frame.f_back
+        above.reverse()
+        return tuple(above), parent
+
+    def _end(self, attempt: Attempt, result: Any, fault: BaseException | None) -> None:
+        try:
+            if fault is not None:
+                attempt.outcome = "failed"
+                # torch._dynamo.exc.get_exc_message marks what tracing or the backend raised.
+                traced = hasattr(fault, "compile_id")
+                attempt.fault = Fault(type(fault).__name__, say(fault), traced)
+                self._local.failed = (id(fault), attempt)
+            else:
+                made = getattr(result, "guarded_code", result)
+                attempt.outcome = "skipped" if made is None else "compiled"
+                if attempt.outcome == "skipped" and attempt.unlogged:
+                    self._breaks.broke(attempt, *attempt.unlogged)
+            attempt.pending = attempt.unlogged = None
+            self.events.append(Ended(attempt))
+            if attempt.counted and not self._ledger.counted(attempt.counted, attempt.calls):
+                self.events.append(
+                    Fell(
+                        f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
+                        f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
+                    )
+                )
+            self.check()
+        except Exception as error:
+            self._fell("frames", error)
+        if BELL.listener is not None:
+            BELL.listener.ends()
+
+    # Graphs: one for each call of the backend that came back. Of all the calls that torch makes
+    # (2.6 to 2.13), those of DDP (dynamo_buckets) are the only ones that go by another way.
+
+    def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """``call_user_compiler(output, gm, ...)``"""
+        __tracebackhide__ = True
+        shape = (0, 0, 0)
+        try:
+            # Now: a backend may change the graph that it is given.
+            shape = shape_of(args[1] if len(args) > 1 else kwargs["gm"])
+        except Exception as fault:
+            self._fell("graphs", fault)
+        outer, self._local.buckets = self._local.buckets, []
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            buckets, self._local.buckets = self._local.buckets, outer
+        try:
+            self._made(args[0], buckets or [shape])
+        except Exception as fault:
+            self._fell("graphs", fault)
+        return result
+
+    def _made(self, output: Any, shapes: Sequence[Shape]) -> None:
+        """A graph came back from the backend, by one call or, in buckets, by several."""
+        attempt = self._local.current() or self._owner(output)
+        if attempt is None:
+            # torch.export and ahead-of-time compilation trace without a frame.
+            attempt = Attempt(f"capture/{self._captures}", outcome="compiled")
+            attempt.above, _ = self._look_up(sys._getframe(3))
+            self._captures += 1
+            self.events += [Started(attempt), Ended(attempt)]
+        number = attempt.graphs
+        if number == 0 or attempt.outcome == "running":
+            counted = self._ledger.saw()
+            attempt.counted = attempt.counted or counted
+            self._owners[id(output)] = (weakref.ref(output), attempt)
+        reason = getattr(output, "compile_subgraph_reason", None)
+        after_break = bool(getattr(reason, "graph_break", False))
+        for part, shape in enumerate(shapes):
+            after = after_break and part == len(shapes) - 1
+            self.events.append(Made(attempt, number + part, *shape, after, part, len(shapes)))
+        attempt.graphs += len(shapes)
+        attempt.calls += 1
+
+    def _owner(self, output: Any) -> Attempt | None:
+        """The attempt that made a graph which is compiled again while it runs.
+
+        That happens for a specialization (``mark_dynamic(specialize_on=...)``).
+        Dynamo does not count it; for the device it is one graph more.
+        """
+        owner = self._owners.get(id(output))
+        return owner[1] if owner is not None and owner[0]() is output else None
+
+    # Recompiles: Dynamo asks which guards failed before it compiles a frame again.
+
+    def _reasons(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        reasons = original(*args, **kwargs)
+        try:
+            attempt = self._local.current()
+            if attempt is not None and not kwargs.get("skip_logging"):
+                attempt.guards = tuple(str(reason) for reason in reasons or ())
+                frame = kwargs["frame"] if "frame" in kwargs else args[1]
+                if attempt.guards:
+                    attempt.now = now(attempt.guards[0], frame.f_locals)
+        except Exception as fault:
+            self._fell("recompiles", fault)
+        return reasons
+
+
+_RUNNERS = ("_pytest/python.py", "_pytest/unittest.py")
+_EVAL_FRAME = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
+_CONVERT_FRAME = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
+
+
+@functools.lru_cache(maxsize=4)
+def _positions(function: Any, wanted: tuple[str, ...]) -> dict[str, int]:
+    """Where a function has its positional parameters; raises ``ValueError`` if one is gone."""
+    positions = {name: i for i, name in enumerate(inspect.signature(function).parameters)}
+    for name in wanted:
+        if name not in positions:
+            raise ValueError(f"it has no parameter {name!r} any more")
+    return positions
+
+
+def _code(code: CodeType) -> Code:
+    return code.co_filename, code.co_firstlineno, code.co_name
+
+
+def _forward(code: CodeType, values: dict[str, Any]) -> CodeType | None:
+    """The ``forward`` that somebody wrote, if ``code`` is a decorator's wrapper around it.
+
+    Every model of transformers is compiled as the same few wrappers.
+    """
+    # No truth, no length, no attribute is asked of a user's object: each may run their code.
+    module = values.get("self")
+    if module is None and type(values.get("args")) is tuple:
+        module = next(iter(values["args"]), None)
+    if sys.modules["torch"].nn.Module not in type(module).__mro__:
+        return None
+    function: Any = getattr(type(module), "forward", None)
+    found = False
+    while hasattr(function, "__wrapped__"):
+        found = found or getattr(function, "__code__", None) is code
+        function = function.__wrapped__
+    return getattr(function, "__code__", None) if found else None

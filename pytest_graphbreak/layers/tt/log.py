@@ -1,0 +1,211 @@
+"""Follows the TT compiler through a log: headers, END markers, errors.
+
+``TTLines`` gives the needles that are searched for and keeps what they say.
+Counting needs nothing else, and costs two finds over each block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from pytest_graphbreak.layers.tt import stages
+from pytest_graphbreak.layers.tt.markers import Guess, Markers, module_name
+from pytest_graphbreak.layers.tt.programs import Program, Programs
+from pytest_graphbreak.text import lines
+from pytest_graphbreak.text.blocks import Block, Source
+from pytest_graphbreak.text.scan import Group, Needle, scan
+
+_ERRORS: Final = ("ERR", "FATL")
+_LOAD: Final = b"Codegen load:"
+_DEBUG_BUILD: Final = b"ModuleBuilder::buildModule"
+"""Printed by DLOG_F: a Release build of tt-xla has no such line."""
+_DIAGNOSTIC: Final = b": error: "
+
+
+class Watcher:
+    """Told of what is found, by whoever wants to know more than counts. Does nothing itself."""
+
+    def begun(self, program: Program) -> None:
+        """A graph begins."""
+
+    def text(self, program: Program, data: bytearray, start: int, end: int) -> None:
+        """A part of the text of a graph's first module."""
+
+    def closed(self, program: Program) -> None:
+        """The first module of a graph is over."""
+
+
+class TTLines:
+    """What the TT compiler printed, rank by rank and thread by thread.
+
+    Without a ``watcher`` it only counts: then END markers are passed over as
+    soon as there was a header, since headers tell more.
+    """
+
+    def __init__(self, watcher: Watcher | None = None) -> None:
+        self.programs = Programs()
+        self.markers: dict[str, Markers] = {}
+        self.headers = 0
+        self.bare = 0
+        self.ends = 0
+        self.repeated = 0
+        self.debug = False
+        self.levels: Counter[str] = Counter()
+        self._counts_only = watcher is None
+        self._watcher = watcher or Watcher()
+        self._open: tuple[str, Program | None] | None = None
+        self._unclosed: Counter[str] = Counter()
+        self._last_header = b""
+        self._rank = ""
+        self._mark = 0
+        self._said = ""
+
+    def group(self, block: Block) -> Group:
+        """What to search for in this block."""
+        preamble = Needle(stages.FILE, self._preamble)
+        if self._counts_only and self.headers and not self.bare:
+            return Group([preamble])
+        end = Needle(stages.END, self._end)
+        if block.data.find(stages.FILE, block.start, block.limit) >= 0:
+            return Group([preamble, end])
+        # No preamble here: someone may have cut it off the headers.
+        return Group([Needle(stages.BARE, self._bare), end])
+
+    def begin(self, block: Block) -> None:
+        """Called before a block is scanned."""
+        self._mark = block.start
+
+    def end(self, block: Block) -> None:
+        """Called after a block was scanned: text at its end belongs to what is open."""
+        self._said = self._diagnostic(block, block.end)
+        if self._open is not None:
+            self._text(block, block.end)
+        elif self.ends and not self.headers:
+            self._headless(self._rank).feed(block.data, self._mark, block.end)
+
+    def finish(self) -> None:
+        """The log is over."""
+        self._close()
+        self.programs.finish()
+
+    def guesses(self) -> dict[str, Guess]:
+        """By rank, what markers stand for where there was no header; empty where there were."""
+        if self.headers:
+            return {}
+        return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}
+
+    def _preamble(self, block: Block, at: int) -> int:
+        found = stages.header(block.data, at, block.limit)
+        if found is None:
+            return at + len(stages.FILE)
+        level, stage, message = found
+        self.levels[level] += 1
+        if stage:
+            self._header(block, at, stage)
+        elif level in _ERRORS:
+            self._error(block, at, message)
+        elif block.data.startswith(_LOAD, message):
+            self.programs.load(*self._who(block, at))
+        elif block.data.startswith(_DEBUG_BUILD, message):
+            self.debug = True
+        return lines.finish(block.data, at, block.limit)
+
+    def _bare(self, block: Block, at: int) -> int:
+        if stage := stages.bare_header(block.data, at, block.limit):
+            self.bare += 1
+            self._header(block, at, stage)
+        return at + len(stages.BARE)
+
+    def _header(self, block: Block, at: int, stage: str) -> None:
+        data = block.data
+        line = lines.begin(data, at)
+        self._text(block, line)
+        whole = bytes(data[line : lines.finish(data, at, block.limit)])
+        self.repeated += whole == self._last_header
+        self._last_header = whole
+        rank = lines.rank(data, line, at)
+        thread = lines.thread(data, at)
+        self._close()
+        program = self.programs.stage(rank, thread, stage, block.offset + line)
+        if program is not None and stage == stages.FIRST:
+            self._watcher.begun(program)
+        self.headers += 1
+        self._unclosed[rank] += 1
+        self._open = (rank, program)
+        self._mark = lines.finish(data, at, block.limit)
+        self._said = ""
+
+    def _end(self, block: Block, at: int) -> int:
+        data = block.data
+        rank = lines.rank(data, lines.begin(data, at), at)
+        self.ends += 1
+        self._rank = rank
+        if self._unclosed[rank]:
+            self._unclosed[rank] -= 1
+            self._text(block, at)
+        elif not self.headers:
+            markers = self._headless(rank)
+            markers.feed(data, self._mark, at)
+            markers.mark()
+        self._close()
+        self._mark = at + len(stages.END)
+        self._said = ""
+        return self._mark
+
+    def _error(self, block: Block, at: int, message: int) -> None:
+        data = block.data
+        rank, thread = self._who(block, at)
+        words = lines.text(bytes(data[message : lines.finish(data, message, block.limit)]))
+        if said := self._diagnostic(block, lines.begin(data, at)):
+            words = f"{words}: {said}"
+        self.programs.error(rank, thread, words)
+        if not self.headers:
+            self._headless(rank).error()
+
+    def _diagnostic(self, block: Block, upto: int) -> str:
+        """What MLIR said since the last module; it prints that raw, above the compiler's line."""
+        low = max(self._mark, upto - lines.REACH)
+        at = block.data.rfind(_DIAGNOSTIC, low, upto)
+        if at < 0:
+            return self._said
+        at += len(_DIAGNOSTIC)
+        return lines.text(bytes(block.data[at : lines.finish(block.data, at, upto)]))
+
+    def _text(self, block: Block, upto: int) -> None:
+        """Give the text since the last mark to the program whose module is open."""
+        program = self._open[1] if self._open else None
+        if program is None or len(program.stages) > 1 or upto <= self._mark:
+            return
+        if not program.name:
+            program.name = module_name(block.data, self._mark, upto)
+        self._watcher.text(program, block.data, self._mark, upto)
+
+    def _close(self) -> None:
+        """The module that is open is over."""
+        program = self._open[1] if self._open else None
+        if program is not None and len(program.stages) == 1:
+            self._watcher.closed(program)
+        self._open = None
+
+    def _headless(self, rank: str) -> Markers:
+        known = self.markers.get(rank)
+        if known is None:
+            known = self.markers[rank] = Markers()
+        return known
+
+    def _who(self, block: Block, at: int) -> tuple[str, str]:
+        data = block.data
+        return lines.rank(data, lines.begin(data, at), at), lines.thread(data, at)
+
+
+def count(path: str) -> TTLines:
+    """Count the graphs of one log and read nothing else of it. Raises as ``Source`` does."""
+    seen = TTLines()
+    with Source(path) as source:
+        for block in source.blocks():
+            seen.begin(block)
+            scan(block, [seen.group(block)])
+            seen.end(block)
+    seen.finish()
+    return seen

@@ -1,0 +1,448 @@
+"""The tt layer: programs that the TT compiler began to lower.
+
+tt-xla's plugin can write a log of headers, one for each stage of each graph, to
+``TTXLA_LOGGER_FILE``. A window is the part of that file that was written while
+it was open. Standard error, where the plugin also prints the modules
+themselves, is the user's and is left alone. Headers and modules depend on the
+same level (``printModule`` asks for ``g_stderr_verbosity``), so there are no
+headers without modules; where that is too much, tt graphs are counted
+``through_xla``.
+
+The plugin reads its variables once, when it is loaded. ``turn_on`` sets them
+before that, where tests are to run on TT; values of the user's own stay, and the
+file that they name is the one that is followed. What is printed, and when, is
+read from tt-xla's source (pjrt_implementation/src/utils/logging.cc,
+src/api/module_builder/module_builder.cc).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.layers.tt.log import TTLines
+from pytest_graphbreak.layers.tt.programs import Program, Programs
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Graph, Observation, Record
+from pytest_graphbreak.text.blocks import cut
+from pytest_graphbreak.text.scan import scan
+
+LAYER: Final = "tt"
+
+LEVEL: Final = "TTXLA_LOGGER_LEVEL"
+FILE: Final = "TTXLA_LOGGER_FILE"
+ENOUGH: Final = ("DEBUG", "VERBOSE")
+"""Levels at which headers are printed; the plugin knows them in capitals only."""
+
+WANTED: Final[Mapping[str, Mapping[str, str]]] = {
+    "headers": {LEVEL: "DEBUG"},
+    "full": {LEVEL: "DEBUG", "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG", "XLA_HLO_DEBUG": "1"},
+    "off": {},
+}
+"""What is set beside the file, by how much of the log is asked for (``graph_budget_tt_log``).
+
+``XLA_HLO_DEBUG`` also changes what runs: tt_torch takes another executor in its
+legacy flow, and torch_xla hashes every graph anew. So no gate sets it.
+"""
+
+_LIBRARY: Final = "pjrt_plugin_tt"
+_BEGIN: Final = b"File verbosity level:"
+_MAPS: Final = Path("/proc/self/maps")
+_SHAPES: Final = 3
+_OURS: Final = "graphbreak-tt-"
+"""How the directories of our own log files begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What ``prepare_environment`` did. ``file`` is the log that the plugin will write.
+
+    ``added`` are the variables that were set, ``before`` what those of them had
+    that were set already (to the file of the process that started this one).
+    ``notes`` say what keeps tt graphs from being counted, if something does.
+    ``directory`` is what we made for the file, if we did.
+    """
+
+    file: Path | None
+    added: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
+    directory: Path | None = None
+
+    def restore(self, environ: MutableMapping[str, str] | None = None) -> None:
+        """Put back the variables that still have our values, and remove our directory."""
+        target = os.environ if environ is None else environ
+        for name, value in self.added.items():
+            if target.get(name) != value:
+                continue
+            if name in self.before:
+                target[name] = self.before[name]
+            else:
+                del target[name]
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def prepare_environment(
+    environ: MutableMapping[str, str] | None = None,
+    directory: Path | None = None,
+    log: str = "headers",
+) -> Prepared:
+    """Turn on the plugin's log, in the variables that it reads when it is loaded.
+
+    ``log`` is a key of ``WANTED``. To be called before the TT device is used in
+    this process. A file of ours goes to ``directory`` (default: a new temporary
+    one, which ``restore`` removes) and is named by this process, so that the
+    workers of pytest-xdist do not share one, though they inherit the variable; a
+    forked child goes on with its parent's. Where the user's own level prints no
+    headers nothing is set.
+    """
+    target = os.environ if environ is None else environ
+    notes = []
+    if plugin_loaded():
+        notes.append(
+            "the TT plugin was loaded before its log was turned on, and reads its variables once: "
+            f"set {LEVEL}=DEBUG and {FILE} before Python starts"
+        )
+    level = target.get(LEVEL)
+    if log == "off":
+        return Prepared(_followed(target), {})
+    if level is not None and level not in ENOUGH:
+        notes.append(
+            f"tt graphs are counted through xla: {LEVEL} is {level}, and headers need DEBUG"
+        )
+        return Prepared(None, {}, tuple(notes))
+    wanted = {name: value for name, value in WANTED[log].items() if name not in target}
+    made = None
+    inherited = _inherited(target.get(FILE, ""))
+    if not target.get(FILE) or inherited:
+        place = directory or inherited
+        if place is None:
+            place = made = Path(tempfile.mkdtemp(prefix=_OURS))
+        wanted[FILE] = str(place / f"tt-{os.getpid()}.log")
+    before = {name: target[name] for name in wanted if name in target}
+    target.update(wanted)
+    return Prepared(_followed(target), wanted, tuple(notes), before, made)
+
+
+def _inherited(file: str) -> Path | None:
+    """The directory of a log of ours that the process that started this one has; else None."""
+    path = Path(file)
+    if path.parent.name.startswith(_OURS) and path.name != f"tt-{os.getpid()}.log":
+        return path.parent
+    return None
+
+
+class _Switch:
+    """The log of this process, on while anybody needs it."""
+
+    def __init__(self) -> None:
+        self.prepared: Prepared | None = None
+        self._users = 0
+        self._process = 0
+
+    def on(self, log: str) -> None:
+        self._users += 1
+        if self.prepared is None:
+            self.prepared = prepare_environment(log=log)
+            self._process = os.getpid()
+            atexit.unregister(self.end)
+            atexit.register(self.end)
+
+    def off(self) -> None:
+        self._users -= 1
+        if self._users == 0:
+            self.end()
+
+    def end(self) -> None:
+        """Put everything back; in a forked child nothing, since it is all its parent's."""
+        prepared, self.prepared = self.prepared, None
+        if prepared is not None and os.getpid() == self._process:
+            prepared.restore()
+
+
+_switch = _Switch()
+
+
+def turn_on(log: str = "headers") -> Callable[[], None]:
+    """Have the plugin write its log from now on; returns what turns it off again, once.
+
+    ``log`` is a key of ``WANTED``. Calls nest, and the first one decides. What is
+    left on at the end of the process is put back there.
+    """
+    _switch.on(log)
+    left = [_switch.off]
+
+    def turn_off() -> None:
+        while left:
+            left.pop()()
+
+    return turn_off
+
+
+def plugin_loaded() -> bool:
+    """Whether the TT plugin's library is in this process. Linux only; elsewhere there is none."""
+    with contextlib.suppress(OSError):
+        return _LIBRARY in _MAPS.read_text(errors="replace")
+    return False
+
+
+def in_use(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether torch_xla works for the TT device, or will; opens nothing."""
+    known = os.environ if environ is None else environ
+    return native.loaded() and known.get("PJRT_DEVICE", "").upper() == "TT"
+
+
+class TTObserver:
+    """Watches the tt layer through the plugin's log. Safe where there is no TT."""
+
+    layer = LAYER
+
+    def open(self, places: Places) -> TTWindow:
+        return TTWindow()
+
+    def isolate(self, key: str) -> None:
+        """Nothing is kept between windows: what the plugin caches, it caches below torch_xla."""
+
+
+class TTWindow:
+    """One stretch of time on the tt layer.
+
+    The variable that names the file may change between the begin and the end
+    (tt-xla's own suite puts the process id into it); whichever file the plugin
+    took, what was added to it is counted.
+    """
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._last: Observation | None = None
+        file = _followed(os.environ)
+        self._starts = {} if file is None else {file: _size(file)}
+        self._aside: dict[Path, list[tuple[int, int]]] = {}
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        self._follow()
+        before = {file: _size(file) for file in self._starts}
+        try:
+            yield
+        finally:
+            self._follow()
+            for file, start in self._starts.items():
+                left = before.get(file, start)
+                self._aside.setdefault(file, []).append((left, _size(file)))
+
+    def _follow(self) -> None:
+        """Begin with the file that the plugin writes now, if it is another one."""
+        file = _followed(os.environ)
+        if file is not None and file not in self._starts:
+            self._starts[file] = _loaded_at(file)
+
+    def peek(self) -> Observation | None:
+        return self._last if self._closed else self._observe()
+
+    def close(self) -> Observation | None:
+        if not self._closed:
+            self._last = self._observe()
+            self._closed = True
+        return self._last
+
+    def _observe(self) -> Observation | None:
+        self._follow()
+        errors: list[str] = []
+        notes: list[str] = []
+        seen = TTLines()
+        grown = False
+        for file, start in self._starts.items():
+            try:
+                for left, back in self._aside.get(file, ()):
+                    grown = _read(file, start, seen, errors, left) or grown
+                    start = back
+                grown = _read(file, start, seen, errors) or grown
+            except OSError as error:
+                errors.append(f"tt: the log {file} cannot be read: {error.strerror or error}")
+        seen.finish()
+        if not grown and not errors and not (self._starts and in_use()):
+            return None
+        programs = seen.programs
+        if seen.headers and seen.repeated * 2 >= seen.headers:
+            errors.append(
+                f"tt: every header stands twice in the log: {FILE} must not name the file that "
+                "standard error goes to"
+            )
+        if programs.attempted:
+            notes.append(_stages(programs))
+        if stopped := programs.failed + programs.unfinished:
+            stages = ", ".join(f"{count} after {stage}" for stage, count in stopped.items())
+            notes.append(f"tt: {stopped.total()} graphs failed to compile ({stages})")
+        return Observation(
+            LAYER,
+            graphs=programs.attempted,
+            graph_list=tuple(_graph(program) for program in programs.list),
+            errors=tuple(errors),
+            notes=tuple(notes),
+        )
+
+
+def reconcile(tt: Observation, xla: Observation) -> Observation:
+    """The tt graphs with the causes and places of the xla graphs that they are.
+
+    torch_xla hands each of its graphs to the TT compiler, in order. Where the
+    numbers agree, each tt graph is explained by its xla graph. Where they do not,
+    nothing is claimed, and the test is told: by an error where the log has
+    nothing of what torch_xla compiled, or what others compiled (then the layer
+    was not seen), else by a note, since both layers are judged by themselves.
+    """
+    if in_use() and tt.graphs != xla.graphs and not (tt.errors or xla.errors):
+        return _disagreeing(tt, xla.graphs)
+    if tt.graphs != xla.graphs or len(tt.graph_list) != len(xla.graph_list):
+        return tt
+    explained = tuple(
+        replace(
+            graph,
+            cause=above.cause,
+            ops=above.ops,
+            inputs=above.inputs,
+            outputs=above.outputs,
+            hash=above.hash,
+            sources=(above.name,),
+            where=above.where,
+            reason=graph.reason or above.reason,
+            module=above.module,
+            stack=above.stack,
+        )
+        for graph, above in zip(tt.graph_list, xla.graph_list, strict=True)
+    )
+    return replace(tt, graph_list=explained)
+
+
+def through_xla(record: Record) -> Record:
+    """The record with tt graphs, where torch_xla works for TT and the log has no headers.
+
+    torch_xla hands each graph that it compiles to the TT compiler, so its count
+    is taken, with its causes and places; a note says so. What another framework
+    compiles there (jax) is not in it.
+    """
+    if LAYER in record.layers or "xla" not in record.layers:
+        return record
+    if not in_use() or _followed(os.environ) is not None:
+        return record
+    counts = dict(record.graphs)
+    listed = [graph for graph in record.graph_list if graph.layer == "xla"]
+    notes = [record.note] if record.note else []
+    if counts.get("xla"):
+        counts[LAYER] = counts["xla"]
+        notes.append("tt: counted through xla, since the TT plugin's log is not on")
+    return replace(
+        record,
+        layers=(*record.layers, LAYER),
+        graphs=counts,
+        graph_list=(
+            *record.graph_list,
+            *(replace(graph, layer=LAYER, sources=(graph.name,)) for graph in listed),
+        ),
+        note="; ".join(notes) or None,
+    )
+
+
+def _disagreeing(tt: Observation, compiled: int) -> Observation:
+    file = os.environ.get(FILE)
+    if not tt.graphs:
+        error = (
+            f"tt: torch_xla compiled {compiled} graphs and the log has none of them: the plugin "
+            f"does not write {file} ({LEVEL}=DEBUG and {FILE} must be set before it is loaded)"
+        )
+        return replace(tt, errors=(error,))
+    differ = f"tt: {tt.graphs} graphs here, {compiled} compiled by torch_xla"
+    if tt.graphs < compiled:
+        note = f"{differ}: the others came from a cache of the plugin, or failed before it began"
+        return replace(tt, notes=(*tt.notes, note))
+    if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1" and not _is_ours(file):
+        error = f"{differ}: the workers of pytest-xdist share the log {file}: unset {FILE}"
+        return replace(tt, errors=(error,))
+    return replace(tt, notes=(*tt.notes, f"{differ}: the others are not torch_xla's"))
+
+
+def _is_ours(file: str | None) -> bool:
+    return file is not None and Path(file).parent.name.startswith(_OURS)
+
+
+def _graph(program: Program) -> Graph:
+    """A program; the log of headers has no names, and says why only of failures."""
+    why = ""
+    if not program.complete:
+        why = f"stopped after {program.last}" + (f": {program.error}" if program.error else "")
+    name = program.name or f"graph {program.number}"
+    return Graph(LAYER, name, "reshard" if program.reshard else "other", reason=why)
+
+
+def _stages(programs: Programs) -> str:
+    """How far graphs came, and through which stages, the most frequent lists of them."""
+    listed = "; ".join(
+        f"{count} x {' '.join(stages)}" for stages, count in programs.shapes.most_common(_SHAPES)
+    )
+    return f"tt: {programs.completed} of {programs.attempted} graphs completed; stages: {listed}"
+
+
+def _followed(environ: Mapping[str, str]) -> Path | None:
+    """The file that the plugin writes headers to, as these variables have it."""
+    name = environ.get(FILE)
+    if not name or environ.get(LEVEL) not in ENOUGH:
+        return None
+    return Path(os.path.abspath(name))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _loaded_at(file: Path) -> int:
+    """Where this process's lines begin in a file that was not known when the window opened.
+
+    The plugin appends to the file, and says at what level it does as the first
+    thing when it is loaded.
+    """
+    try:
+        return max(file.read_bytes().rfind(_BEGIN), 0)
+    except OSError:
+        return 0
+
+
+def _read(
+    file: Path, start: int, seen: TTLines, errors: list[str], until: int | None = None
+) -> bool:
+    """Count what was added to a file since it had ``start`` bytes; whether it was anything.
+
+    ``until``: only what was added before it had that many.
+    """
+    size = _size(file) if until is None else until
+    if size < start:
+        errors.append(f"tt: the log {file} was cut back while its graphs were counted")
+        start = 0
+    if size == start:
+        return False
+    with file.open("rb") as stream:
+        stream.seek(start)
+        left = [size - start]
+
+        def readinto(view: memoryview) -> int:
+            count = stream.readinto(view[: left[0]]) if left[0] else 0
+            left[0] -= count
+            return count
+
+        for block in cut(readinto, 64 * 1024):
+            seen.begin(block)
+            scan(block, [seen.group(block)])
+            seen.end(block)
+    return True

@@ -1,0 +1,169 @@
+"""Puts the stages that the TT compiler printed together into graphs.
+
+A thread compiles one graph at a time, so a header belongs to the last graph of
+its thread. Where several processes print with the same thread id and no rank,
+stages of two graphs overlap; then a stage goes to the last graph that still
+lacks it, and ``overlapped`` tells that which graph failed is a guess.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from pytest_graphbreak.layers.tt import stages
+from pytest_graphbreak.model.record import NOWHERE, Frame
+
+KEPT: Final = 5_000
+"""Graphs kept one by one. All are counted; memory must not grow with the log."""
+
+WAITING: Final = 64
+"""Unfinished graphs of one thread that later stages may still belong to."""
+
+RESHARD: Final = "ReplicateShardedData"
+"""Module name of the graphs with which torch_xla gathers a sharded tensor."""
+
+
+@dataclass(slots=True)
+class Program:
+    """One graph in the TT compiler. ``number`` counts from 1 in the order of the log.
+
+    ``offset`` is where its first header stands, in bytes. ``places`` are the lines
+    of source that most of it comes from, most first, with the number of kinds
+    of ops of each; ``module`` is the path of the nn.Module. ``cause``, ``why``
+    and ``origin`` say why it exists (see ``origin``).
+    """
+
+    number: int
+    rank: str = ""
+    thread: str = ""
+    offset: int = 0
+    stages: tuple[str, ...] = ()
+    name: str = ""
+    error: str = ""
+    loaded: bool = False
+    ended: str = ""
+    places: tuple[tuple[Frame, int], ...] = ()
+    module: str | None = None
+    cause: str = "other"
+    why: str = ""
+    origin: str = ""
+    sources: tuple[str, ...] = ()
+    where: Frame = NOWHERE
+
+    @property
+    def complete(self) -> bool:
+        """Whether it was lowered to the end, or loaded instead of compiled (codegen load)."""
+        return self.loaded or stages.COMPLETE in self.stages
+
+    @property
+    def last(self) -> str:
+        return self.stages[-1] if self.stages else ""
+
+    @property
+    def reshard(self) -> bool:
+        return self.name.startswith(RESHARD)
+
+
+@dataclass(slots=True)
+class _Thread:
+    current: Program
+    waiting: list[Program] = field(default_factory=list)
+
+
+class Programs:
+    """Collects the programs of one log, in the order of their first headers."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self.attempted = 0
+        self.completed = 0
+        self.resharding = 0
+        self.failed: Counter[str] = Counter()
+        self.unfinished: Counter[str] = Counter()
+        self.shapes: Counter[tuple[str, ...]] = Counter()
+        self.headless = 0
+        self.overlapped = False
+        self.list: list[Program] = []
+        self._kept = kept
+        self._threads: dict[tuple[str, str], _Thread] = {}
+        self._sequences: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def stage(self, rank: str, thread: str, name: str, offset: int) -> Program | None:
+        """A module was printed: the program that it is of, None if its beginning is not here."""
+        key = (rank, thread)
+        known = self._threads.get(key)
+        if name == stages.FIRST:
+            return self._begin(known, key, offset)
+        if known is None:
+            self.headless += 1
+            return None
+        program = self._owner(known, name)
+        if program is None:
+            self.headless += 1
+            return None
+        longer = (*program.stages, name)
+        program.stages = self._sequences.setdefault(longer, longer)
+        return program
+
+    def error(self, rank: str, thread: str, message: str) -> None:
+        """The compiler reported an error: of the last graph of that thread, if it is not done."""
+        known = self._threads.get((rank, thread))
+        if known and not known.current.complete and not known.current.error:
+            known.current.error = message
+
+    def load(self, rank: str, thread: str) -> None:
+        """Codegen's load mode found the graph saved: it ends here, without ttir and ttnn."""
+        known = self._threads.get((rank, thread))
+        if known:
+            known.current.loaded = True
+
+    def finish(self) -> None:
+        """The log is over: whatever is not complete has failed, or is cut off by its end."""
+        for thread in self._threads.values():
+            for program in thread.waiting:
+                self._close(program, "failed")
+            self._close(thread.current, "failed" if thread.current.error else "unfinished")
+        self._threads.clear()
+
+    def _begin(self, known: _Thread | None, key: tuple[str, str], offset: int) -> Program:
+        self.attempted += 1
+        first = (stages.FIRST,)
+        program = Program(self.attempted, *key, offset, self._sequences.setdefault(first, first))
+        if self.attempted <= self._kept:
+            self.list.append(program)
+        if known is None:
+            self._threads[key] = _Thread(program)
+            return program
+        previous, known.current = known.current, program
+        if previous.complete or previous.error:
+            self._close(previous, "failed")
+        else:
+            known.waiting.append(previous)
+            if len(known.waiting) > WAITING:
+                self._close(known.waiting.pop(0), "failed")
+        return program
+
+    def _owner(self, known: _Thread, name: str) -> Program | None:
+        if _lacks(known.current, name):
+            return known.current
+        for program in reversed(known.waiting):
+            if _lacks(program, name):
+                self.overlapped = True
+                return program
+        return None
+
+    def _close(self, program: Program, otherwise: str) -> None:
+        program.ended = "completed" if program.complete else otherwise
+        self.shapes[program.stages] += 1
+        self.resharding += program.reshard
+        if program.ended == "completed":
+            self.completed += 1
+        elif program.ended == "failed":
+            self.failed[program.last] += 1
+        else:
+            self.unfinished[program.last] += 1
+
+
+def _lacks(program: Program, name: str) -> bool:
+    return name not in program.stages and stages.follows(name, program.last)

@@ -1,0 +1,223 @@
+"""What is done when Dynamo, torch_xla's bridge and autograd call the functions that are watched.
+
+Each pair of hooks runs before and after one function; what the first returns
+goes to the second. The bridge is torch_xla/_dynamo/dynamo_bridge.py; its names
+are those of torch_xla 2.9 and of Tenstorrent's fork of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_graphbreak.layers.xla import differences
+from pytest_graphbreak.layers.xla import fx as xla_fx
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.events import Context, Recorder, python_stack
+from pytest_graphbreak.layers.xla.fx import FxGraph, Piece
+from pytest_graphbreak.layers.xla.lazy import Lazy, caller_of_ours
+from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name, written_forward
+from pytest_graphbreak.layers.xla.reports import Line
+
+
+class Bridge:
+    """The hooks, and what they know of the graphs that are alive."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._local = threading.local()
+        self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
+        self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
+        self._signatures: dict[tuple[str, bool], differences.Signature] = {}
+        self.lazy = Lazy(recorder, self._of_dynamo, self._bridging)
+        recorder.owner = self.lazy.owner
+
+    def forget(self) -> None:
+        """No window is open any more: graphs are not compared with those of later ones."""
+        self._signatures.clear()
+        self.lazy.forget()
+
+    @property
+    def _graph(self) -> FxGraph | None:
+        """The FX graph that this thread is lowering."""
+        return getattr(self._local, "graph", None)
+
+    # OutputGraph.compile_and_call_fx_graph(self, tx, rv, root): Dynamo calls its backend.
+
+    def compiling(self, args: tuple[Any, ...]) -> Any:
+        from torch._guards import CompileContext
+
+        output = args[0]
+        compile_id = CompileContext.current_compile_id()
+        if compile_id is None:
+            return None
+        env = output.tracing_context.fake_mode.shape_env
+        frame = output.root_tx
+        written = written_forward(frame.f_code, frame.f_locals) if frame is not None else None
+        self._compiled[env] = Compiled(str(compile_id), written=written)
+        return output, env
+
+    def compiled(self, token: Any, result: Any) -> None:
+        """Dynamo has dropped unused inputs by now: name those that are left."""
+        if token is None or result is None:
+            return
+        output, env = token
+        names = tuple(source_name(dynamo_name(arg.source)) for arg in output.graphargs)
+        self._compiled[env] = replace(self._compiled[env], inputs=names)
+
+    # extract_compiled_graph(xla_model, xla_args): one FX graph is lowered.
+
+    def extracting(self, args: tuple[Any, ...]) -> FxGraph | None:
+        self._recorder.quick()
+        outer = self._graph
+        gm, inputs = args[:2]
+        self._local.graph = self._describe(gm, inputs, self._compiled_from(gm))
+        return outer
+
+    def _describe(self, gm: Any, inputs: Sequence[Any], compiled: Compiled | None) -> FxGraph:
+        graph = xla_fx.describe(gm, inputs, compiled)
+        graph.change = self._change(gm, inputs, graph)
+        return graph
+
+    def _compiled_from(self, gm: Any) -> Compiled | None:
+        """The graph of Dynamo's that this one was made from, if it was."""
+        env = xla_fx.shape_env(gm)
+        return self._compiled.get(env) if env is not None else None
+
+    # For ``lazy``: graphs that a backend runs itself.
+
+    def _of_dynamo(self, gm: Any, inputs: Sequence[Any]) -> FxGraph | None:
+        compiled = self._compiled_from(gm)
+        return self._describe(gm, inputs, compiled) if compiled is not None else None
+
+    def _bridging(self, gm: Any) -> bool:
+        """Whether a graph is run by the bridge, which lowers it."""
+        return self._graph is not None or gm in self._pieces
+
+    def extracted(self, outer: FxGraph | None, result: Any) -> None:
+        if self._graph is not None:
+            self._recorder.quick(Context("inputs", self._graph))
+        self._local.graph = outer
+        self._recorder.settle_counters()
+
+    def _change(self, gm: Any, inputs: Any, graph: FxGraph) -> str:
+        """Why Dynamo compiled this graph again; empty for the first of its frame."""
+        frame, _, number = graph.source.rpartition("/")
+        if not number.isdigit():
+            return ""
+        now = differences.signature(gm, inputs, graph.names)
+        self._signatures[graph.source, graph.backward] = now
+        if number == "0":
+            return ""
+        before = f"{frame}/{int(number) - 1}"
+        return differences.change(self._signatures.get((before, graph.backward)), now)
+
+    # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
+    # compiled program calls it again when it runs for sizes that it was not lowered for.
+
+    def lowering(self, args: tuple[Any, ...]) -> tuple[Context, Any]:
+        gm, cache = args[:2]
+        graph = self._graph
+        self._recorder.quick(Context("inputs", graph) if graph else None)
+        piece = self._pieces.get(gm)
+        change = ""
+        if piece is None:
+            piece = self._pieces[gm] = xla_fx.describe_piece(gm, graph or FxGraph())
+        if graph is None:
+            change = differences.new_sizes(piece, gm.xla_args, next(reversed(cache), None))
+        return Context("piece", piece.fx, piece, change=change), gm
+
+    def lowered(self, token: tuple[Context, Any] | None, result: Any) -> None:
+        if token is None:
+            return
+        context, gm = token
+        graph = context.graph
+        start = len(self._recorder.events)
+        self._recorder.quick(context)
+        if graph is None or graph.cuts:
+            return
+        for event in self._recorder.events[start:]:
+            # With dynamic shapes the bridge tries no nodes: a CPU op is met only here.
+            if event.fallbacks and event.report and not event.report.lowers:
+                node = xla_fx.find_op(gm, event.fallbacks)
+                if node is not None:
+                    graph.cuts.append(xla_fx.cpu_op(node, event.fallbacks, graph))
+
+    # UnsupportedNodesCollector.run_node(self, node): can XLA take it?
+
+    def trying(self, args: tuple[Any, ...]) -> tuple[Any, Any, int]:
+        collector, node = args[:2]
+        graph = self._graph
+        if graph is not None and not graph.settled:
+            graph.settled = True
+            self._recorder.quick(Context("inputs", graph))
+        return collector, node, len(collector._unsupported_nodes)
+
+    def tried(self, token: tuple[Any, Any, int] | None, result: Any) -> None:
+        if token is None or self._graph is None:
+            return
+        collector, node, before = token
+        # A node that raises is not among them, but what it needed may have been compiled.
+        refused = len(collector._unsupported_nodes) > before or self._recorder.debug.grown()
+        if not refused or node.op == "placeholder":
+            return
+        # The bridge has cleared the counters before the node: what they say is of this node.
+        cut = xla_fx.describe_cut(collector, node, native.fallbacks(), self._graph)
+        if cut is not None:
+            self._graph.cuts.append(cut)
+        self._recorder.quick(Context("cut", self._graph, cut=cut))
+
+    # InputCollector.run_node(self, node): the bridge runs the partitioned graph.
+
+    def running(self, args: tuple[Any, ...]) -> Any:
+        return args[1]
+
+    def ran(self, node: Any, result: Any) -> None:
+        if self._graph is None or node is None:
+            return
+        position = self._graph.positions.get(node.name)
+        for cut in self._graph.cuts:
+            if cut.position == position:
+                self._recorder.quick(Context("cut", self._graph, cut=cut))
+
+    # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or somebody calls.
+
+    def settling(self, args: tuple[Any, ...]) -> Context | None:
+        caller = caller_of_ours()
+        if caller is None or caller.f_code.co_name != "optimized_mod":
+            return None
+        values = caller.f_locals
+        gm = values.get("xla_model")
+        piece = self._pieces.get(gm) if gm is not None else None
+        inputs = piece.inputs if piece else ()
+        waiting = {id(tensor) for tensor in args[0]}
+        pending = tuple(
+            inputs[position] if position < len(inputs) else (f"input {position}", False)
+            for position, arg in enumerate(values.get("args", ()))
+            if id(arg) in waiting
+        )
+        self._recorder.quick()
+        return Context("run", piece.fx if piece else None, piece, pending=pending)
+
+    def settled(self, context: Context | None, result: Any) -> None:
+        if context is not None:
+            self._recorder.quick(context)
+
+    # torch.autograd._engine_run_backward: backward() and autograd.grad() go through it.
+
+    def backward_begins(self, args: tuple[Any, ...]) -> tuple[Line, ...]:
+        self._recorder.quick()
+        self._recorder.settle_counters()  # what runs on the CPU from here on is the pass's own
+        stack = python_stack()
+        self._recorder.backward.append(stack)
+        return stack
+
+    def backward_ends(self, stack: tuple[Line, ...] | None, result: Any) -> None:
+        if stack is None:
+            return
+        self._recorder.quick(Context("backward"))
+        running = self._recorder.backward
+        running[:] = [other for other in running if other is not stack]

@@ -1,0 +1,200 @@
+"""The compilations of this process, one event each, in the order in which they happened.
+
+What torch_xla reports (``xla_debug``) is read whenever a function that is
+watched begins or ends, so that what it reported in between belongs to what was
+going on: a piece of an FX graph being lowered, a node being tried, a backward
+pass. The metric says how many there were: what it counted and nobody reported
+becomes an event without a report. So there is always one event for each graph.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from pytest_graphbreak.layers import patch
+from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.debug import DebugFile
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
+from pytest_graphbreak.layers.xla.meter import Meter
+from pytest_graphbreak.layers.xla.reports import Line, Report
+
+_OURS = patch.__file__
+"""Where a function that is watched is called from: no part of the stack."""
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """What was going on: ``kind`` is ``inputs``, ``piece``, ``cut``, ``run``, ``lazy`` or
+    ``backward``.
+
+    ``inputs``: the bridge settles the inputs of ``graph``. ``piece``: it lowers
+    ``piece``, for the reason ``change`` if it had been lowered before. ``cut``:
+    it runs a node that XLA can not take. ``run``: the inputs of a compiled
+    ``piece``, named by ``pending``, are settled before it runs. ``lazy``: a backend
+    computes what it had noted of ``graph``. ``backward``: a backward pass of eager
+    code. ``within`` is the file and name of a function of the backend's that is on
+    the stack of all that belongs here; without it the bridge has to be.
+    """
+
+    kind: str
+    graph: FxGraph | None = None
+    piece: Piece | None = None
+    cut: Cut | None = None
+    pending: tuple[tuple[str, bool], ...] = ()
+    change: str = ""
+    within: tuple[str, str] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """One compilation. Stacks run from the innermost frame outwards.
+
+    ``backward`` is the stack that called ``backward()``, if that was running.
+    What was not reported has no report, but the Python stack of its context,
+    and ``off``: why nothing is reported, if nothing is. ``fallbacks`` are aten
+    ops that ran on the CPU at about that time, and how often.
+    """
+
+    report: Report | None
+    context: Context | None
+    backward: tuple[Line, ...] = ()
+    fallbacks: dict[str, int] = field(default_factory=dict)
+    stack: tuple[Line, ...] = ()
+    resharded: bool = False
+    off: str = ""
+
+
+Owner = Callable[[Report, Iterable[str]], Context | None]
+"""What a compilation belongs to by its stack, whenever it is noted; None if that is open.
+
+Called with the report, and the aten ops that ran on the CPU at about that time.
+"""
+
+
+class Recorder:
+    """Notes compilations while it is running. One for the process."""
+
+    def __init__(self) -> None:
+        self.meter = Meter()
+        self.debug = DebugFile()
+        self.events: list[Event] = []
+        self.errors: list[str] = []
+        self.backward: list[tuple[Line, ...]] = []
+        """Who called the backward passes that are running."""
+        self.owner: Owner = lambda report, ops: None
+        self.graphs = 0
+        """The count at the last ``drain``; each graph since the first one is an event."""
+        self.lock = threading.RLock()
+        self._queue: list[Report] = []
+        self._fallbacks: dict[str, int] = {}
+        self._resharded = 0
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=self._in_child)
+
+    def begin(self) -> None:
+        """Count from here. Raises ``native.Missing``."""
+        self._queue.clear()
+        self.graphs = self.meter.total()
+        self.settle_counters()
+
+    def guard(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Call one of ours. A fault is kept as an error and never reaches the user's code."""
+        try:
+            return call(*args)
+        except native.Missing as error:
+            self._remember(str(error))
+        except Exception as error:
+            text = str(error).strip().split("\n")[0]
+            self._remember(f"{type(error).__name__} in {call.__name__.strip('_')}: {text}")
+        return None
+
+    def drain(self, context: Context | None = None) -> None:
+        """Note what was compiled since the last call; it belongs to ``context``."""
+        with self.lock:
+            self.guard(self._drain, context)
+
+    def quick(self, context: Context | None = None) -> None:
+        """``drain`` if something was reported, or if nothing ever is."""
+        if self.debug.off or self.debug.grown():
+            self.drain(context)
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """What is compiled inside is our own doing, and nobody's graph."""
+        with self.lock:
+            self.drain()
+            with self.meter.uncounted():
+                yield
+            self.debug.read()
+            self.settle_counters()
+
+    def settle_counters(self) -> None:
+        """What the CPU counters say now is known; only what comes after is news."""
+        self._fallbacks = native.fallbacks()
+        self._resharded = native.resharded()
+
+    def _drain(self, context: Context | None) -> None:
+        self._queue += self.debug.read()
+        total = self.meter.total()
+        new, self.graphs = total - self.graphs, total
+        if new <= 0:
+            return
+        reports: list[Report | None] = [*self._queue[:new]]
+        unreported = new - len(reports)
+        del self._queue[:new]
+        if not self._queue:
+            self.debug.settle()
+        before = self._fallbacks, self._resharded
+        self.settle_counters()
+        fallbacks = {
+            op: since
+            for op, count in self._fallbacks.items()
+            if (since := _since(before[0].get(op, 0), count))
+        }
+        resharded = _since(before[1], self._resharded)
+        stack = python_stack() if unreported and context is not None else ()
+        backward = self.backward[-1] if self.backward else ()
+        for report in reports:
+            if report is not None:
+                report.frames = tuple(frame for frame in report.frames if frame[0] != _OURS)
+            own = self.owner(report, fallbacks) if report is not None else None
+            self.events.append(Event(report, own or context, backward, fallbacks))
+        for number in range(unreported):
+            event = Event(None, context, backward, fallbacks, stack)
+            event.resharded = number < resharded
+            event.off = self.debug.off
+            self.events.append(event)
+        if BELL.listener is not None:
+            BELL.listener.noted()
+
+    def _remember(self, text: str) -> None:
+        error = f"the xla layer can not be observed: {text}"
+        if error not in self.errors:
+            self.errors.append(error)
+
+    def _in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the lock."""
+        self.lock = threading.RLock()
+
+
+def python_stack() -> tuple[Line, ...]:
+    """The Python frames of this thread, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    found = []
+    while frame is not None:
+        found.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _since(before: int, now: int) -> int:
+    """How much a counter grew. One that went down was cleared: the bridge does so at each node."""
+    return now - before if now >= before else now

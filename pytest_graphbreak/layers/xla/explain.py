@@ -1,0 +1,319 @@
+"""Says of each compilation why it exists, where, and in which words a user would say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_graphbreak.layers.xla.events import Context, Event
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, constructor, runs_on_cpu
+from pytest_graphbreak.layers.xla.reports import Line
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
+
+LAYER = "xla"
+
+_READERS = [
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"\.(item|tolist|cpu|numpy)\(", r".\1()"),
+        (r"\b(print|float|int|bool|complex|str|repr)\(", r"\1()"),
+        (r"\.to\(", ".to()"),
+        (r"^(if|elif|while|assert)\b", r"`\1`"),
+        (r"\b(and|or|not|in)\b", r"`\1`"),
+    )
+]
+_PRINTING = ("__repr__", "__str__", "__format__", "_str")
+
+
+_DEFINES = ("def ", "async def ", "@", "class ")
+_RUNNERS = ("_pytest/python.py", "_pytest/unittest.py")
+
+
+@dataclass(slots=True)
+class _Why:
+    """An explanation under way.
+
+    ``callers`` is the Python stack that led there, the innermost frame first,
+    ``traced`` goes on inside of what Dynamo traced, the outermost first. ``deep``:
+    the place is the innermost line of ``traced``, and not the outermost.
+    """
+
+    cause: str
+    reason: str
+    callers: Sequence[Line] = ()
+    graph: FxGraph | None = None
+    module: str | None = None
+    ops: int | None = None
+    traced: Sequence[Line] = ()
+    deep: bool = False
+
+
+def explain(events: Sequence[Event], places: Places) -> list[Graph]:
+    """One graph for each compilation, in order, named by its number."""
+    return [_graph(str(number), event, places) for number, event in enumerate(events)]
+
+
+def is_recompile(event: Event) -> bool:
+    """Whether a graph was lowered again below Dynamo, which did not compile again."""
+    return event.context is not None and bool(event.context.change) and _inside(event)
+
+
+def _graph(name: str, event: Event, places: Places) -> Graph:
+    why = _why(event, places)
+    report = event.report
+    traced = tuple(reversed(why.traced)) if why.deep else tuple(why.traced)
+    where = _place((*traced, *why.callers), places)
+    return Graph(
+        LAYER,
+        name,
+        why.cause,
+        ops=why.ops,
+        inputs=report.inputs if report else None,
+        outputs=report.outputs if report else None,
+        hash=report.hash if report else None,
+        sources=(why.graph.source,) if why.graph and why.graph.source else (),
+        where=where,
+        reason=why.reason,
+        module=why.module,
+        stack=_stack((*reversed(_since_test(why.callers)), *why.traced), where, places),
+    )
+
+
+def _why(event: Event, places: Places) -> _Why:
+    frames = event.report.frames if event.report else event.stack
+    # What runs in a thread of autograd's has no user there: it is the backward pass's.
+    candidates = (*frames, *event.backward)
+    if event.context is not None and _inside(event):
+        return _in_context(event.context, event, candidates, places)
+    if event.report is None or not frames:
+        return _unreported(event)
+    innermost = frames[0][2]
+    if innermost in ("sync", "mark_step") and _is_file(frames[0], "torch_xla.py"):
+        return _synced(event, candidates)
+    if innermost == "extract_graph_helper":
+        return _Why("fx", "", candidates)
+    if innermost == "optimized_mod" or _called("extract_compiled_graph_helper", frames):
+        return _Why("pending", _pending(()), candidates)
+    if event.backward and not any(places.is_user(file) for file, _, _ in frames):
+        return _Why("backward", _in_backward(event), event.backward)
+    return _Why("access", _read(event, frames, places), candidates)
+
+
+def _inside(event: Event) -> bool:
+    """Whether a compilation was made by what was going on, and not by another thread meanwhile."""
+    if event.report is None:
+        return not event.resharded
+    if event.context is not None and event.context.kind == "backward":
+        return not event.report.frames
+    if event.context is not None and event.context.within is not None:
+        return any((file, name) == event.context.within for file, _, name in event.report.frames)
+    return any(_is_file(frame, "dynamo_bridge.py") for frame in event.report.frames)
+
+
+def _in_context(context: Context, event: Event, frames: Sequence[Line], places: Places) -> _Why:
+    graph = context.graph
+    frames = _callers(frames)
+    if context.kind == "backward":
+        return _Why("backward", _in_backward(event), event.backward)
+    if context.kind == "run":
+        made_inside = any(inside for _, inside in context.pending)
+        if made_inside and context.piece is not None:
+            return _split(context, context.piece.cut_before(), frames, places)
+        names = [name for name, _ in context.pending]
+        return _Why("pending", _pending(names, graph), frames, graph)
+    if context.kind == "cut":
+        return _split(context, context.cut, frames, places)
+    if context.kind == "lazy":
+        if context.pending:
+            names = [name for name, _ in context.pending]
+            return _Why("pending", _pending(names, graph), frames, graph)
+        return _lowered(context, event, frames, places)
+    settles = event.report is None or event.report.frames[0][2] == "sync"
+    if context.kind == "inputs" and settles:
+        return _Why("pending", _pending(graph.pending if graph else (), graph), frames, graph)
+    piece = context.piece
+    if piece is None or graph is None:
+        cut = graph.cuts[-1] if graph and graph.cuts else None
+        return _split(context, cut, frames, places)
+    if event.report is not None and event.report.frames[0][2] != "extract_graph_helper":
+        if graph.cuts:
+            return _split(context, piece.cut_before(), frames, places)
+        if event.report.frames[0][2] == "sync":
+            return _Why("pending", _pending((), graph), frames, graph)
+    return _lowered(context, event, frames, places)
+
+
+def _lowered(context: Context, event: Event, frames: Sequence[Line], places: Places) -> _Why:
+    """A piece of an FX graph, or the whole of it."""
+    graph, piece = context.graph, context.piece
+    assert graph is not None
+    assert piece is not None
+    traced: Sequence[Line] = graph.stack
+    if graph.backward and event.backward:
+        frames, traced = event.backward, ()
+    why = _Why("fx", "", frames, graph, graph.module, piece.ops, traced)
+    if context.change:
+        return replace(why, cause="recompile", reason=context.change)
+    if graph.cuts:
+        return _split(context, piece.cut_after(), frames, places)
+    if graph.backward:
+        of = f"of graph {graph.source}" if graph.source else "of a compiled function"
+        return replace(why, cause="backward", reason=f"the backward pass {of}")
+    if graph.change:
+        return replace(why, cause="recompile", reason=graph.change)
+    return why
+
+
+def _split(context: Context, cut: Cut | None, frames: Sequence[Line], places: Places) -> _Why:
+    ops = context.piece.ops if context.piece and context.kind == "piece" else None
+    if cut is None:
+        return _Why("split", "a node ran outside of the graph", frames, context.graph, ops=ops)
+    reason = _because(cut, places)
+    return _Why("split", reason, frames, context.graph, cut.module, ops, cut.stack, deep=True)
+
+
+def _because(cut: Cut, places: Places) -> str:
+    """The reason of a cut, with the line that made what could not be taken."""
+    for stack in cut.made:
+        for frame in reversed(stack):
+            if places.is_user(frame[0]) and (code := places.frame(*frame).code):
+                return f"{cut.reason} from `{constructor(code) or code}`"
+    return cut.reason
+
+
+def _synced(event: Event, frames: Sequence[Line]) -> _Why:
+    assert event.report is not None
+    inside = event.report.frames
+    if _called("_clear_pending_ops_before_compile", inside):
+        return _Why("pending", "work was still pending before torch_xla.compile()", frames)
+    if _called("extract_compiled_graph_helper", inside) or _called("extract_graph_helper", inside):
+        return _Why("pending", _pending(()), frames)
+    if _called("_compile", inside):
+        name = event.report.name
+        what = f"torch_xla.compile() of `{name}`" if name else "torch_xla.compile()"
+        return _Why("sync", what, frames)
+    if _called("optimizer_step", inside):
+        return _Why("sync", "xm.optimizer_step() with a barrier", frames)
+    if any(name == "next" and file.endswith("parallel_loader.py") for file, _, name in inside):
+        return _Why("sync", "the end of a step of the device loader", frames)
+    if any(name == "__exit__" and file.endswith("profiler.py") for file, _, name in inside):
+        return _Why("sync", "the end of a profiler step", frames)
+    return _Why("sync", "explicit sync", frames)
+
+
+def _unreported(event: Event) -> _Why:
+    if event.resharded:
+        return _Why("reshard", "a sharded tensor was read, and put together by a graph")
+    if event.backward:
+        return _Why("backward", _in_backward(event), event.backward)
+    return _Why("other", event.off or "compiled in a thread that runs no Python")
+
+
+def _in_backward(event: Event) -> str:
+    if event.fallbacks:
+        return f"the backward pass of eager code: {runs_on_cpu(event.fallbacks)}"
+    return "the backward pass of eager code"
+
+
+def _pending(names: Iterable[str], graph: FxGraph | None = None) -> str:
+    what = "the compiled function"
+    if graph is not None and graph.source:
+        what = f"the backward pass of graph {graph.source}" if graph.backward else ""
+        what = what or f"graph {graph.source}"
+    known = list(dict.fromkeys(names))
+    subject = " and ".join(known) or "lazy work"
+    return f"{subject} {'were' if len(known) > 1 else 'was'} still pending when {what} was called"
+
+
+def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
+    """By what a value was read, from the source text around."""
+    depth = next(
+        (number for number, frame in enumerate(frames) if places.is_user(frame[0])), len(frames)
+    )
+    texts = [places.frame(*frame).code for frame in frames[: depth + 1]]
+    for op in event.fallbacks:
+        if any(_mentions(text, op) for text in texts):
+            return runs_on_cpu([op])
+    # The line is the user's, and how it was read may stand in test infrastructure below it.
+    for frame, own in zip(frames, texts, strict=False):
+        for pattern, text in _READERS if places.is_written(frame[0]) else ():
+            if found := pattern.search(own):
+                return f"value read by {found.expand(text)}"
+    if depth > 0:
+        called = frames[depth - 1][2]
+        return "value printed or formatted" if called in _PRINTING else f"value read in {called}()"
+    if event.fallbacks:
+        return runs_on_cpu(event.fallbacks)
+    return "value read"
+
+
+def _mentions(text: str, op: str) -> bool:
+    """Whether a line calls an op: ``torch.linalg.qr(x)`` calls ``aten::linalg_qr``."""
+    name = op.split("::")[-1].split(".")[0].strip("_")
+    return name in text or all(part in text for part in name.split("_"))
+
+
+def _callers(frames: Sequence[Line]) -> Sequence[Line]:
+    """Who called the compiled function: the frames outside of Dynamo's entry to its graph.
+
+    Inside are the backend's frames, and a backend may be the user's own.
+    """
+    for number, frame in enumerate(frames):
+        if frame[0].endswith("torch/_dynamo/eval_frame.py"):
+            return frames[number + 1 :]
+    return frames
+
+
+def _since_test(frames: Sequence[Line]) -> Sequence[Line]:
+    """The frames inside of the call of a test, of those that run from the innermost outwards."""
+    for number, (file, _, _) in enumerate(frames):
+        if file.endswith(_RUNNERS):
+            return frames[:number]
+    return frames
+
+
+def _stack(frames: Iterable[Line], where: Frame, places: Places) -> tuple[Frame, ...]:
+    """The user's frames, outermost first, to the place itself, which is the last.
+
+    Dynamo's code for a function stands on its ``def``: what it traced goes on from there.
+    """
+    if where == NOWHERE:
+        return ()
+    found: list[Frame] = []
+    for file, line, name in frames:
+        if not places.is_user(file):
+            continue
+        frame = places.frame(file, line, name)
+        if frame == where:
+            break
+        if not frame.code.startswith(_DEFINES) and frame not in found[-1:]:
+            found.append(frame)
+    return (*found, where)
+
+
+def _place(frames: Iterable[Line], places: Places) -> Frame:
+    """The first frame of the user's.
+
+    A frame that stands on its own ``def`` is Dynamo's code for that function:
+    the line that called it says more.
+    """
+    at_def = NOWHERE
+    for file, line, name in frames:
+        if not places.is_user(file):
+            continue
+        frame = places.frame(file, line, name)
+        if not frame.code.startswith(_DEFINES):
+            return frame
+        if at_def == NOWHERE:
+            at_def = frame
+    return at_def
+
+
+def _called(function: str, frames: Iterable[Line]) -> bool:
+    return any(name == function and "torch_xla" in file for file, _, name in frames)
+
+
+def _is_file(frame: Line, name: str) -> bool:
+    return frame[0].endswith(f"/{name}")

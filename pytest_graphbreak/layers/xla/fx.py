@@ -1,0 +1,270 @@
+"""What an FX graph tells when torch_xla's bridge lowers it: its place, its cuts, its inputs.
+
+The bridge (torch_xla/_dynamo/dynamo_bridge.py) runs each node of the graph once,
+to find those that XLA can not take. It puts the rest into partitions
+(``fused_0``, ``fused_1``, ...), and lowers each partition to one xla graph.
+Everything here is read from live objects while the bridge works, and kept as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.naming import (
+    Compiled,
+    common_module,
+    input_names,
+    is_input,
+    module_path,
+    op_name,
+)
+from pytest_graphbreak.layers.xla.reports import Line
+
+Stack = tuple[Line, ...]
+"""Frames of a node's code, outermost first, as Dynamo wrote them down."""
+
+_STACK_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<name>.*)')
+_MAKERS = (
+    "tensor|as_tensor|asarray|from_numpy|scalar_tensor|full|zeros|ones|empty|arange|linspace|"
+    "logspace|eye|rand|randn|randint|randperm|full_like|zeros_like|ones_like|Tensor"
+)
+_CONSTRUCTOR = re.compile(rf"\b(?:torch\.|np\.|numpy\.)?(?:{_MAKERS})\(")
+
+
+@dataclass(slots=True, eq=False)
+class Cut:
+    """A node that XLA could not take. ``position`` is its place in the order of the graph.
+
+    ``made`` has the stacks of the code that made what it could not take, the
+    nearest first: the line that somebody wrote belongs to the reason.
+    """
+
+    position: int
+    reason: str
+    stack: Stack = ()
+    module: str | None = None
+    made: tuple[Stack, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class FxGraph:
+    """One FX graph that reached the bridge. ``change`` says why it was compiled again."""
+
+    source: str = ""
+    stack: Stack = ()
+    module: str | None = None
+    backward: bool = False
+    change: str = ""
+    pending: tuple[str, ...] = ()
+    cuts: list[Cut] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    """What its inputs are called in the user's code, in their order."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """The same by the names of their nodes."""
+    settled: bool = False
+    """Whether the bridge is done with its inputs."""
+
+    def input(self, node: str) -> str:
+        """What the input that this node stands for is called in the user's code."""
+        return self.inputs.get(node, f"`{node}`")
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """A partition of an FX graph, or the whole: ``first`` to ``last`` in the order of its nodes.
+
+    ``inputs`` names its arguments, and says which of them are made inside the graph.
+    """
+
+    fx: FxGraph
+    first: int = 0
+    last: int = 0
+    ops: int = 0
+    inputs: tuple[tuple[str, bool], ...] = ()
+
+    def cut_after(self) -> Cut | None:
+        """The node that ended this piece; for the last piece the one that it began after."""
+        after = [cut for cut in self.fx.cuts if cut.position > self.last]
+        return min(after, key=_position) if after else self.cut_before()
+
+    def cut_before(self) -> Cut | None:
+        """The node whose result this piece takes; for the first piece the one that ended it."""
+        before = [cut for cut in self.fx.cuts if cut.position < self.first]
+        if before:
+            return max(before, key=_position)
+        return min(self.fx.cuts, key=_position, default=None)
+
+
+def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph:
+    """What there is to say of a graph before the bridge lowers it."""
+    nodes = list(gm.graph.nodes)
+    names = input_names(nodes, compiled)
+    calls = [node for node in nodes if node.op.startswith("call_")]
+    stacks = (stack for stack in map(node_stack, calls) if stack)
+    return FxGraph(
+        source=compiled.id if compiled else "",
+        stack=_written(next(stacks, ()), compiled),
+        module=common_module(calls),
+        backward=any(node.name.startswith("tangents") for node in nodes if is_input(node)),
+        pending=tuple(pending_inputs(args, names)),
+        positions={node.name: position for position, node in enumerate(nodes)},
+        names=names,
+        # A backend may have put nodes of its own between the inputs: they are told by name.
+        inputs=dict(zip((node.name for node in nodes if is_input(node)), names, strict=True)),
+    )
+
+
+def _written(stack: Stack, compiled: Compiled | None) -> Stack:
+    """The frames from the function that somebody wrote inwards, without its decorators'."""
+    written = compiled.written if compiled else None
+    for number, (file, _, name) in enumerate(stack):
+        if (file, name) == written:
+            return stack[number:]
+    return stack
+
+
+def shape_env(gm: Any) -> Any:
+    """The ``ShapeEnv`` that Dynamo made for this compilation; None if the graph shows none."""
+    for node in gm.graph.nodes:
+        # Dynamo's own graphs have example values, those of AOTAutograd and of an export values.
+        value = node.meta.get("val", node.meta.get("example_value"))
+        mode = getattr(value, "fake_mode", None)
+        if mode is not None:
+            return mode.shape_env
+    return None
+
+
+def node_stack(node: Any) -> Stack:
+    """The user's frames that made a node."""
+    text = node.meta.get("stack_trace") or ""
+    return tuple(
+        (found["file"], int(found["line"]), found["name"].strip())
+        for found in _STACK_FRAME.finditer(text)
+    )
+
+
+def pending_inputs(args: Sequence[Any], names: Sequence[str]) -> Iterator[str]:
+    """The arguments on the device that still wait to be computed, by name. Computes nothing."""
+    there = [position for position, arg in enumerate(args) if on_device(arg)]
+    waiting = native.function("_check_tensor_need_materialization")
+    for position, waits in zip(there, waiting([args[at] for at in there]), strict=True):
+        if waits:
+            yield names[position] if position < len(names) else f"input {position}"
+
+
+def describe_piece(gm: Any, fx: FxGraph) -> Piece:
+    """Where a partition lies in its graph."""
+    nodes = list(gm.graph.nodes)
+    calls = [node for node in nodes if node.op.startswith("call_")]
+    places = [fx.positions[node.name] for node in calls if node.name in fx.positions]
+    return Piece(
+        fx,
+        first=min(places, default=0),
+        last=max(places, default=0),
+        ops=len(calls),
+        inputs=tuple(
+            (fx.input(node.name), node.name not in fx.inputs) for node in nodes if is_input(node)
+        ),
+    )
+
+
+def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -> Cut | None:
+    """Why the bridge leaves a node out; None for one that touches no device tensor anyway.
+
+    ``ops`` are the aten ops that ran on the CPU in it.
+    """
+    operands = {item: interpreter.env.get(item) for item in node.all_input_nodes}
+    if not any(on_device(tensor) for value in operands.values() for tensor in tensors(value)):
+        return None
+    if ops:
+        return cpu_op(node, ops, fx)
+    on_host = [
+        (item, tensor)
+        for item, value in operands.items()
+        for tensor in tensors(value)
+        if not on_device(tensor)
+    ]
+    made: tuple[Stack, ...] = ()
+    if on_host:
+        reason, made = _host_operand(*on_host[0], fx)
+    else:
+        reason = f"the result of {op_name(node)} is a CPU tensor"
+    position = fx.positions.get(node.name, 0)
+    return Cut(position, reason, node_stack(node), module_path(node), made)
+
+
+def cpu_op(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
+    """A node whose aten ops, at least some of them, run on the CPU."""
+    return Cut(
+        fx.positions.get(node.name, 0), runs_on_cpu(ops), node_stack(node), module_path(node)
+    )
+
+
+def cut_at(node: Any, ops: Iterable[str], fx: FxGraph) -> Cut:
+    """A node that needed a value: by an aten op that runs on the CPU, or since it reads one."""
+    if ops:
+        return cpu_op(node, ops, fx)
+    reason = f"{op_name(node)} reads a value"
+    return Cut(fx.positions.get(node.name, 0), reason, node_stack(node), module_path(node))
+
+
+def runs_on_cpu(ops: Iterable[str]) -> str:
+    names = sorted(ops)
+    return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'} on the CPU"
+
+
+def find_op(gm: Any, ops: Iterable[str]) -> Any:
+    """The first node of a graph that calls one of these aten ops, such as ``aten::histc``."""
+    wanted = {op.split(".")[0] for op in ops}
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and op_name(node) in wanted:
+            return node
+    return None
+
+
+def tensors(value: Any) -> Iterator[Any]:
+    """The tensors in an argument or a result: itself, or those of a list, tuple or dict."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, Mapping):
+        yield from tensors(list(value.values()))
+    elif hasattr(value, "device") and hasattr(value, "dtype"):
+        yield value
+
+
+def on_device(value: Any) -> bool:
+    return getattr(getattr(value, "device", None), "type", None) == "xla"
+
+
+def constructor(line: str) -> str | None:
+    """The call in a source line that makes a tensor, such as ``torch.tensor(3.0)``."""
+    found = _CONSTRUCTOR.search(line)
+    if found is None:
+        return None
+    depth = 0
+    for end in range(found.end() - 1, len(line)):
+        depth += {"(": 1, ")": -1}.get(line[end], 0)
+        if depth == 0:
+            return line[found.start() : end + 1]
+    return None
+
+
+def _host_operand(node: Any, tensor: Any, fx: FxGraph) -> tuple[str, tuple[Stack, ...]]:
+    """A tensor of the CPU among the operands of a node, and the code that it came from."""
+    what = f"CPU tensor of shape {list(tensor.shape)}"
+    origin = node
+    while not is_input(origin) and origin.all_input_nodes:
+        origin = origin.all_input_nodes[0]
+    if is_input(origin):
+        return f"{what} from {fx.input(origin.name)}", ()
+    return what, tuple(stack for stack in (node_stack(node), node_stack(origin)) if stack)
+
+
+def _position(cut: Cut) -> int:
+    return cut.position

@@ -1,0 +1,217 @@
+"""FX graphs that a backend runs by itself, without torch_xla's bridge.
+
+Such a backend (tt_torch's legacy flow) calls the graph module, which only notes
+its operations, and then has torch_xla compute the results. What is compiled by
+that is the FX graph, and no sync of the user's. So the last graph module of
+Dynamo's that was run is remembered, with the function that ran it: what is
+compiled with that function on the stack is of the graph. While the module's own
+code is on the stack too, it is what one of its nodes needed.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+from pytest_graphbreak.layers.xla import differences
+from pytest_graphbreak.layers.xla import fx as xla_fx
+from pytest_graphbreak.layers.xla.events import Context, Recorder
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
+from pytest_graphbreak.layers.xla.reports import Line, Report
+
+_ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
+"""A line of the code that torch.fx writes for a graph: it begins with the name of its node."""
+_CALLS = ("fx/graph_module.py", "fx/_lazy_graph_module.py", "nn/modules/module.py")
+"""Between who calls a graph module and the module."""
+_WRITTEN = "<eval_with_key>"
+_BRIDGE = "/dynamo_bridge.py"
+_LOWERED = "optimized_mod"
+"""What the bridge puts into a graph in place of each part that it lowered."""
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One run of a graph module. ``within`` is the file and name of the function that runs it."""
+
+    module: weakref.ref[Any]
+    within: tuple[str, str]
+    pending: tuple[str, ...]
+    numbers: tuple[Any, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A graph module of Dynamo's, and the run by which it was lowered last."""
+
+    graph: FxGraph
+    piece: Piece
+    last: _Run | None = None
+
+
+class Lazy:
+    """The hooks around graph modules that are run, and whose a compilation is by its stack.
+
+    ``describe`` gives the FX graph of a module, None if it is not of Dynamo's
+    making; ``busy`` says that the bridge is what runs it.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        describe: Callable[[Any, Sequence[Any]], FxGraph | None],
+        busy: Callable[[Any], bool],
+    ) -> None:
+        self._recorder = recorder
+        self._describe = describe
+        self._busy = busy
+        self._depth = threading.local()
+        self._modules: weakref.WeakKeyDictionary[Any, _Known | None] = weakref.WeakKeyDictionary()
+        self._run: _Run | None = None
+
+    def forget(self) -> None:
+        self._run = None
+
+    # _WrappedCall.__call__(self, module, *inputs): somebody calls a graph module.
+
+    def calling(self, args: tuple[Any, ...]) -> None:
+        depth = self._depth.value = getattr(self._depth, "value", 0) + 1
+        caller = caller_of_ours()
+        while caller is not None and caller.f_code.co_filename.endswith(_CALLS):
+            caller = caller.f_back
+        if depth == 1 or caller is None or not caller.f_code.co_filename.startswith(_WRITTEN):
+            self._begins(args[1], args[2:], caller)
+
+    def called(self, token: None, result: Any) -> None:
+        self._depth.value = getattr(self._depth, "value", 1) - 1
+
+    # Graph.process_inputs(self, *inputs): Interpreter.run begins. That one is not watched
+    # itself, since Dynamo names it where it meets it.
+
+    def interpreting(self, args: tuple[Any, ...]) -> None:
+        caller = caller_of_ours()
+        interpreter: Any = caller.f_locals.get("self") if caller is not None else None
+        if not hasattr(interpreter, "run_node"):
+            return
+        while caller is not None and caller.f_locals.get("self") is interpreter:
+            caller = caller.f_back
+        self._begins(interpreter.module, args[1:], caller)
+
+    def interpreted(self, token: None, result: Any) -> None:
+        """It goes on."""
+
+    def owner(self, report: Report, ops: Iterable[str]) -> Context | None:
+        """What a compilation belongs to, if it belongs to the graph that was run last."""
+        run = self._run
+        module = run.module() if run is not None else None
+        known = self._modules.get(module) if module is not None else None
+        if run is None or known is None:
+            return None
+        inside = _inside(report.frames, run.within)
+        if inside is None or any(file.endswith(_BRIDGE) for file, _, _ in inside):
+            return None
+        if any(file.startswith(_WRITTEN) or name == "run_node" for file, _, name in inside):
+            cut = _cut(inside, ops, module, known.graph)
+            return Context("cut", known.graph, cut=cut, within=run.within)
+        context = Context("lazy", known.graph, known.piece, within=run.within)
+        if known.last is not None:
+            context = _again(context, known.last, run)
+        known.last = run
+        return context
+
+    def _begins(self, module: Any, inputs: Sequence[Any], caller: FrameType | None) -> None:
+        if caller is None or self._busy(module) or _is_tracing():
+            return
+        if not any(map(_computed, inputs)):
+            return
+        self._recorder.quick()  # what was compiled before is of the run before
+        self._run = None
+        known = self._know(module, inputs)
+        if known is None:
+            return
+        within = caller.f_code.co_filename, caller.f_code.co_name
+        pending = tuple(xla_fx.pending_inputs(inputs, known.graph.names))
+        numbers = tuple(value for value in inputs if type(value) in (int, float))
+        self._run = _Run(weakref.ref(module), within, pending, numbers)
+
+    def _know(self, module: Any, inputs: Sequence[Any]) -> _Known | None:
+        if module not in self._modules:
+            targets = (getattr(node.target, "__name__", "") for node in module.graph.nodes)
+            graph = None if _LOWERED in targets else self._describe(module, inputs)
+            piece = xla_fx.describe_piece(module, graph) if graph else None
+            self._modules[module] = _Known(graph, piece) if graph and piece else None
+        return self._modules[module]
+
+
+def caller_of_ours() -> FrameType | None:
+    """The frame that called the function that is watched, from inside a hook."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return frame
+
+
+def _inside(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
+    """The frames inside of the function that runs a graph; None where it is not on the stack."""
+    for number, (file, _, name) in enumerate(frames):
+        if (file, name) == within:
+            return frames[:number]
+    return None
+
+
+def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph) -> Cut | None:
+    """The node that needed a value; each node is one cut, however often it is run."""
+    node = _node(frames, module) or xla_fx.find_op(module, ops)
+    if node is None:
+        return None
+    position = graph.positions.get(node.name, 0)
+    for cut in graph.cuts:
+        if cut.position == position:
+            return cut
+    cut = xla_fx.cut_at(node, ops, graph)
+    graph.cuts.append(cut)
+    return cut
+
+
+def _again(context: Context, before: _Run, now: _Run) -> Context:
+    """The same graph is lowered once more: what is different from the last time."""
+    assert context.piece is not None
+    if now.numbers != before.numbers:
+        change = differences.new_sizes(context.piece, now.numbers, before.numbers)
+    elif now.pending and now.pending != before.pending:
+        return replace(context, pending=tuple((name, False) for name in now.pending))
+    elif before.pending and not now.pending:
+        names = " and ".join(dict.fromkeys(before.pending))
+        change = f"{names} was pending the last time, and is not now"
+    else:
+        change = "compiled again"
+    return replace(context, change=change)
+
+
+def _node(frames: Sequence[Line], module: Any) -> Any:
+    """The node whose line of the written code is on the stack of a compilation."""
+    for file, line, _ in frames:
+        if file.startswith(_WRITTEN):
+            found = _ASSIGNED.match(linecache.getline(file, line))
+            name = found["name"] if found else ""
+            return next((node for node in module.graph.nodes if node.name == name), None)
+    return None
+
+
+def _is_tracing() -> bool:
+    """Whether Dynamo or what comes after it is at work: then a graph is not run but looked at."""
+    from torch._guards import CompileContext
+
+    return CompileContext.current_compile_id() is not None
+
+
+def _computed(value: Any) -> bool:
+    """Whether a value is a tensor on the device, and no stand-in for one."""
+    torch = sys.modules["torch"]
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and xla_fx.on_device(value)

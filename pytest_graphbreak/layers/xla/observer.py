@@ -1,0 +1,247 @@
+"""The xla layer: computations that the PJRT client compiled through torch_xla.
+
+A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy
+tensors, ``openxla``, forward and backward, in every thread. ``xla_meter`` reads
+it, ``xla_salt`` keeps the counts of tests apart, ``xla_sensors`` notes what was
+going on, ``xla_causes`` says of each graph why it exists; ``xla_native`` holds
+the names of torch_xla that are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pytest_graphbreak.layers.xla import cache_key
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
+from pytest_graphbreak.layers.xla.meter import CLEARED
+from pytest_graphbreak.layers.xla.sensors import Sensors
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Graph, Observation, Recompile
+
+UNFOLLOWED = (
+    "torch_xla was imported in a way that could not be followed while the graphs were counted: "
+    "import it at the top of the file"
+)
+
+_OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
+"""Causes of graphs that compute what was asked for and nothing else.
+
+A ``sync`` computes all that is pending, also what an earlier test has left.
+"""
+
+_sensors = Sensors()
+_recorder = _sensors.recorder
+_salt = cache_key.Salt()
+
+
+class XlaObserver:
+    """Watches the xla layer. Safe to use where torch_xla is not installed.
+
+    Without ``reasons`` graphs are counted and not explained: ``graph_list`` is
+    empty, and torch_xla is not asked to report its compilations.
+    """
+
+    layer = LAYER
+
+    def __init__(self, reasons: bool = True) -> None:
+        self.reasons = reasons
+        self._isolation: _Isolation | None = None
+
+    def open(self, places: Places) -> XlaWindow:
+        isolation, self._isolation = self._isolation, None
+        return XlaWindow(places, self.reasons, isolation)
+
+    def isolate(self, key: str) -> None:
+        """Settle what earlier code left on the device, and give ``key`` a cache of its own.
+
+        Lasts until the next window closes. Computes what an earlier test left
+        pending (its compilations are charged to nobody).
+        """
+        if self._isolation is not None:  # never opened: the test was skipped
+            self._isolation.end()
+        self._isolation = _Isolation(key, self.reasons)
+
+
+class _Isolation:
+    """One test kept apart from the others, from ``isolate`` to the end of its window.
+
+    ``errors`` say what makes its counts unsure in any case, ``doubts`` what does
+    so only for a graph that computes all that is pending.
+    """
+
+    def __init__(self, key: str, reasons: bool) -> None:
+        self.errors: list[str] = []
+        self.doubts: list[str] = []
+        self._key = key
+        self._reasons = reasons
+        self._salt: str | None = None
+        if native.loaded():
+            self._settle()
+            self._push()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """While a fixture of wider scope is set up: without the salt of this test.
+
+        What that fixture leaves pending is computed and charged to nobody, unless
+        the test had left something pending before it.
+        """
+        pending, salted = False, self._salt
+        if native.loaded():
+            self._settle(flush=False)
+            try:
+                pending = native.pending() > 0
+            except Exception:  # what cannot be computed is pending too
+                pending = True
+            if salted is not None:
+                _salt.pop(salted)
+        try:
+            yield
+        finally:
+            if native.loaded():
+                self._settle(flush=not pending)
+                if salted is not None:
+                    _salt.again(salted)
+                else:
+                    self._push()
+
+    def end(self) -> None:
+        if self._salt is not None:
+            _salt.pop(self._salt)
+            self._salt = None
+
+    def _push(self) -> None:
+        if cache_key.enabled():
+            self._salt = _salt.push(self._key)
+
+    def _settle(self, flush: bool = True) -> None:
+        """Compute what is pending, and wait until the devices are done."""
+        # What is flushed may be the first compilation of the process: after it
+        # torch_xla would never ask again where to report.
+        _sensors.acquire(self._reasons)
+        try:
+            if native.client_open():
+                if flush:
+                    with _recorder.uncounted():
+                        native.flush()
+                native.wait()
+        except Exception as error:
+            self._unsettled(error)
+        finally:
+            _sensors.release(self._reasons)
+
+    def _unsettled(self, error: Exception) -> None:
+        text = str(error).strip().split("\n")[0]
+        if isinstance(error, native.Missing):
+            self.errors.append(f"the device could not be settled before this test: {text}")
+            return
+        self.doubts.append(
+            "the device could not be settled before this test: what an earlier one left pending "
+            f"cannot be computed ({type(error).__name__}: {text})"
+        )
+
+
+class XlaWindow:
+    """One stretch of time on the xla layer."""
+
+    def __init__(self, places: Places, reasons: bool, isolation: _Isolation | None) -> None:
+        self._places = places
+        self._reasons = reasons
+        self._isolation = isolation
+        self._closed = False
+        self._last: Observation | None = None
+        self._aside: list[tuple[int, int, int]] = []
+        _sensors.acquire(reasons)
+        self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
+
+    def peek(self) -> Observation | None:
+        if self._closed:
+            return self._last
+        return self._observe() if native.loaded() else None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        graphs, events = self._drained()
+        try:
+            if self._isolation is not None:
+                with self._isolation.aside():
+                    yield
+            else:
+                yield
+        finally:
+            now, until = self._drained()
+            self._aside.append((now - graphs, events, until))
+
+    def _drained(self) -> tuple[int, int]:
+        """How many graphs and events there were up to now."""
+        if native.loaded():
+            _recorder.drain()
+        return _recorder.graphs, len(_recorder.events)
+
+    def close(self) -> Observation | None:
+        if self._closed:
+            return self._last
+        self._last = self.peek()
+        self._closed = True
+        _sensors.release(self._reasons)
+        if self._isolation is not None:
+            self._isolation.end()
+        return self._last
+
+    def _observe(self) -> Observation:
+        _recorder.drain()
+        graphs, first, gaps = self._start
+        events = []
+        made = _recorder.graphs - graphs
+        for others, left, back in self._aside:
+            events += _recorder.events[first:left]
+            first = back
+            made -= others
+        events += _recorder.events[first:]
+        made = max(0, made)
+        explained = _recorder.guard(explain, events, self._places) if self._reasons else []
+        errors, notes = self._isolated(made, explained or ())
+        errors += _recorder.errors
+        if not errors and not _recorder.meter.attached:
+            errors.append(UNFOLLOWED)
+        if _recorder.meter.gaps != gaps:
+            errors.append(CLEARED)
+        again = [number for number, event in enumerate(events) if is_recompile(event)]
+        return Observation(
+            LAYER,
+            graphs=made,
+            recompiles=len(again),
+            recompile_list=tuple(
+                Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1])
+                for graph in (explained[number] for number in again if explained)
+            ),
+            graph_list=tuple(explained or ()),
+            errors=tuple(dict.fromkeys(errors)),
+            notes=tuple(notes),
+        )
+
+    def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
+        """The errors and the notes of having been isolated."""
+        if self._isolation is None:
+            return [], []
+        errors, doubts = [*self._isolation.errors], self._isolation.doubts
+        if sum(graph.cause in _OWN for graph in explained) < made:
+            return [*errors, *doubts], _left_pending()
+        return errors, [*doubts, *_left_pending()]
+
+
+def _left_pending() -> list[str]:
+    """For a note: it says nothing where torch_xla cannot say what is pending."""
+    try:
+        waiting = native.pending()
+    except Exception:
+        return []
+    if not waiting:
+        return []
+    one = waiting == 1
+    what = "1 tensor is" if one else f"{waiting} tensors are"
+    them = "it" if one else "them"
+    return [f"{what} left pending on the xla device: the graph that computes {them} is not counted"]

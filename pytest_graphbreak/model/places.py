@@ -1,0 +1,345 @@
+"""Names for source places that are the same on every machine.
+
+A place is named by its file, the qualified name of the function around it, and
+the text of its line. Nothing here imports the code that it names: a file is
+parsed, once, and only when a frame of it has to be shown.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_graphbreak.model.record import Frame
+
+LIBRARIES = frozenset(
+    {
+        "_pytest",
+        "functorch",
+        "hypothesis",
+        "IPython",
+        "ipykernel",
+        "pjrt_plugin_tt",
+        "pluggy",
+        "pytest",
+        "pytest_forked",
+        "pytest_graphbreak",
+        "pytest_rerunfailures",
+        "pytest_timeout",
+        "torch",
+        "torch_xla",
+        "torchgen",
+        "triton",
+        "tt_torch",
+        "typing_extensions",
+        "xdist",
+    }
+)
+"""Packages whose frames are machinery: never the line that a reader would edit."""
+
+_SITE = re.compile(r".*/(?:site|dist)-packages/(?=.)")
+_HASH = re.compile(r"_?(?!\d+$)[0-9a-f]{12,64}")
+_RESUME = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
+"""Functions of their own until Python 3.11, and lines of the function around them since."""
+_BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class _Scope(NamedTuple):
+    """A function, class, lambda or generator expression of a file; lines are 1-based, inclusive."""
+
+    name: str
+    qualname: str
+    first: int
+    last: int
+    line: int
+    """Of ``def`` or ``class``, where ``first`` is that of the first decorator."""
+
+
+class _Source(NamedTuple):
+    """What was parsed from the lines of a file; ``lines`` tells whether it is still true."""
+
+    lines: list[str]
+    scopes: tuple[_Scope, ...]
+
+
+class Places:
+    """Turns files and lines of this machine into stable ``Frame`` values.
+
+    ``root`` is the directory that the files of the repository are named from.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._roots = _directories([str(root)])
+        self._files: dict[str, str] = {}
+        self._written: dict[str, bool] = {}
+        self._passed: dict[str, bool] = {}
+        self.infra: tuple[str, ...] = ()
+        self._sources: dict[tuple[str, bool], _Source] = {}
+
+    def file(self, filename: str) -> str:
+        """The stable name of a file, with ``/`` between directories.
+
+        Looked up in this order: site-packages (also one inside the root), the
+        root, the longest entry of ``sys.path`` that holds the file, the package
+        that the file is in. Directories that are a hash are left out. What is
+        no file (``<string>``, a doctest, a notebook cell) keeps its name, but
+        for the numbers in it that change from run to run.
+        """
+        name = self._files.get(filename)
+        if name is None:
+            name = self._files[filename] = _pseudo(filename) or self._name(filename)
+        return name
+
+    def frame(self, filename: str, line: int, name: str = "", code: str | None = None) -> Frame:
+        """The place of ``line`` (1-based, 0 for unknown) of ``filename``.
+
+        ``name`` is the code object's name (``forward``); the frame has the
+        qualified name (``Head.forward``), where the file has such a function
+        around that line. The name that Dynamo gives to the rest of a function
+        after a break is taken back to that function. Without a name, or with
+        that of a comprehension, the function around the line is taken, as every
+        version of Python would name it. ``code`` stands in for the line's
+        text where the caller knows it better than the file.
+        """
+        name = function_name(name)
+        lines = _lines(filename)
+        if name in _COMPREHENSIONS and lines:
+            name = ""
+        if code is None:
+            code = lines[line - 1] if 0 < line <= len(lines) else ""
+        scope = self._scope(filename, lines, line, name)
+        function = scope.qualname if scope else name or ("<module>" if lines else "")
+        return Frame(self.file(filename), function, max(line, 0), code.strip())
+
+    def definition(self, filename: str, line: int, name: str) -> Frame:
+        """The ``def`` of a function; ``line`` is any of it, such as that of its decorator."""
+        scope = self._scope(filename, _lines(filename), line, name)
+        return self.frame(filename, scope.line if scope else line, name)
+
+    def is_user(self, filename: str) -> bool:
+        """Whether a frame of this file can be shown as the user's own or a model's code.
+
+        Not so for torch, pytest, the standard library, ourselves, files that are
+        generated, and test infrastructure (``pass_over``).
+        """
+        return self.is_written(filename) and not self._is_infra(filename)
+
+    def is_written(self, filename: str) -> bool:
+        """As ``is_user``, and test infrastructure is no exception."""
+        known = self._written.get(filename)
+        if known is None:
+            known = self._written[filename] = _is_user(filename)
+        return known
+
+    def pass_over(self, infra: Sequence[str]) -> None:
+        """Name no place in these files, or the files in these directories: what calls them is.
+
+        They are test infrastructure (``graph_budget_infra``): paths, absolute or
+        relative to the root.
+        """
+        self.infra = tuple(str(self.root / path) for path in infra)
+        self._passed.clear()
+
+    def _is_infra(self, filename: str) -> bool:
+        if not self.infra:
+            return False
+        known = self._passed.get(filename)
+        if known is None:
+            inside = tuple(_directories(self.infra))
+            paths = (os.path.abspath(filename), os.path.realpath(filename))
+            known = any(f"{_posix(path)}/".startswith(inside) for path in paths)
+            self._passed[filename] = known
+        return known
+
+    def _name(self, filename: str) -> str:
+        path = _posix(os.path.abspath(filename))
+        real = _posix(os.path.realpath(filename))
+        for candidate in (path, real):
+            if found := _SITE.match(candidate):
+                return _without_hashes(candidate[found.end() :])
+        for candidate in (path, real):
+            for directory in self._roots:
+                if candidate.startswith(directory):
+                    return _without_hashes(candidate[len(directory) :])
+        entries = [entry for entry in _directories(sys.path) if path.startswith(entry)]
+        top = max(entries, key=len, default="") or _package_parent(path)
+        return _without_hashes(path[len(top) :])
+
+    def _scope(self, filename: str, lines: list[str], line: int, name: str) -> _Scope | None:
+        """The innermost scope of that name around a line; without a name, any function."""
+        if not lines or name == "<module>":
+            return None
+        key = (filename, name.startswith("<"))
+        source = self._sources.get(key)
+        if source is None or source.lines is not lines:
+            source = self._sources[key] = _Source(lines, _scopes(lines, key[1]))
+        around = [scope for scope in source.scopes if scope.first <= line <= scope.last]
+        if name:
+            around = [scope for scope in around if name in (scope.name, scope.qualname)]
+        else:
+            around = [scope for scope in around if not scope.name.startswith("<")]
+        return max(around, key=lambda scope: (scope.first, -scope.last), default=None)
+
+
+def function_name(name: str) -> str:
+    """The user's function: ``torch_dynamo_resume_in_f_at_12`` is the rest of ``f``.
+
+    Source: ``TORCH_DYNAMO_RESUME_IN_PREFIX`` of torch/_dynamo/resume_execution.py.
+    """
+    while found := _RESUME.fullmatch(name):
+        name = found[1]
+    return name
+
+
+def is_resume(name: str) -> bool:
+    """Whether Dynamo made this code object: the rest of a function after a break."""
+    return _RESUME.fullmatch(name) is not None
+
+
+def _pseudo(filename: str) -> str:
+    """The name of what is no file, else an empty string."""
+    if found := re.fullmatch(r"<ipython-input-(\d+)-[0-9a-f]+>", filename):
+        return f"<ipython-input-{found[1]}>"
+    if re.search(r"[/\\]ipykernel_\d+[/\\]\d+\.py$", filename):
+        return "<notebook>"
+    if filename.startswith("<"):
+        # torch.fx numbers its generated modules through the process: <eval_with_key>.12
+        name = re.sub(r"^(<eval_with_key>)\.\d+", r"\1", filename)
+        return re.sub(r"0x[0-9a-fA-F]+", "0x...", name)
+    if not filename:
+        return "<unknown>"
+    return "" if _can_be_path(filename) else filename
+
+
+def _can_be_path(filename: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(filename)
+    except UnicodeEncodeError:
+        return False
+
+
+def _posix(path: str) -> str:
+    return path.replace(os.sep, "/") if os.sep != "/" else path
+
+
+def _directories(paths: Iterable[str]) -> list[str]:
+    """Absolute forms of directories, as given and with links followed, each ending in ``/``."""
+    found = []
+    for path in paths:
+        for absolute in (os.path.abspath(path), os.path.realpath(path)):
+            directory = _posix(absolute).rstrip("/") + "/"
+            if directory not in found:
+                found.append(directory)
+    return found
+
+
+def _package_parent(path: str) -> str:
+    """The directory that holds the outermost package around a file, ending in ``/``."""
+    directory = os.path.dirname(path)
+    while os.path.isfile(os.path.join(directory, "__init__.py")):
+        above = os.path.dirname(directory)
+        if above == directory:
+            break
+        directory = above
+    return _posix(directory).rstrip("/") + "/"
+
+
+def _without_hashes(name: str) -> str:
+    *directories, file = name.split("/")
+    return "/".join([part for part in directories if not _HASH.fullmatch(part)] + [file])
+
+
+def _is_user(filename: str) -> bool:
+    if not filename or filename.startswith(("<frozen ", "<eval_with_key>", "<attrs generated ")):
+        return False
+    if _pseudo(filename):
+        return True
+    path = _posix(os.path.abspath(filename))
+    if found := _SITE.match(path):
+        return path[found.end() :].split("/")[0].removesuffix(".py") not in LIBRARIES
+    return not path.startswith(tuple(_machinery()))
+
+
+def _machinery() -> Iterator[str]:
+    """Directories of libraries that are imported from elsewhere than site-packages."""
+    yield from _directories(
+        [
+            sysconfig.get_path("stdlib"),
+            sysconfig.get_path("platstdlib"),
+            sysconfig.get_path("scripts"),
+            os.path.dirname(os.path.dirname(__file__)),
+        ]
+    )
+    for name in LIBRARIES:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file and os.path.basename(file) == "__init__.py":
+            yield from _directories([os.path.dirname(file)])
+
+
+def _lines(filename: str) -> list[str]:
+    """The lines of a file as it is now; none where there is no text.
+
+    ``linecache`` also knows the sources of doctests and notebook cells.
+    """
+    try:
+        linecache.checkcache(filename)
+        return linecache.getlines(filename)
+    except Exception:  # a loader of the user's may raise anything
+        return []
+
+
+def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
+    """The scopes of a source text; none if it can not be parsed (a template, newer syntax).
+
+    Functions and classes only, or with ``expressions`` also lambdas and generator
+    expressions, for which every expression of the file has to be looked at.
+    """
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found: list[_Scope] = []
+    # An explicit stack: generated sources nest deeper than Python recurses.
+    todo: list[tuple[ast.AST, str]] = [(tree, "")]
+    while todo:
+        node, prefix = todo.pop()
+        if not (expressions or isinstance(node, _BLOCKS)):
+            continue
+        outside, name, inside = _parts(node)
+        todo.extend((child, prefix) for child in outside)
+        if not name:
+            continue
+        assert isinstance(node, (ast.stmt, ast.expr))
+        starts = [node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))]
+        qualname = prefix + name
+        last = node.end_lineno or node.lineno
+        found.append(_Scope(name, qualname, min(starts), last, node.lineno))
+        below = ".<locals>." if isinstance(node, _FUNCTIONS) else "."
+        todo.extend((child, qualname + below) for child in inside)
+    return tuple(found)
+
+
+def _parts(node: ast.AST) -> tuple[Iterable[ast.AST], str, Iterable[ast.AST]]:
+    """Children evaluated in the scope around a node, its own name if it is a scope, the rest."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return [*node.decorator_list, node.args], node.name, node.body
+    if isinstance(node, ast.ClassDef):
+        return [*node.decorator_list, *node.bases, *node.keywords], node.name, node.body
+    if isinstance(node, ast.Lambda):
+        return [node.args], "<lambda>", [node.body]
+    if isinstance(node, ast.GeneratorExp):
+        # The first iterable is evaluated outside: a lambda in it belongs there.
+        first = node.generators[0]
+        inside = [child for child in ast.iter_child_nodes(node) if child is not first]
+        return [first.iter], "<genexpr>", [*inside, first.target, *first.ifs]
+    return ast.iter_child_nodes(node), "", ()

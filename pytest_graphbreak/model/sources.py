@@ -1,0 +1,111 @@
+"""Finds the source files that a log names, on the machine that reads it.
+
+A log often comes from elsewhere (``/root/tt-xla/venv/lib/...``). A file is
+looked for where the log says, then in the user's own directories, then among the
+packages that are installed here. A log is not trusted: what it names is opened
+only if it is a regular Python file that lies, with links followed, below the
+user's directories, or in an installed package.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.model.places import Places, function_name, is_resume
+from pytest_graphbreak.model.record import Frame
+
+_SITE: Final = re.compile(r".*/(?:site|dist)-packages/(?=.)")
+_MACHINERY: Final = re.compile(
+    r"/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)"
+    r"|/(?:tt_torch|torch_xla|pjrt_plugin_tt|ttxla_tools|_pytest|pluggy)/"
+)
+"""Frames that are nobody's model: the standard library, and machinery run from a checkout."""
+
+_LARGEST: Final = 10 * 1024 * 1024
+_FILES: Final = 20_000
+_LONGEST: Final = 4096
+_DEEPEST: Final = 32
+"""So many directories of a name are looked for below the user's own."""
+
+
+class Sources:
+    """Names places of a log, with their source lines where the files are found here."""
+
+    def __init__(self, places: Places, more: Iterable[Path] = ()) -> None:
+        """The user's directories are the root of ``places`` and ``more``."""
+        self._places = places
+        self._roots = [str(places.root), *map(str, more)]
+        self._below = [os.path.join(os.path.realpath(root), "") for root in self._roots]
+        self._installed = [os.path.join(directory, "") for directory in _packages()]
+        self.find = lru_cache(_FILES)(self._find)
+        self.is_user = lru_cache(_FILES)(self._is_user)
+        self.frame = lru_cache(_FILES)(self._frame)
+
+    def function(self, file: str, line: int, name: str) -> Frame:
+        """A function that Dynamo compiled: its definition; of the rest of one, where it goes on."""
+        here = self.find(file)
+        if is_resume(name) or here is None:
+            return self.frame(file, line, name)
+        return self._places.definition(here, line, name)
+
+    def _find(self, file: str) -> str | None:
+        """The file on this machine, or None."""
+        if not file.endswith(".py") or "\0" in file or len(file) > _LONGEST:
+            return None
+        candidates = [file] if os.path.isabs(file) else []
+        if found := _SITE.match(file):
+            tail = file[found.end() :]
+            candidates += [os.path.join(place, tail) for place in (*self._roots, *self._installed)]
+        else:
+            parts = file.lstrip("/").split("/")
+            candidates += [
+                os.path.join(root, *parts[index:])
+                for root in self._roots
+                for index in range(max(0, len(parts) - _DEEPEST), len(parts))
+            ]
+        return next((path for path in candidates if self._may(path) and _readable(path)), None)
+
+    def _may(self, file: str) -> bool:
+        """Whether a log may have this file shown.
+
+        A checkout may come from others as well, with links in it that lead out; what is
+        installed here was installed by the user, who may have linked it from a cache.
+        """
+        try:
+            if os.path.normpath(file).startswith(tuple(self._installed)):
+                return True
+            return os.path.realpath(file).startswith(tuple(self._below))
+        except OSError:
+            return False
+
+    def _is_user(self, file: str) -> bool:
+        return not _MACHINERY.search(file) and self._places.is_user(file)
+
+    def _frame(self, file: str, line: int, name: str = "", code: str | None = None) -> Frame:
+        """A line; ``code`` is its text where the log has it, which is truer than a file here."""
+        here = self.find(file)
+        if here is not None:
+            return self._places.frame(here, line, name, code)
+        return Frame(self._places.file(file), function_name(name), line, (code or "").strip())
+
+
+def _packages() -> list[str]:
+    """Where packages are installed for this Python."""
+    return [
+        os.path.abspath(entry)
+        for entry in sys.path
+        if os.path.basename(entry.rstrip("/")) in ("site-packages", "dist-packages")
+    ]
+
+
+def _readable(file: str) -> bool:
+    try:
+        return os.path.isfile(file) and os.path.getsize(file) <= _LARGEST
+    except OSError:
+        return False

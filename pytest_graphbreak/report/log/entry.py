@@ -1,0 +1,102 @@
+"""One log as an item of ``tests`` in the JSON report."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.layers.tt.programs import Program
+from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report import json
+from pytest_graphbreak.report.log import words
+
+
+def entry(reading: Reading, bearing: Bearing) -> Plain:
+    """The record of a log, with ``bearing`` (its doubts), ``run`` (commands) and ``log``."""
+    return {
+        **json.entry(reading.path, "passed", reading.record.to_dict(), None, 1),
+        "bearing": list(bearing.doubts),
+        "run": list(bearing.commands),
+        "log": _log(reading),
+    }
+
+
+def environment(readings: list[Reading]) -> Plain:
+    """Where logs come from is not known: the profile says that they are logs."""
+    device = "tt" if any("tt" in reading.record.layers for reading in readings) else None
+    return {
+        "profile": "log",
+        "device": device,
+        "arch": None,
+        "torch": None,
+        "torch_xla": None,
+        "python": None,
+        "platform": None,
+        "packages": {},
+    }
+
+
+def session(readings: list[Reading]) -> Plain:
+    return json.session(0, len(readings))
+
+
+def _log(reading: Reading) -> Plain:
+    """What only a log has: stages, failures, how sure the counts are, origins."""
+    programs = reading.programs
+    return {
+        "bytes": reading.size,
+        "sure": words.sure(reading),
+        "attempted": reading.graphs,
+        "completed": reading.completed,
+        "failed": programs.failed.total(),
+        "unfinished": programs.unfinished.total(),
+        "resharding": programs.resharding,
+        "headers": reading.headers,
+        "ends": reading.ends,
+        "processes": reading.processes,
+        "debug_build": reading.signs.debug,
+        "stages": [
+            {"stages": list(stages), "graphs": count}
+            for stages, count in programs.shapes.most_common()
+        ],
+        "failures": [_failure(program) for program in programs.list if program.ended == "failed"],
+        "sources": [_source(program) for program in programs.list if program.places],
+        "guesses": {
+            rank: {
+                "graphs": guess.graphs,
+                "completed": guess.completed,
+                "stages": guess.stages,
+                "sure": guess.sure,
+                "least": guess.least,
+                "most": guess.most,
+                "why": guess.why,
+            }
+            for rank, guess in reading.guesses.items()
+        },
+        "origins": [
+            {"origin": origin, "cause": cause, "graphs": count}
+            for (origin, cause), count in reading.origins.most_common()
+        ],
+    }
+
+
+def _source(program: Program) -> Plain:
+    """The lines that most of a graph comes from; ``ops`` is the number of kinds of ops of each."""
+    return {
+        "graph": program.number,
+        "name": program.name,
+        "module": program.module,
+        "lines": [{**frame.to_dict(), "ops": ops} for frame, ops in program.places],
+    }
+
+
+def _failure(program: Program) -> Plain:
+    return {
+        "graph": program.number,
+        "name": program.name,
+        "after": program.last,
+        "stages": list(program.stages),
+        "error": program.error,
+        "offset": program.offset,
+        "rank": program.rank or None,
+        "thread": program.thread or None,
+    }

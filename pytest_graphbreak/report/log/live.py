@@ -1,0 +1,51 @@
+"""The report of a script that was just observed, in the shape of a log's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_graphbreak.model.record import LAYERS, Record
+from pytest_graphbreak.report.log import page, text, words
+from pytest_graphbreak.report.log.findings import homes_of, observed
+from pytest_graphbreak.text import safe
+
+
+def terminal(name: str, ended: str, record: Record) -> str:
+    """Plain lines. ``ended`` says how the script ended: ``exit 0``."""
+    lines = [f"{name}   {ended}"]
+    lines += [f"  {label:<8} {line}" for label, line in _counts(record)]
+    lines += text.section("most frequent", [list(text.finding(item)) for item in observed(record)])
+    layer = record.headline
+    homes = [text.home(*item) for item in homes_of(record, layer)]
+    lines += text.section(f"{layer} graphs come from", homes)
+    return "\n".join(lines)
+
+
+def markdown(name: str, ended: str, record: Record) -> str:
+    """The same, sorted by frequency, for an issue or a pull request."""
+    lines = [
+        "# Graphs of a script",
+        "",
+        f"## {safe.markdown(name)}",
+        "",
+        f"{page.ours(ended)}.",
+        "",
+        *page.table(("layer", "counted"), _counts(record)),
+        *page.most_frequent(observed(record)),
+    ]
+    if record.headline != "dynamo":
+        lines += page.places(homes_of(record, record.headline))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _counts(record: Record) -> Iterator[tuple[str, str]]:
+    """What was counted on each layer, deepest first, and what keeps a count from being trusted."""
+    for layer in reversed(LAYERS):
+        if layer in record.layers:
+            yield layer, words.of_layer(record, layer)
+    if not record.layers:
+        yield "graphs", "none: torch was not used"
+    for error in record.errors:
+        yield "error", f"could not see: {error}"
+    if record.note:
+        yield "note", record.note

@@ -1,0 +1,136 @@
+"""A log's report as markdown, sorted by frequency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.report.log import words
+from pytest_graphbreak.report.log.findings import Finding, failures, findings, homes
+from pytest_graphbreak.text import safe
+
+MOST = 200
+"""Entries of one section; the JSON report has all."""
+
+
+def render(logs: Sequence[tuple[Reading, Bearing]]) -> str:
+    """The report of all logs."""
+    lines = ["# Graphs in logs", ""]
+    for reading, bearing in logs:
+        lines += _log(reading, bearing)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _log(reading: Reading, bearing: Bearing) -> Iterator[str]:
+    yield f"## {safe.markdown(reading.path)}"
+    yield ""
+    yield f"{words.size(reading.size)}; {words.verdict(bearing)}."
+    yield ""
+    yield from table(("layer", "counted"), words.counts(reading))
+    yield from _doubts(bearing)
+    yield from _origins(reading)
+    yield from most_frequent(findings(reading))
+    yield from _failed(reading)
+    yield from places(homes(reading))
+
+
+def _doubts(bearing: Bearing) -> Iterator[str]:
+    if bearing.whole:
+        return
+    yield "### What this log cannot tell"
+    yield ""
+    for doubt in bearing.doubts:
+        yield f"- {ours(doubt)}"
+    yield ""
+    yield "To know all of it, run:"
+    yield ""
+    for command in bearing.commands:
+        yield f"    {safe.console(command)}"
+    yield ""
+
+
+def _origins(reading: Reading) -> Iterator[str]:
+    rows = list(words.origins(reading))
+    if rows:
+        yield "### Where extra graphs come from"
+        yield ""
+        yield from table(("origin", "graphs"), rows)
+
+
+def most_frequent(found: list[Finding]) -> Iterator[str]:
+    """The reasons, each with its place and what mends it."""
+    if not found:
+        return
+    yield "### Most frequent reasons"
+    yield ""
+    for number, item in enumerate(found[:MOST], 1):
+        name = f" {item.id}" if item.id else ""
+        kind = words.KINDS.get(item.kind, item.kind)
+        yield f"{number}. **{item.count:,}x {kind}{name}** {safe.markdown(safe.cut(item.reason))}"
+        yield ""
+        yield from _frames((item.where, *item.stack))
+        if item.advice:
+            yield f"   Try: {safe.markdown(item.advice)}"
+            yield ""
+    yield from _left_out(len(found))
+
+
+def _failed(reading: Reading) -> Iterator[str]:
+    found = failures(reading)
+    if not found:
+        return
+    yield "### Failed graphs"
+    yield ""
+    for item in found[:MOST]:
+        yield f"- **{item.count:,}x** {safe.markdown(safe.cut(words.failure(item)))}"
+        yield f"  {safe.markdown(safe.cut(words.first(item)))}"
+    yield ""
+    yield from _left_out(len(found))
+
+
+def places(found: list[tuple[Frame, int]]) -> Iterator[str]:
+    """The source lines that device graphs come from."""
+    if not found:
+        return
+    yield "### Source of the device graphs"
+    yield ""
+    for frame, count in found[:MOST]:
+        code = f" {safe.markdown(safe.cut(frame.code))}" if frame.code else ""
+        yield f"- **{count:,}x** {safe.markdown(safe.cut(words.place(frame)))}{code}"
+    yield ""
+    yield from _left_out(len(found))
+
+
+def _frames(frames: Iterable[Frame]) -> Iterator[str]:
+    """Places with their source lines, as one block of code, the innermost first."""
+    shown = [frame for frame in frames if frame.file]
+    for number, frame in enumerate(shown):
+        above = "from " if number else ""
+        yield f"       {above}{safe.console(safe.cut(words.place(frame)))}"
+        if frame.code:
+            yield f"           {safe.console(safe.cut(frame.code))}"
+    if shown:
+        yield ""
+
+
+def table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Two columns of our own words."""
+    yield f"| {head[0]} | {head[1]} |"
+    yield "| --- | --- |"
+    for label, text in rows:
+        yield f"| {label} | {ours(text)} |"
+    yield ""
+
+
+def ours(text: str) -> str:
+    """A sentence of ours: its underscores and stars are no structure."""
+    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", safe.console(text))
+
+
+def _left_out(count: int) -> Iterator[str]:
+    if count > MOST:
+        yield f"{count - MOST:,} more are in the JSON report."
+        yield ""

@@ -1,0 +1,152 @@
+"""The sentences of a log's report, the same on a terminal and on a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pytest_graphbreak.layers.tt.markers import Guess
+from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.origin import UNKNOWN
+from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.model.record import Frame, Record, causes_told, decomposition
+from pytest_graphbreak.report.log.findings import Failure, extra
+
+KINDS = {
+    "break": "graph break",
+    "recompile": "recompile",
+    "eager": "left to eager",
+    "other": "cut by torch_xla",
+}
+"""How a finding's kind is called; a cause of device graphs is called by its name."""
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them: ``1.1 GB``."""
+    number = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("unreachable")
+
+
+def place(frame: Frame) -> str:
+    line = f":{frame.line}" if frame.line else ""
+    function = f" in {frame.function}" if frame.function else ""
+    return f"{frame.file}{line}{function}"
+
+
+def counts(reading: Reading) -> Iterator[tuple[str, str]]:
+    """What was counted on each layer, deepest first, and how sure it is."""
+    layers = reading.record.layers
+    if "tt" in layers:
+        yield "tt", _tt(reading)
+        if shapes := _shapes(reading):
+            yield "stages", shapes
+    for layer in ("xla", "dynamo"):
+        if layer in layers:
+            yield layer, _layer(reading, layer)
+    if reading.signs.debug:
+        yield "build", "debug: ModuleBuilder::buildModule is in the log"
+    elif reading.headers:
+        yield "build", "no line of a debug build is in the log; counting needs none"
+    if reading.processes > 1:
+        yield "from", f"{reading.processes} processes"
+
+
+def sure(reading: Reading) -> str:
+    """How sure the number of device graphs is."""
+    if reading.headers:
+        return "certain"
+    levels = [guess.sure for guess in reading.guesses.values()]
+    for level in ("guess", "likely", "sure"):
+        if level in levels:
+            return level
+    return ""
+
+
+def verdict(bearing: Bearing) -> str:
+    """Whether the log can bear the analysis, in one line."""
+    if bearing.whole:
+        return "this log bears the whole analysis"
+    return f"this log cannot bear all of the analysis ({plural(len(bearing.doubts), 'doubt')})"
+
+
+def origins(reading: Reading) -> Iterator[tuple[str, str]]:
+    """Where extra device graphs come from: origin, and its causes with their numbers."""
+    for origin, causes in extra(reading).items():
+        if origin == UNKNOWN:
+            yield "not known", f"{plural(causes.total(), 'graph')}, since Dynamo did not log here"
+            continue
+        parts = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common())
+        yield origin, f"{plural(causes.total(), 'extra graph')} ({parts})"
+
+
+def failure(item: Failure) -> str:
+    stage = f"after {item.stage}" if item.stage else "at once"
+    return f"{stage}: {item.error}" if item.error else f"{stage}, no error in the log"
+
+
+def first(item: Failure) -> str:
+    """Where the first graph that failed this way stands."""
+    program = item.first
+    name = program.name or "a module without a name"
+    return f"first: graph {program.number}, {name}, at byte {program.offset:,} of the log"
+
+
+def _tt(reading: Reading) -> str:
+    parts = []
+    programs = reading.programs
+    if reading.headers:
+        parts.append(f"{programs.completed:,} lowered")
+        if failed := programs.failed.total():
+            parts.append(f"{failed:,} failed")
+        if cut := programs.unfinished.total():
+            parts.append(f"{cut:,} cut off by the end of the log")
+        if programs.resharding:
+            parts.append(f"{programs.resharding:,} only gather sharded tensors")
+        how = "certain: headers"
+    else:
+        parts.append(f"{reading.completed:,} lowered")
+        how = f"{sure(reading)}: worked out from {plural(reading.ends, 'END marker')}"
+    if not reading.headers and not reading.guesses:
+        return "0 graphs"
+    return f"{plural(reading.graphs, 'graph')} ({how}): {', '.join(parts)}"
+
+
+def _shapes(reading: Reading) -> str:
+    """How many stages graphs had, most frequent first."""
+    lengths: Counter[int] = Counter()
+    for stages, count in reading.programs.shapes.items():
+        lengths[len(stages)] += count
+    if not reading.headers:
+        guess: Guess
+        for guess in reading.guesses.values():
+            if guess.stages:
+                lengths[guess.stages] += guess.completed
+    return ", ".join(
+        f"{length} in {plural(count, 'graph')}" for length, count in lengths.most_common() if count
+    )
+
+
+def _layer(reading: Reading, layer: str) -> str:
+    logged = layer != "dynamo" or "tracing" in reading.signs.dynamo
+    return of_layer(reading.record, layer, logged)
+
+
+def of_layer(record: Record, layer: str, logged: bool = True) -> str:
+    """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
+    text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
+    if causes := decomposition(record, layer):
+        text += f" = {causes_told(causes)}"
+    if layer == "dynamo":
+        text += f"; {plural(len(record.breaks), 'breaking place')}"
+        text += f", {plural(record.recompiles.get(layer, 0), 'recompile')}"
+        if record.eager:
+            text += f", {plural(len(record.eager), 'function')} left to eager"
+    return text

@@ -1,0 +1,253 @@
+"""How baselines moved in git: every commit that touched them, every count that it changed.
+
+The history is that of the branch itself (first parents), so that each count
+has one value at each time. A renamed baseline file keeps its history.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.baseline import BaselineError, baseline_path
+from pytest_graphbreak.baseline.model import Entry
+from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
+from pytest_graphbreak.baseline.read import document, load_text
+from pytest_graphbreak.runs.git import GitError, blobs, git, names
+
+_RAW = re.compile(r"\n?:\d+ \d+ [0-9a-f]+ ([0-9a-f]+) ([A-Z])\d*")
+_LATEST: Final = int(datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc).timestamp())
+"""The last day that a calendar of Python has; a commit may say any time at all."""
+_START, _FIELD = "\x1e", "\x1f"
+
+
+class HistoryError(RuntimeError):
+    """There is no history to tell. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that touched baselines. ``hash`` is empty for what is not committed yet.
+
+    ``time`` is in seconds from 1970 and within the years 1970 to 9999.
+    """
+
+    hash: str
+    time: int
+    author: str
+    subject: str
+
+    @property
+    def date(self) -> str:
+        return datetime.datetime.fromtimestamp(self.time, datetime.timezone.utc).date().isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a test was allowed from one commit on; None where its entry went."""
+
+    commit: Commit
+    graphs: Mapping[str, int] | None
+
+
+@dataclass(slots=True)
+class Series:
+    """One test on one profile, oldest point first; two neighbours always differ."""
+
+    nodeid: str
+    profile: str
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def changes(self) -> int:
+        return len(self.points) - 1
+
+
+@dataclass(slots=True)
+class History:
+    """Every series, and what could not be read: broken files of old commits are left out.
+
+    ``commits`` are those that moved a count, in the order of the branch.
+    """
+
+    series: list[Series] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    shallow: bool = False
+
+
+def read(directory: Path) -> History:
+    """The history of the baselines in ``directory``, with what is not committed at its end.
+
+    Raises ``HistoryError`` where there is no git, no repository, or nothing
+    committed in it.
+    """
+    if not directory.is_dir():
+        raise HistoryError(f"{directory}: there are no baselines here")
+    reader = _Reader(directory)
+    try:
+        for commit, changes in _commits(directory):
+            reader.take(commit, changes)
+        reader.take_worktree()
+        shallow = git(directory, "rev-parse", "--is-shallow-repository")
+    except GitError as error:
+        raise HistoryError(str(error)) from None
+    reader.history.shallow = shallow == b"true\n"
+    return reader.history
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """One file in one commit: its new blob (None: deleted) and the name that it had before."""
+
+    path: str
+    blob: str | None
+    before: str | None = None
+
+
+_Said = dict[tuple[str, str], Mapping[str, int]]
+"""What a file allows, by node id and profile."""
+
+
+class _Reader:
+    """Walks the commits, oldest first, and keeps what each baseline file says."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.history = History()
+        self._series: dict[tuple[str, str], Series] = {}
+        self._said: dict[str, _Said] = {}
+
+    def take(self, commit: Commit, changes: Iterable[_Changed]) -> None:
+        found = [item for item in changes if item.path.endswith(SUFFIX)]
+        texts = blobs(self.directory, [item.blob for item in found if item.blob])
+        for item in found:
+            if item.before is not None and item.before.endswith(SUFFIX):
+                self._rename(item.before, item.path)
+            if item.blob is None:
+                self._says(commit, item.path, {})
+            elif item.blob in texts:
+                self._update(commit, item.path, partial(_decoded, item.path, texts[item.blob]))
+
+    def take_worktree(self) -> None:
+        """What the files say now, where git does not have that."""
+        now = Commit("", int(datetime.datetime.now().timestamp()), "", "not committed")
+        for path in (
+            *names(self.directory, "diff", "HEAD", "--name-only", "--relative", "-z", "--", "."),
+            *names(self.directory, "ls-files", "--others", "--exclude-standard", "-z", "--", "."),
+        ):
+            if path.endswith(SUFFIX):
+                self._update(now, path, partial(self._file, path))
+
+    def _file(self, path: str) -> str | None:
+        """A file as it is now. What is no file, or leads out of the directory, is not read."""
+        return load_text(inside(self.directory, self.directory / path))
+
+    def _update(self, commit: Commit, path: str, load: Callable[[], str | None]) -> None:
+        """A file is otherwise from this commit on; ``load`` reads it, and gives None if it went."""
+        try:
+            text = load()
+            said = {} if text is None else self._read(path, text)
+        except BaselineError as error:
+            self.history.unreadable.append(f"{commit.hash[:10] or 'now'} {error}")
+            return
+        self._says(commit, path, said)
+
+    def _says(self, commit: Commit, path: str, said: _Said) -> None:
+        before = self._said.get(path, {})
+        for key in dict.fromkeys((*before, *said)):
+            if before.get(key) != said.get(key):
+                self._add(key, Point(commit, said.get(key)))
+        self._said[path] = said
+
+    def _read(self, path: str, text: str) -> _Said:
+        full = self.directory / path
+        file = mirrored_file(self.directory, full)
+        if baseline_path(self.directory, file) != full:
+            return {}
+        found = document(text.removeprefix("\ufeff"), full, file)
+        return {
+            (entry.nodeid, profile): graphs
+            for entry in found.entries()
+            for profile, graphs in _graphs(entry)
+        }
+
+    def _add(self, key: tuple[str, str], point: Point) -> None:
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = Series(*key)
+            self.history.series.append(series)
+        series.points.append(point)
+        commits = self.history.commits
+        if not commits or commits[-1] is not point.commit:
+            commits.append(point.commit)
+
+    def _rename(self, before: str, after: str) -> None:
+        """Carry the series of a file on under the node ids that it has from now on."""
+        old_file, new_file = (
+            mirrored_file(self.directory, self.directory / path) for path in (before, after)
+        )
+        said = self._said.pop(before, {})
+        self._said[after] = {}
+        for (nodeid, profile), graphs in said.items():
+            new = (new_file + nodeid.removeprefix(old_file), profile)
+            series = self._series.pop((nodeid, profile))
+            series.nodeid = new[0]
+            self._series[new] = series
+            self._said[after][new] = graphs
+
+
+def _decoded(path: str, data: bytes | None) -> str:
+    """The text of a blob, which is None where it is too large to read."""
+    if data is None:
+        raise BaselineError("is too large to read", path=path)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BaselineError("is not UTF-8", path=path) from None
+
+
+def _graphs(entry: Entry) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """The counts of every profile that an entry has values for."""
+    profiles = [entry.profile] if entry.values is not None else []
+    for profile in dict.fromkeys((*profiles, *entry.overrides)):
+        expected = entry.expected(profile)
+        if expected is not None:
+            yield profile, {layer: n for layer, n in expected.values.graphs.items() if n}
+
+
+def _commits(directory: Path) -> Iterator[tuple[Commit, list[_Changed]]]:
+    output = git(
+        directory,
+        *("log", "-m", "--first-parent", "--reverse", "-M", "--relative", "--raw", "-z"),
+        *("--no-abbrev", "--no-ext-diff", f"--format={_START}%H{_FIELD}%ct{_FIELD}%an{_FIELD}%s"),
+        *("--", "."),
+    ).decode("utf-8", "surrogateescape")
+    tokens = iter(output.split("\0"))
+    commit: Commit | None = None
+    changes: list[_Changed] = []
+    for token in tokens:
+        if token.startswith(_START):
+            if commit is not None:
+                yield commit, changes
+            hash, time, author, subject = token[1:].split(_FIELD, 3)
+            commit, changes = Commit(hash, _seconds(time), author, subject), []
+        elif found := _RAW.fullmatch(token):
+            blob, status = found[1], found[2]
+            path = next(tokens)
+            before = path if status == "R" else None
+            if status in "RC":
+                path = next(tokens)
+            changes.append(_Changed(path, None if status == "D" else blob, before))
+    if commit is not None:
+        yield commit, changes
+
+
+def _seconds(time: str) -> int:
+    """The time of a commit. git keeps whatever was written there, up to 20 digits."""
+    return min(max(int(time), 0), _LATEST) if time.isdecimal() else 0

@@ -1,0 +1,330 @@
+"""What a change takes out of the gate: the checkout compared with the commit that it began from.
+
+Marks in the source, keys of the configuration and ``ungated:`` in the
+baselines decide what the gate sees. None of them shows in a count, so a reader
+of the verdict is told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from pytest_graphbreak.baseline import BaselineError
+from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
+from pytest_graphbreak.baseline.read import document, load_text
+from pytest_graphbreak.config.checkout import NAMES, Checkout, CheckoutError, keys_of
+from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.record import LAYERS, Plain
+from pytest_graphbreak.runs.git import GitError, blobs, git, names
+from pytest_graphbreak.runs.marks import LARGEST, WORD, Mark, Marks, read
+
+MOST_FILES: Final = 20_000
+"""Python files that are looked at; a larger change, or checkout, is not told in full."""
+_PREFIX: Final = "graph_budget"
+_RAW: Final = re.compile(r":\d+ \d+ ([0-9a-f]+) [0-9a-f]+ ([A-Z])\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class Loosened:
+    """One thing that the gate sees less of. ``before`` is None where there was nothing."""
+
+    what: str
+    where: str
+    now: str
+    before: str | None = None
+
+    def __str__(self) -> str:
+        was = "" if self.before is None else f"   was {self.before}"
+        return f"{self.where}   {self.now}{was}"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The commit that a change began from; ``name`` is what a reader calls it."""
+
+    commit: str
+    name: str
+
+
+class BaseError(CheckoutError):
+    """There is no commit to compare with. The message says what to do."""
+
+
+def base(root: Path, asked: str | None, environ: Mapping[str, str] = os.environ) -> Base | None:
+    """Where the change of this checkout began; None where nothing says what it is compared with.
+
+    That is where ``HEAD`` left ``asked``, or else the branch that a pull request
+    is to be merged into, or else ``origin``'s own branch. Raises ``BaseError`` if
+    ``asked`` or the branch of the pull request is not there.
+    """
+    branch = environ.get("GITHUB_BASE_REF") or ""
+    sha = environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA") or ""
+    wanted = asked or (f"origin/{branch}" if branch else sha)
+    try:
+        return _merge_base(root, wanted or "origin/HEAD")
+    except GitError as error:
+        if not asked and branch and (found := _first_parent(root)) is not None:
+            return Base(found, wanted)
+        if wanted:
+            raise BaseError(
+                f"{wanted} is not here to compare with ({error}); "
+                "fetch it (actions/checkout: fetch-depth: 0), or name another: --base REV"
+            ) from None
+        return None
+
+
+def _merge_base(root: Path, revision: str) -> Base:
+    found = git(root, "merge-base", "--end-of-options", "HEAD", revision)
+    return Base(found.decode("ascii", "replace").strip(), revision)
+
+
+def _first_parent(root: Path) -> str | None:
+    """The branch as it was, where HEAD is the merge that GitHub makes of a pull request."""
+    try:
+        parents = git(root, "rev-parse", "HEAD^2", "HEAD^1").split()
+    except GitError:
+        return None
+    return parents[1].decode("ascii", "replace")
+
+
+def since(checkout: Checkout, commit: str) -> list[Loosened]:
+    """Everything that the gate sees less of than at ``commit``. Raises ``GitError``."""
+    found = [*_marks_since(checkout.root, commit), *_keys_since(checkout.root, commit)]
+    return [*found, *_entries_since(checkout, commit)]
+
+
+def by_reports(before: Plain, now: Plain) -> Iterator[Loosened]:
+    """As ``since``, of one test that two runs tell of: also what no text of the source shows."""
+    nodeid = now["nodeid"]
+    if now["ungated"] is not None and before["ungated"] is None:
+        yield Loosened("ungated", nodeid, now["ungated"] or "no reason given")
+    old, new = before["cap"], now["cap"]
+    if old is not None and (new is None or _allows_more(old, new)):
+        now_words = "no max_graphs any more" if new is None else _cap(new)
+        yield Loosened("cap", nodeid, now_words, _cap(old))
+
+
+def _allows_more(before: Plain, now: Plain) -> bool:
+    old, new = Cap(**before), Cap(**now)
+    pairs = [(old.graphs(layer), new.graphs(layer)) for layer in LAYERS]
+    pairs += [(old.recompiles, new.recompiles), (old.breaks, new.breaks)]
+    return any(was is not None and (most is None or most > was) for was, most in pairs)
+
+
+def _cap(data: Plain) -> str:
+    """As it is written in the source."""
+    cap = Cap(**data)
+    parts = [] if cap.every is None else [str(cap.every)]
+    parts += [f"{layer}={count}" for layer, count in cap.layers.items()]
+    rest = {"recompiles": cap.recompiles, "breaks": cap.breaks}
+    parts += [f"{name}={count}" for name, count in rest.items() if count is not None]
+    return f"max_graphs({', '.join(parts)})"
+
+
+# marks
+
+
+def _marks_since(root: Path, commit: str) -> Iterator[Loosened]:
+    for path, before in _changed(root, commit, ".py"):
+        now = _source(root, path) or ""
+        if WORD.search(before) or WORD.search(now):
+            yield from compare(path, read(before), read(now))
+
+
+def compare(path: str, before: Marks, now: Marks) -> Iterator[Loosened]:
+    """What the marks of a file take out of the gate that they did not before."""
+    same = Counter((mark.scope, mark.text) for mark in before.found)
+    same &= Counter((mark.scope, mark.text) for mark in now.found)
+    gone: dict[tuple[str, str], list[Mark]] = {}
+    for mark in _others(before, same):
+        gone.setdefault((mark.scope, mark.name), []).append(mark)
+    for mark in _others(now, same):
+        was = gone.get((mark.scope, mark.name))
+        yield from _loosened(_place(path, mark), mark, was.pop(0) if was else None)
+    for mark in (mark for marks in gone.values() for mark in marks):
+        if mark.scope in now.scopes:
+            if mark.name == "max_graphs":
+                yield Loosened("cap", _place(path, mark), "no max_graphs any more", mark.text)
+            elif mark.unisolates():
+                yield Loosened("isolation", _place(path, mark), "isolated again", mark.text)
+
+
+def _others(marks: Marks, same: Counter[tuple[str, str]]) -> Iterator[Mark]:
+    """The marks that are not in both files."""
+    left = Counter(same)
+    for mark in marks.found:
+        if left[mark.scope, mark.text]:
+            left[mark.scope, mark.text] -= 1
+        else:
+            yield mark
+
+
+def _place(path: str, mark: Mark) -> str:
+    return f"{path}::{mark.scope}" if mark.scope else path
+
+
+def _loosened(where: str, mark: Mark, was: Mark | None) -> Iterator[Loosened]:
+    before = None if was is None else was.text
+    if mark.ungates() and not (was is not None and was.ungates()):
+        yield Loosened("ungated", where, mark.text, before)
+    elif mark.unisolates() != (was is not None and was.unisolates()):
+        yield Loosened("isolation", where, mark.text, before)
+    elif was is not None and mark.allows_more(was):
+        yield Loosened("cap", where, mark.text, before)
+
+
+# keys of the configuration
+
+
+def _keys_since(root: Path, commit: str) -> Iterator[Loosened]:
+    for path, before in _changed(root, commit, *NAMES):
+        if path not in NAMES:  # a name ends with another's
+            continue
+        old, new = _keys(root / path, before), _keys(root / path, _source(root, path) or "")
+        for key in dict.fromkeys((*old, *new)):
+            if old.get(key) != new.get(key):
+                now = f"{key} = {new[key]}" if key in new else f"no {key} any more"
+                yield Loosened("setting", path, _brief(now), _brief(old.get(key, "not set")))
+
+
+def _keys(path: Path, text: str) -> dict[str, str]:
+    try:
+        found = keys_of(path, text) or {}
+    except CheckoutError:
+        return {}
+    return {key: str(value).strip() for key, value in found.items() if key.startswith(_PREFIX)}
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+# entries of the baselines
+
+
+def _entries_since(checkout: Checkout, commit: str) -> Iterator[Loosened]:
+    directory = checkout.directory
+    if not directory.is_dir():
+        return
+    for path, before in _changed(directory, commit, SUFFIX):
+        old = _ungated(directory, path, before)
+        for nodeid, reason in _ungated(directory, path, _baseline(directory, path)).items():
+            if nodeid not in old:
+                yield Loosened("ungated", nodeid, f"ungated: {_brief(reason)}")
+
+
+def _ungated(directory: Path, path: str, text: str) -> dict[str, str]:
+    file = mirrored_file(directory, directory / path)
+    try:
+        found = document(text, directory / path, file) if text else None
+    except BaselineError:
+        return {}
+    if found is None:
+        return {}
+    return {entry.nodeid: entry.ungated for entry in found.entries() if entry.ungated is not None}
+
+
+def _baseline(directory: Path, path: str) -> str:
+    try:
+        return load_text(inside(directory, directory / path)) or ""
+    except BaselineError:
+        return ""
+
+
+# files
+
+
+def _changed(directory: Path, commit: str, *endings: str) -> Iterator[tuple[str, str]]:
+    """Files below that are otherwise than at ``commit``, each with its text of then."""
+    raw = ("diff", "--raw", "-z", "-M", "--no-abbrev", "--no-ext-diff", "--relative")
+    told = iter(names(directory, *raw, "--end-of-options", commit, "--", "."))
+    found: dict[str, str | None] = {}
+    for token in told:
+        known = _RAW.fullmatch(token)
+        if known is None:
+            continue
+        path = next(told, "")
+        if known[2] in "RC":
+            path = next(told, "")
+        if path.endswith(endings):
+            found[path] = None if known[2] == "A" else known[1]
+    for path in names(directory, "ls-files", "--others", "--exclude-standard", "-z", "--", "."):
+        if path.endswith(endings):
+            found[path] = None
+    if len(found) > MOST_FILES:
+        raise GitError(f"{directory}: more than {MOST_FILES:,} files changed")
+    texts = blobs(directory, [blob for blob in found.values() if blob])
+    for path, blob in found.items():
+        yield path, (texts.get(blob or "") or b"").decode("utf-8", "replace")
+
+
+def _source(root: Path, path: str) -> str | None:
+    """A file of the checkout as it is; None where it is gone, or leads out."""
+    file = root / path
+    try:
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > LARGEST:
+            return None
+        if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
+            return None
+        return file.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return None
+
+
+class Source:
+    """What the source of a checkout can say of a report: whether a test may be ungated at all."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._files: dict[str, bool] = {}
+
+    def may_ungate(self, nodeid: str) -> bool:
+        """Whether a mark of the checkout can take this test out of the gate.
+
+        True also where that cannot be told: its file is not here. A mark stands
+        in the test's own file, or in one that is no file of tests (a
+        ``conftest.py``, a helper).
+        """
+        file = nodeid.partition("::")[0]
+        if _source(self.root, file) is None:
+            return True
+        return self._ungates(file) or self._helpers_ungate
+
+    def _ungates(self, file: str) -> bool:
+        if file not in self._files:
+            self._files[file] = any(
+                mark.ungates() for mark in read(_source(self.root, file) or "").found
+            )
+        return self._files[file]
+
+    @cached_property
+    def _helpers_ungate(self) -> bool:
+        for number, file in enumerate(self._candidates()):
+            if number >= MOST_FILES:
+                return True
+            name = PurePosixPath(file).name
+            if not (name.startswith("test_") or name.endswith("_test.py")) and self._ungates(file):
+                return True
+        return False
+
+    def _candidates(self) -> Iterable[str]:
+        """Python files that may hold a mark."""
+        listed = ("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", "*.py")
+        try:
+            return names(self.root, *listed)
+        except GitError:
+            return self._walk()
+
+    def _walk(self) -> Iterator[str]:
+        for parent, folders, files in os.walk(self.root):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for name in files:
+                if name.endswith(".py"):
+                    yield os.path.relpath(os.path.join(parent, name), self.root)

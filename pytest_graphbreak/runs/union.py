@@ -1,0 +1,219 @@
+"""Many reports, one run: shards, profiles, retries and reruns put together.
+
+A test counts once on each profile. Where several reports speak of it, the one
+that saw the most is taken; two that both measured it must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pytest_graphbreak.judging.verdict import place_of
+from pytest_graphbreak.model.record import LAYERS, Plain, Record
+from pytest_graphbreak.runs.incoming import Report, by_profile
+
+UNMEASURED, FAILED, BLIND, MEASURED = range(4)
+"""How much a report saw of a test: nothing, up to its own failure, with errors, all of it."""
+
+INTERRUPTED: Final = {2: "was interrupted", 3: "ended in an internal error", 4: "did not start"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One test on one profile, as the report that saw the most of it tells."""
+
+    nodeid: str
+    profile: str
+    test: Plain
+    report: Report
+
+    @property
+    def level(self) -> int:
+        return level(self.test)
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two reports that both measured one test on one profile, and differ."""
+
+    nodeid: str
+    profile: str
+    one: str
+    other: str
+    difference: str
+
+    def __str__(self) -> str:
+        return f"{self.nodeid} on {self.profile}: {self.difference}\n  {self.one}\n  {self.other}"
+
+
+@dataclass(slots=True)
+class Union:
+    """What all reports say together.
+
+    ``seen`` maps (profile, node id) to a test. ``unmeasured`` are those that no
+    report measured and that one says ran or was to run. ``incomplete`` names
+    reports whose run did not come to its end. ``whole`` are, by profile, the
+    files and the functions that some run collected whole, ``collected`` all tests
+    that any run collected, also those that it left to other shards, and ``shards``
+    the groups (of how many) that runs took.
+    """
+
+    seen: dict[tuple[str, str], Seen] = field(default_factory=dict)
+    contradictions: list[Contradiction] = field(default_factory=list)
+    unmeasured: list[tuple[str, str]] = field(default_factory=list)
+    incomplete: list[str] = field(default_factory=list)
+    whole: dict[str, set[str]] = field(default_factory=dict)
+    collected: dict[str, set[str]] = field(default_factory=dict)
+    shards: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+
+    @property
+    def profiles(self) -> list[str]:
+        return list(dict.fromkeys(profile for profile, _ in self.seen))
+
+    @property
+    def files(self) -> list[str]:
+        """The test files of which anything ran, in order."""
+        return list(dict.fromkeys(nodeid.partition("::")[0] for _, nodeid in self.seen))
+
+    @property
+    def partial_files(self) -> list[str]:
+        """Files of which no run says that it collected them whole, or a function of them."""
+        known = {scope.partition("::")[0] for whole in self.whole.values() for scope in whole}
+        return [file for file in self.files if file not in known]
+
+    @property
+    def everything(self) -> set[str]:
+        """All tests that any run collected, on any profile."""
+        return set().union(*self.collected.values())
+
+    @property
+    def lost_shards(self) -> list[tuple[str, int, int]]:
+        """Profile, group and number of groups, where other groups are there and no report of it."""
+        return [
+            (profile, group, of)
+            for profile, shards in self.shards.items()
+            for of in sorted({of for _, of in shards})
+            for group in range(1, of + 1)
+            if (group, of) not in shards
+        ]
+
+    def left_out(self, recorded: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+        """Tests that were collected and that no report tells of, by profile: no shard took them.
+
+        Where every group of a profile is there, what they left out was not meant
+        to run (``-m``). Another profile that ran a test is enough, unless
+        ``recorded(nodeid, profile)``: then it ran on this one before.
+        """
+        anywhere = {nodeid for _, nodeid in self.seen}
+        told = self.seen.keys() | set(self.unmeasured)
+        lost = {profile for profile, _, _ in self.lost_shards}
+        return [
+            (profile, nodeid)
+            for profile, nodeids in self.collected.items()
+            if profile in lost or profile not in self.shards
+            for nodeid in sorted(nodeids)
+            if (profile, nodeid) not in told
+            and (nodeid not in anywhere or recorded(nodeid, profile))
+        ]
+
+
+def level(test: Plain) -> int:
+    """How much was seen of a test.
+
+    A test that is marked xfail and was failed by the gate ran whole; one that
+    raised by itself, as it was expected to, did not.
+    """
+    outcome = test["outcome"]
+    if test["failed_by"] == "test" or (outcome == "xfailed" and test["verdict"] == "none"):
+        return UNMEASURED if outcome == "crashed" else FAILED
+    if outcome in ("skipped", "crashed"):
+        return UNMEASURED
+    return BLIND if test["errors"] else MEASURED
+
+
+def union(reports: Iterable[Report]) -> Union:
+    """Put reports together. Never raises: what does not fit is in the result."""
+    found = Union()
+    shards = by_profile(reports)
+    for report in (report for group in shards.values() for report in group):
+        found.incomplete += _incomplete(report)
+        for test in report.tests:
+            _add(found, Seen(test["nodeid"], report.profile, test, report))
+        whole = found.whole.setdefault(report.profile, set())
+        whole.update(report.session["complete_files"], report.session["collected_whole"])
+        collected = found.collected.setdefault(report.profile, set())
+        collected.update(test["nodeid"] for test in report.tests)
+        collected.update(report.session["unmeasured"], report.session["deselected_tests"])
+        shard = report.session["shard"]
+        if shard is not None:
+            found.shards.setdefault(report.profile, set()).add((shard["group"], shard["of"]))
+    found.unmeasured = list(dict.fromkeys(_unmeasured(found, shards)))
+    return found
+
+
+def _add(found: Union, new: Seen) -> None:
+    key = (new.profile, new.nodeid)
+    old = found.seen.get(key)
+    if old is None or new.level > old.level:
+        found.seen[key] = new
+    elif new.level == old.level == MEASURED:
+        difference = differ(Record.from_dict(old.test), Record.from_dict(new.test))
+        if difference:
+            found.contradictions.append(
+                Contradiction(new.nodeid, new.profile, old.report.name, new.report.name, difference)
+            )
+        elif len(new.test["layers"]) > len(old.test["layers"]):
+            # torch_xla was imported in one job and not in the other: that one saw more.
+            found.seen[key] = new
+
+
+def differ(one: Record, other: Record) -> str:
+    """In what two records of one test differ, on the layers that both observed; else ``""``."""
+    for layer in LAYERS:
+        if layer in one.layers and layer in other.layers:
+            for what, left, right in (
+                ("graphs", one.graphs, other.graphs),
+                ("recompiles", one.recompiles, other.recompiles),
+            ):
+                if left.get(layer, 0) != right.get(layer, 0):
+                    return f"{left.get(layer, 0)} or {right.get(layer, 0)} {layer} {what}"
+    for word, here, there in (
+        ("breaks", one.breaks, other.breaks),
+        ("code outside the compiler", one.eager, other.eager),
+    ):
+        if {place_of(item.where) for item in here} != {place_of(item.where) for item in there}:
+            return f"{word} in other places"
+    return ""
+
+
+def _incomplete(report: Report) -> Iterator[str]:
+    """Why a report does not hold all that its run was to measure."""
+    session = report.session
+    if report.environment["profile"] is None:
+        yield f"{report.name}: it names no profile, so it is of no test run"
+    if session["exit"] in INTERRUPTED:
+        yield f"{report.name}: its run {INTERRUPTED[session['exit']]} (exit {session['exit']})"
+        return
+    if session["collected"] is None:
+        return
+    told = {test["nodeid"] for test in report.tests} | set(session["unmeasured"])
+    missing = session["collected"] - session["deselected"] - len(told)
+    if missing > 0:
+        yield (
+            f"{report.name}: {missing} of the tests that its run collected are not in it; "
+            "it stopped early (-x, --maxfail)"
+        )
+
+
+def _unmeasured(found: Union, shards: Mapping[str, list[Report]]) -> Iterator[tuple[str, str]]:
+    for profile, reports in shards.items():
+        for report in reports:
+            for nodeid in report.session["unmeasured"]:
+                seen = found.seen.get((profile, nodeid))
+                if seen is None or seen.level == UNMEASURED:
+                    yield profile, nodeid
+    for (profile, nodeid), seen in found.seen.items():
+        if seen.test["outcome"] == "crashed":
+            yield profile, nodeid

@@ -1,0 +1,163 @@
+"""What this run collected: which files whole, so that a baseline entry can be called stale.
+
+Runs where tests are collected: in the one process, or in each xdist worker,
+which hands its findings to the controller when it ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.suite.gate import canonical
+
+PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "splits")
+"""Options (by their ``dest``) under which no run is complete; the last is pytest-split's."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What was collected, after all deselection.
+
+    ``whole`` are files with nothing taken out. ``scopes`` are files and
+    functions that were collected whole before anything was taken out, ``left``
+    what was taken out: with these, many partial runs can be judged together.
+    """
+
+    nodeids: list[str] = field(default_factory=list)
+    deselected: int = 0
+    whole: list[str] = field(default_factory=list)
+    scopes: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> Plain:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Plain) -> Collected:
+        return cls(**data)
+
+
+class Collector:
+    """A pytest plugin object that watches collection and fills a ``Collected``."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.collected = Collected()
+        self._config = config
+        self._partial = is_partial(config)
+        self._files: dict[str, bool] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Remember the files that were looked into, and whether all of each could be."""
+        report = yield
+        if isinstance(collector, pytest.File) and not isinstance(collector, pytest.Package):
+            file = file_of(collector.nodeid)
+            self._files[file] = self._files.get(file, True) and report.outcome == "passed"
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        names = [canonical(item) for item in items]
+        before = Counter(file_of(name) for name in names)
+        # A file that lost all of its tests was collected whole as well.
+        empty = [file for file, seen in self._files.items() if seen and file not in before]
+        self.collected.scopes = collected_whole(self._config, names, empty)
+        yield
+        self.collected.nodeids = [canonical(item) for item in items]
+        kept = set(self.collected.nodeids)
+        self.collected.left = [name for name in names if name not in kept]
+        after = Counter(file_of(name) for name in self.collected.nodeids)
+        if not self._partial:
+            whole = [file for file, count in before.items() if after[file] == count]
+            self.collected.whole = sorted([*whole, *empty])
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self.collected.deselected += len(items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["graphbreak"] = self.collected.to_dict()
+
+
+def shard(config: pytest.Config) -> Plain | None:
+    """Which part of the tests this run took, by pytest-split or pytest-shard; None for all."""
+
+    def option(name: str) -> Any:
+        return config.getoption(name, default=None)
+
+    if option("splits") and option("group"):
+        return {"group": int(option("group")), "of": int(option("splits"))}
+    if option("num_shards") and option("shard_id") is not None:
+        return {"group": int(option("shard_id")) + 1, "of": int(option("num_shards"))}
+    return None
+
+
+def is_partial(config: pytest.Config) -> bool:
+    """Whether the command line asked for some of the tests only."""
+    if any("::" in str(arg) for arg in config.args):
+        return True
+    return any(config.getoption(name, default=None) for name in PARTIAL)
+
+
+def collected_whole(
+    config: pytest.Config, nodeids: Iterable[str], empty: Iterable[str] = ()
+) -> list[str]:
+    """The files, and below node ids the functions, of which every test was collected.
+
+    ``nodeids`` are the tests before any deselection, ``empty`` the files that
+    have none. ``--lf`` keeps tests from being collected at all, so it leaves
+    nothing whole.
+    """
+    if config.getoption("lf", default=False):
+        return []
+    asked = [_asked(config, str(arg)) for arg in config.args if "::" in str(arg)]
+    narrowed = {file_of(name) for name in asked}
+    collected = (*map(file_of, nodeids), *empty)
+    files = {name: None for name in collected if name not in narrowed}
+    functions = dict.fromkeys(nodeid.partition("[")[0] for nodeid in nodeids)
+    return [
+        *files,
+        *(
+            name
+            for name in functions
+            if any(name == one or name.startswith(f"{one}::") for one in asked)
+        ),
+    ]
+
+
+def _asked(config: pytest.Config, arg: str) -> str:
+    """A node id of the command line, named from the rootdir as pytest names tests."""
+    file, _, rest = arg.partition("::")
+    path = os.path.abspath(config.invocation_params.dir / file)
+    return f"{Path(os.path.relpath(path, config.rootpath)).as_posix()}::{rest}"
+
+
+def gone_files(config: pytest.Config, files: Iterable[str]) -> list[str]:
+    """Of these test files, those that are gone from directories that this run collected whole."""
+    if is_partial(config):
+        return []
+    asked = [config.invocation_params.dir / arg for arg in config.args]
+    return [
+        file
+        for file in files
+        if not (path := config.rootpath / file).exists()
+        and any(path.is_relative_to(directory) for directory in asked)
+    ]
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.split("::", 1)[0]

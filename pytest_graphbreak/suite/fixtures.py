@@ -1,0 +1,41 @@
+"""What tests ask for: ``compile_model`` and ``graph_budget``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_graphbreak.suite.gate import GATE
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.watching.compiling import CompileModel
+    from pytest_graphbreak.watching.watch import GraphBudget
+
+
+@pytest.fixture
+def graph_budget(request: pytest.FixtureRequest) -> GraphBudget:
+    """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
+
+    Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The
+    block sees what the test does in it; it resets nothing.
+    """
+    from pytest_graphbreak.watching.watch import watch
+
+    return partial(watch, root=request.config.rootpath)
+
+
+@pytest.fixture
+def compile_model(request: pytest.FixtureRequest) -> CompileModel:
+    """Compile and run a model once on the device: ``run = compile_model(model, x)``."""
+    from pytest_graphbreak.config.device import DeviceError
+    from pytest_graphbreak.watching.compiling import CompileModel
+
+    gate = request.config.stash[GATE]
+    try:
+        device = gate.device
+    except DeviceError as error:
+        pytest.fail(str(error), pytrace=False)
+    gate.count_tt(request.config)  # done already, but for a fixture that is asked for by name
+    return CompileModel(device, request.config.rootpath)

@@ -1,0 +1,296 @@
+"""The controller of a run: collects every test's outcome, writes baselines and the report.
+
+With xdist this is the process that runs no test. Nothing is decided in the
+terminal summary, so ``-p no:terminal`` changes no result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_graphbreak.config import packages as owners
+from pytest_graphbreak.config.device import environment
+from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.report import json as json_report
+from pytest_graphbreak.report import summary
+from pytest_graphbreak.suite.collection import Collected, Collector, file_of, gone_files, shard
+from pytest_graphbreak.suite.gate import Gate
+from pytest_graphbreak.text.safe import console
+from pytest_graphbreak.text.terminal import is_terminal, wrapped
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.baseline import Measured, Stale
+
+OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
+WRITABLE = (OK, FAILED)
+"""Exit codes of runs that came to their end; only these write baselines."""
+
+
+def register(config: pytest.Config, gate: Gate) -> None:
+    """Set up a run that measures: in the controller all of it, in a worker the collecting.
+
+    Raises ``pytest.UsageError`` for what would stop the gate (exit 4), before
+    any test runs and before any worker starts.
+    """
+    collector = Collector(config)
+    config.pluginmanager.register(collector, "graphbreak-collector")
+    if not hasattr(config, "workerinput"):
+        gate.check()
+        config.pluginmanager.register(Session(config, gate, collector), "graphbreak-session")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came in about one test, the last attempt only."""
+
+    attempts: int = 0
+    outcome: str | None = None
+    failed_by: str | None = None
+    data: Plain = field(default_factory=dict)
+
+
+class Session:
+    """A pytest plugin object, registered in the controller when the gate or a report is asked."""
+
+    def __init__(self, config: pytest.Config, gate: Gate, collector: Collector) -> None:
+        self.config = config
+        self.gate = gate
+        self.settings = gate.settings
+        self.collector = collector
+        self.tallies: dict[str, Tally] = {}
+        self.outcome = summary.Outcome(
+            profile=gate.profile,
+            settings=gate.settings,
+            environment=environment(gate.device, gate.profile),
+        )
+
+    # what comes in
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if hasattr(report, "context"):  # a subtest's
+            return
+        data: Plain = getattr(report, "graphbreak", None) or {}
+        nodeid = str(data.get("nodeid") or report.nodeid)
+        tally = self.tallies.setdefault(nodeid, Tally())
+        if report.when == "setup":
+            tally.attempts += 1
+            tally.outcome, tally.failed_by, tally.data = None, None, {}
+        tally.data = {**tally.data, **data}
+        _take_outcome(tally, report)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """xdist: tell a worker how the session was started, which it cannot see."""
+        node.workerinput["graphbreak_typed"] = self.settings.typed.to_dict()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """xdist: a worker ended; one that crashed has no output, and another's will do."""
+        output = getattr(node, "workeroutput", None) or {}
+        if "graphbreak" in output:
+            self.collector.collected = Collected.from_dict(output["graphbreak"])
+
+    # what goes out
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        outcome = self.outcome
+        outcome.tests = [
+            json_report.entry(
+                nodeid, tally.outcome or "crashed", tally.data, tally.failed_by, tally.attempts
+            )
+            for nodeid, tally in self.tallies.items()
+        ]
+        outcome.environment["packages"] = owners.versions(
+            (file for test in outcome.tests for file in owners.files_of(test)), self.settings.root
+        )
+        outcome.unmeasured = self._unmeasured()
+        if self.settings.gate and exitstatus in WRITABLE:
+            self._settle_baselines()
+        code = self._exit_code(exitstatus)
+        if code != exitstatus:
+            session.exitstatus = code
+        document = self._document(code)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            self._tell_github(document)
+        if self.settings.report is not None:
+            self._write_report(document)
+            if outcome.faults and session.exitstatus == OK:
+                session.exitstatus = FAILED
+        if outcome.faults and not self.config.pluginmanager.hasplugin("terminalreporter"):
+            for fault in outcome.faults:
+                print(f"graph budget: {fault}", file=sys.stderr)
+
+    def _stale(self) -> list[Stale]:
+        baselines = self.gate.baselines
+        return baselines.stale(
+            self.collector.collected.nodeids,
+            self.outcome.complete_files,
+            gone_files=gone_files(self.config, baselines.files()),
+            profile=self.gate.profile,
+        )
+
+    def _unmeasured(self) -> list[str]:
+        """Tests that ran, or were to run, and that nobody measured."""
+        seen = self.tallies.items()
+        crashed = [nodeid for nodeid, tally in seen if tally.outcome in (None, "crashed")]
+        blind = [
+            nodeid
+            for nodeid, tally in seen
+            if tally.outcome in ("passed", "xpassed") and "verdict" not in tally.data
+        ]
+        never: list[str] = []
+        if crashed:
+            never = [n for n in self.collector.collected.nodeids if n not in self.tallies]
+        return list(dict.fromkeys((*crashed, *blind, *never)))
+
+    def _complete_files(self) -> list[str]:
+        """Files that were collected whole and of which every test ran."""
+        unfinished = {
+            file_of(nodeid)
+            for nodeid in self.collector.collected.nodeids
+            if nodeid not in self.tallies
+        }
+        unfinished |= {file_of(nodeid) for nodeid in self.outcome.unmeasured}
+        return [file for file in self.collector.collected.whole if file not in unfinished]
+
+    def _settle_baselines(self) -> None:
+        """Find stale entries; under update, record and prune write."""
+        from pytest_graphbreak.baseline import BaselineError, update
+
+        outcome, settings = self.outcome, self.settings
+        outcome.complete_files = self._complete_files()
+        try:
+            outcome.stale = self._stale()
+            if settings.writes:
+                outcome.changes = update(
+                    settings.directory,
+                    list(self._measured()),
+                    mode="record" if settings.record and not settings.update else "update",
+                    prune=outcome.stale if settings.prune else None,
+                )
+                outcome.faults += [
+                    f"{item.nodeid} was not recorded: its entry in {item.path.name} has "
+                    f"{'no ' if item.nodeid.endswith(']') else ''}cases. If it is out of date: "
+                    "--graph-budget-prune, or --graph-budget-update"
+                    for item in outcome.changes.kept
+                ]
+                if settings.prune:
+                    outcome.stale = []
+        except BaselineError as error:
+            outcome.faults.append(str(error))
+
+    def _measured(self) -> Iterator[Measured]:
+        """The records to write: of tests that passed and could be seen."""
+        from pytest_graphbreak.judging.recorded import measured
+
+        versions = self.outcome.environment
+        for test in self.outcome.tests:
+            record = Record.from_dict(test)
+            if test["outcome"] not in ("passed", "xpassed") or record.errors:
+                continue
+            if test["nodeid"] in self.outcome.unmeasured or not self._is_to_write(test, record):
+                continue
+            yield measured(test["nodeid"], self.gate.profile, versions, record)
+
+    def _is_to_write(self, test: Plain, record: Record) -> bool:
+        if not (self.settings.update or self.settings.record):
+            return bool(test["verdict"] == "lost")  # prune alone
+        return record.active or test["baseline"] is not None
+
+    def _exit_code(self, exitstatus: int) -> int:
+        """Green turns red where the gate did not see everything; nothing else is changed."""
+        if exitstatus != OK:
+            return exitstatus
+        stale = self.settings.strict and self.settings.gate and self.outcome.stale
+        return FAILED if self.outcome.unmeasured or stale or self.outcome.faults else OK
+
+    def _document(self, code: int) -> Plain:
+        outcome, collected = self.outcome, self.collector.collected
+        session = {
+            "exit": int(code),
+            "collected": len(collected.nodeids) + collected.deselected,
+            "deselected": collected.deselected,
+            "complete_files": outcome.complete_files or self._complete_files(),
+            "unmeasured": outcome.unmeasured,
+            "stale": [item.nodeid for item in outcome.stale],
+            "collected_whole": collected.scopes,
+            "deselected_tests": collected.left,
+            "shard": shard(self.config),
+        }
+        return json_report.document(dict(outcome.environment), session, outcome.tests)
+
+    def _write_report(self, document: Plain) -> None:
+        assert self.settings.report is not None
+        try:
+            json_report.write(self.settings.report, document)
+        except OSError as error:
+            self.outcome.faults.append(
+                f"{self.settings.report}: the report was not written: {error}"
+            )
+
+    def _tell_github(self, document: Plain) -> None:
+        """Annotations and the step summary; ``-p no:graphbreak-github`` turns both off."""
+        from pytest_graphbreak.report import github
+
+        if self.config.pluginmanager.is_blocked("graphbreak-github"):
+            return
+        capture = self.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            try:
+                path = self.settings.report
+                name = None if path is None else path.name
+                github.publish(document, self.settings.root, os.environ, print, name)
+            except OSError as error:
+                self.outcome.faults.append(f"the step summary was not written: {error}")
+
+    # what is said
+
+    def pytest_report_header(self) -> str:
+        return summary.header(self.outcome)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        lines = list(summary.lines(self.outcome))
+        if lines:
+            terminalreporter.section("graph budget")
+            out = terminalreporter._tw
+            width = out.fullwidth if is_terminal(getattr(out, "_file", None)) else 0
+            for markup, line in lines:
+                for part in wrapped(console(line), width):
+                    terminalreporter.write_line(part, **dict.fromkeys(markup, True))
+
+
+def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
+    """pytest's outcome of a test from the reports of its phases."""
+    if _is_crash(tally, report):
+        tally.outcome, tally.failed_by = "crashed", "test"
+    elif report.failed or str(report.outcome) == "rerun":
+        # rerunfailures names a failed attempt ``rerun``; a new setup report follows.
+        tally.outcome = "failed"
+        tally.failed_by = tally.data.get("failed_by", "test") if report.when == "call" else "test"
+    elif report.skipped and report.when != "teardown":
+        tally.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+    elif report.when == "call":
+        tally.outcome = "xpassed" if hasattr(report, "wasxfail") else "passed"
+        if tally.data.get("failed_by"):  # a subtest failed; pytest says so only when it prints
+            tally.outcome, tally.failed_by = "failed", "test"
+
+
+def _is_crash(tally: Tally, report: pytest.TestReport) -> bool:
+    """Whether a report was made up for a process that died.
+
+    pytest-forked and xdist say ``???`` for the phase, and other hooks may change
+    that (tt-xla's make it a teardown, for junit). What is left to tell it by: the
+    test's call has no report, and this one was not made in the test's process.
+    """
+    if report.when not in ("setup", "call", "teardown"):
+        return True
+    unseen = tally.outcome is None and not hasattr(report, "graphbreak")
+    return bool(report.failed) and report.when != "setup" and unseen

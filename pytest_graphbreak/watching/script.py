@@ -1,0 +1,200 @@
+"""Runs a user's script in this process, as ``python script.py`` would.
+
+The script is ``__main__``, ``sys.argv`` and ``sys.path[0]`` are what it expects,
+an exception is shown without our frames, and it ends with its own exit code.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import runpy
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType, ModuleType, TracebackType
+from typing import Final, TextIO
+
+from pytest_graphbreak.layers.dynamo.hooks import OnImport
+from pytest_graphbreak.watching import threads
+
+TORCH_LOGS: Final = "+dynamo,recompiles"
+"""What ``kept_log`` has torch log, where the user does not say: all that a log can bear."""
+
+_OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is run: a script's path or a module's name, and its arguments."""
+
+    name: str
+    args: tuple[str, ...] = ()
+    is_module: bool = False
+
+    def check(self) -> None:
+        """Raises ``OSError`` for a script that cannot be read."""
+        if not self.is_module and not os.path.isdir(self.name):
+            with open(self.name, "rb"):
+                pass
+
+    def run(self) -> int:
+        """Run to the end, threads that it started included; the exit code.
+
+        What the script raises is shown as Python shows it, and is the exit code.
+        """
+        before = threading.enumerate()
+        with _as_main(self):
+            try:
+                self._execute()
+                threads.wait(before)  # what they compile is the script's, too
+            except SystemExit as stop:
+                threads.wait(before)
+                return _code(stop)
+            except KeyboardInterrupt as error:
+                _show(error)
+                return 130
+            except BaseException as error:
+                _show(error)
+                return 1
+        return 0
+
+    def _execute(self) -> None:
+        if self.is_module:
+            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+            return
+        code = _compiled(self.name)
+        if code is None:
+            runpy.run_path(self.name, run_name="__main__")
+            return
+        # Not runpy.run_path: the module must outlive the run, for atexit and pickle.
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        vars(module).update(
+            __builtins__=sys.modules["builtins"],
+            __file__=os.path.abspath(self.name),
+            __cached__=None,
+            __annotations__={},
+        )
+        exec(code, vars(module))
+
+
+def _compiled(path: str) -> CodeType | None:
+    """The code of a script; None for a directory or an archive, which runpy knows how to run."""
+    if os.path.isdir(path):
+        return None
+    path = os.path.abspath(path)  # the name that Python gives to the code of a script
+    with io.open_code(path) as file:
+        data = file.read()
+    if data[:4] == b"PK\x03\x04":
+        return None
+    return compile(data, path, "exec", dont_inherit=True)
+
+
+@contextmanager
+def _as_main(program: Program) -> Iterator[None]:
+    """``sys`` as the script expects it, and put back."""
+    argv, path, main = sys.argv, sys.path, sys.modules["__main__"]
+    sys.argv = [program.name, *program.args]
+    sys.path = list(path)
+    if not getattr(sys.flags, "safe_path", False):
+        folder = os.getcwd() if program.is_module else os.path.dirname(_real(program.name))
+        sys.path[:1] = [folder]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path, sys.modules["__main__"] = argv, path, main
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _code(stop: SystemExit) -> int:
+    """The exit code as Python makes it of ``sys.exit``'s argument."""
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    settle_streams()
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def settle_streams() -> None:
+    """Standard output is flushed, and standard error there, also if the script closed them."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+    if sys.stderr is None or sys.stderr.closed:
+        sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _show(error: BaseException) -> None:
+    """What Python prints of an exception that nobody caught, without our frames."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
+        trace = trace.tb_next
+    settle_streams()
+    if trace is None and isinstance(error, ImportError):  # runpy's: no module of that name
+        print(f"graphbreak run: {error}", file=sys.stderr)
+        return
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
+
+
+@contextmanager
+def kept_log(path: str) -> Iterator[None]:
+    """What torch and native libraries write to standard error goes to a file meanwhile.
+
+    File descriptor 2 is that file, as with ``2> FILE``, so that a crash loses
+    nothing of it. What Python code itself writes to ``sys.stderr`` still goes to
+    the terminal; torch's log, which would go there too, does not, and is on
+    (``TORCH_LOGS``) if the user has not said otherwise. Raises ``OSError``.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+    sys.stderr.flush()
+    saved, before = os.dup(2), sys.stderr
+    os.dup2(log, 2)
+    sys.stderr = os.fdopen(os.dup(saved), "w", 1, before.encoding, before.errors)
+    # Not closed at the end: handlers of torch write to it until the process ends.
+    kept = os.fdopen(log, "w", 1, "utf-8", "backslashreplace")
+    unset = "TORCH_LOGS" not in os.environ
+    if unset:
+        os.environ["TORCH_LOGS"] = TORCH_LOGS
+    terminal = sys.stderr
+    torch = OnImport("torch", lambda: _redirect(terminal, kept))
+    try:
+        yield
+    finally:
+        torch.remove()
+        if unset and os.environ.get("TORCH_LOGS") == TORCH_LOGS:
+            del os.environ["TORCH_LOGS"]
+        if not terminal.closed:
+            terminal.flush()
+        if sys.stderr is terminal:
+            sys.stderr = before
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _redirect(terminal: TextIO, log: TextIO) -> None:
+    """torch's own handlers, made when it is imported, write to the log.
+
+    ``sys.stderr`` may be the script's own by then: pytest captures it, and closes it.
+    """
+    for name in list(logging.Logger.manager.loggerDict):
+        if name == "torch" or name.startswith(("torch.", "torch_xla")):
+            for handler in logging.getLogger(name).handlers:
+                if getattr(handler, "stream", None) in (terminal, sys.stderr):
+                    _write_to(handler, log)
+
+
+def _write_to(handler: logging.Handler, log: TextIO) -> None:
+    if isinstance(handler, logging.StreamHandler):
+        handler.setStream(log)
+        return
+    # From 2.15 on torch's handler looks up sys.stderr at each record (torch/_logging/_internal.py).
+    kind = type(handler)
+    handler.__class__ = type(kind.__name__, (kind,), {"stream": log})

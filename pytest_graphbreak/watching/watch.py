@@ -1,0 +1,130 @@
+"""A budget around any piece of code, with or without pytest: ``observe()``."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.watching.measure import Measurement
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in `typing` from Python 3.11 on
+
+    from pytest_graphbreak.judging.cap import Limits
+
+
+class BudgetExceeded(AssertionError):
+    """A block made more than its budget allows, or could not be seen."""
+
+    __module__ = "pytest_graphbreak"  # where people import it from, and so what they read
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A live view of what has been observed since the block began.
+
+    ``graphs`` and ``recompiles`` are those of the deepest layer that made graphs,
+    ``breaks`` the distinct breaking places of all layers. Everything else is
+    under ``record``. After the block it keeps its last values.
+    """
+
+    _measurement: Measurement
+
+    @property
+    def record(self) -> Record:
+        return self._measurement.peek()
+
+    @property
+    def graphs(self) -> int:
+        record = self.record
+        return record.graphs.get(record.headline, 0)
+
+    @property
+    def recompiles(self) -> int:
+        record = self.record
+        return record.recompiles.get(record.headline, 0)
+
+    @property
+    def breaks(self) -> int:
+        return len(self.record.breaks)
+
+
+class GraphBudget(Protocol):
+    """The fixture ``graph_budget``: a budget for any block of a test."""
+
+    def __call__(
+        self, max_graphs: int | None = None, **limits: Unpack[Limits]
+    ) -> AbstractContextManager[Seen]:
+        """As ``observe``; files are named from pytest's rootdir."""
+        ...
+
+
+def watch(
+    max_graphs: int | None = None, *, root: Path, **limits: Unpack[Limits]
+) -> AbstractContextManager[Seen]:
+    """Watch a block; at its end raise ``BudgetExceeded`` if it went over.
+
+    ``max_graphs`` holds for every layer; ``limits`` are those of the marker
+    (``dynamo``, ``xla``, ``tt``, ``recompiles``, ``breaks``). Raises
+    ``CapError`` (a ``ValueError``) at once for a limit it does not know. An
+    exception of the block itself is never replaced.
+    """
+    cap = None
+    if max_graphs is not None or limits:
+        positional = () if max_graphs is None else (max_graphs,)
+        cap = caps.parse(positional, dict(limits), "graph_budget")
+    return _Block(cap, root)
+
+
+def observe(
+    max_graphs: int | None = None, **limits: Unpack[Limits]
+) -> AbstractContextManager[Seen]:
+    """Watch a block of any program, without pytest; files are named from the current directory.
+
+    Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. Raises
+    ``CapError`` (a ``ValueError``) at once for a limit it does not know, and
+    ``BudgetExceeded`` at the end of a block that went over.
+
+    >>> with observe(max_graphs=1) as seen:  # doctest: +SKIP
+    ...     compiled(x)
+    >>> seen.graphs  # doctest: +SKIP
+    1
+    """
+    return watch(max_graphs, root=Path.cwd(), **limits)
+
+
+class _Block(AbstractContextManager[Seen]):
+    """Watches from ``with`` to its end. One frame only, which pytest does not show."""
+
+    def __init__(self, cap: caps.Cap | None, root: Path) -> None:
+        self._cap = cap
+        self._root = root
+
+    def __enter__(self) -> Seen:
+        self._measurement = Measurement(self._root)
+        return Seen(self._measurement)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        __tracebackhide__ = True
+        record = self._measurement.close()
+        if kind is None and self._cap is not None and (words := _over(record, self._cap)):
+            raise BudgetExceeded(words)
+
+
+def _over(record: Record, cap: caps.Cap) -> str | None:
+    """Why the block fails; None where it keeps to its budget."""
+    from pytest_graphbreak.judging.verdict import judge
+    from pytest_graphbreak.report.text import block_failure
+
+    verdict = judge(record, None, cap)
+    return block_failure(verdict, record) if verdict.fails else None

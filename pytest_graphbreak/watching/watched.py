@@ -1,0 +1,248 @@
+"""A script in a process of its own, and the process that watches it.
+
+What is seen in the one is told to the other at the end of each compilation and
+at the script's end, so that the report and the verdict do not hang on how the
+script ends: by ``os._exit``, by a signal, by becoming another program.
+
+The script has the terminal, the process group and the standard input of the
+command. Signals that the command gets are passed on, and if the command is
+killed so is the script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.watching import processes
+
+_PASSED: Final = frozenset(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
+_FREE: Final = 0.5
+"""Seconds that telling may take in all, before ..."""
+_SHARE: Final = 0.05
+"""... it may take only so much of the script's time. The last word is always told."""
+
+ENDED, LEFT, REPLACED, RUNNING = "ended", "left", "replaced", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a script's process told last.
+
+    ``state``: it ran to its end (``ENDED``), left by ``os._exit`` (``LEFT``), became another
+    program (``REPLACED``), or had not ended when it was last heard of (``RUNNING``).
+    ``refused`` says why it was not run at all.
+    """
+
+    record: Record = field(default_factory=Record)
+    name: str = ""
+    state: str = RUNNING
+    refused: str = ""
+
+
+class Channel:
+    """The last word of a process, in memory that it shares with the one that watches it.
+
+    Two files without a name, written in turn: one is whole whenever the writer is killed.
+    """
+
+    def __init__(self) -> None:
+        self._files = [_nameless(), _nameless()]
+        self._known = [_identity(file) for file in self._files]
+        self._number = 0
+
+    def tell(self, word: Word) -> None:
+        """Raises ``OSError`` where it cannot be written."""
+        self._number += 1
+        turn = self._number % 2
+        file = self._files[turn]
+        if _identity(file) != self._known[turn]:  # the script closed it, and it is another's now
+            raise OSError("the channel was closed")
+        data = {
+            "number": self._number,
+            "record": word.record.to_dict(),
+            "name": word.name,
+            "state": word.state,
+            "refused": word.refused,
+        }
+        text = memoryview(json.dumps(data).encode())
+        os.ftruncate(file, 0)
+        at = 0
+        while at < len(text):
+            at += os.pwrite(file, text[at:], at)
+
+    def last(self) -> Word | None:
+        """What was told last; None if nothing was."""
+        found: list[dict[str, Any]] = []
+        for file in self._files:
+            with contextlib.suppress(OSError, ValueError):
+                found.append(json.loads(os.pread(file, os.fstat(file).st_size, 0)))
+        if not found:
+            return None
+        data = max(found, key=lambda one: int(one["number"]))
+        return Word(Record.from_dict(data["record"]), data["name"], data["state"], data["refused"])
+
+    def close(self) -> None:
+        for file in self._files:
+            os.close(file)
+
+
+def _nameless() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("graphbreak")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _identity(file: int) -> tuple[int, int]:
+    about = os.fstat(file)
+    return about.st_dev, about.st_ino
+
+
+class Teller:
+    """In the script's process: tells what was seen. ``peek`` gives it, ``name`` what runs."""
+
+    def __init__(
+        self, channel: Channel, peek: Callable[[], Record], name: Callable[[], str]
+    ) -> None:
+        self._channel = channel
+        self._peek = peek
+        self._name = name
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._began = time.monotonic()
+        self._spent = 0.0
+        self._over = False
+        self._before: list[tuple[str, Any]] = []
+
+    def __enter__(self) -> Teller:
+        if BELL.listener is None:
+            BELL.listener = self
+        for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
+            self._first(name, state)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if BELL.listener is self:
+            BELL.listener = None
+        for name, original in self._before:
+            setattr(os, name, original)
+
+    def begins(self) -> None: ...
+
+    def ends(self) -> None:
+        self.noted()
+
+    def noted(self) -> None:
+        """Tell what was seen, unless telling took too much time, or another thread is at it."""
+        now = time.monotonic()
+        dear = self._spent > _FREE + _SHARE * (now - self._began)
+        if dear or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._tell(RUNNING)
+            self._spent += time.monotonic() - now
+        finally:
+            self._lock.release()
+
+    def ended(self, word: Word) -> None:
+        """The last word."""
+        if os.getpid() == self._process:
+            self._over = True
+            with contextlib.suppress(OSError):  # who watches finds it missing
+                self._channel.tell(word)
+
+    def _tell(self, state: str) -> None:
+        with contextlib.suppress(Exception):  # the script's own work is worth more
+            if os.getpid() == self._process and not self._over:
+                self._channel.tell(Word(self._peek(), self._name(), state))
+
+    def _first(self, name: str, state: str) -> None:
+        """Tell before the process ends, or is another one."""
+        original = getattr(os, name)
+
+        @functools.wraps(original)
+        def first(*args: Any, **kwargs: Any) -> Any:
+            self._tell(state)
+            return original(*args, **kwargs)
+
+        self._before.append((name, original))
+        setattr(os, name, first)
+
+
+def can_watch() -> bool:
+    """Whether this system has what it takes; elsewhere a script runs in the command's process."""
+    return hasattr(os, "fork") and hasattr(signal, "pthread_sigmask")
+
+
+def fork() -> tuple[int, set[signal.Signals]]:
+    """As ``os.fork``; the child dies with its parent. In the parent signals wait for ``watch``."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED, signal.SIGCHLD})
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        processes.die_with(parent)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid, {signal.Signals(number) for number in before}
+
+
+def watch(pid: int, before: set[signal.Signals]) -> int:
+    """Wait for the child, and pass on what is sent to this process; the code as shells tell it.
+
+    What a terminal sends (Ctrl-C) both have got already.
+    """
+    try:
+        while True:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            number, sent = _next()
+            if sent and number != signal.SIGCHLD:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _next() -> tuple[int, bool]:
+    """The next signal, and whether a process sent it to this one."""
+    wanted = {*_PASSED, signal.SIGCHLD}
+    if not hasattr(signal, "sigwaitinfo"):  # macOS: it is not told who sent it
+        number = signal.sigwait(wanted)
+        return number, number not in (signal.SIGINT, signal.SIGQUIT)
+    about = signal.sigwaitinfo(wanted)
+    return about.si_signo, about.si_code <= 0  # above 0: the kernel's own, to the whole group
+
+
+def whole(word: Word | None, code: int) -> Record:
+    """What was seen, with a note or an error on what may be missing; ``code`` is how it ended."""
+    seen = word or Word()
+    if seen.state in (ENDED, LEFT):
+        return seen.record
+    if seen.state == REPLACED:
+        why = "the script became another program (os.exec), and what that compiled is not counted"
+        return replace(seen.record, errors=(*seen.record.errors, why))
+    why = "the script ended without a word, so what it compiled last may not be counted"
+    if code == 0:
+        return replace(seen.record, errors=(*seen.record.errors, why))
+    return replace(seen.record, note="; ".join(filter(None, (seen.record.note, why))))

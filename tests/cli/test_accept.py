@@ -1,0 +1,437 @@
+"""``graphbreak accept``: reports become baselines."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Desk
+from tests.hostile import PATHS, STRINGS, a_hostile_report
+from tests.making import Data, a_break, a_report, a_test, over, place
+
+T = "tests/test_a.py::test_b"
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+def test_new_entries(desk: Desk) -> None:
+    desk.report("one.json", a_report(a_test(T, 2), a_test("tests/test_b.py::test[x/1]")))
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code == 0
+    assert "baselines/tests/test_a.yaml" in said.out
+    assert "+ test_b   cpu   dynamo 2" in said.out
+    assert "+ GB0124  Unsupported Tensor.item() call  models/head.py::Head.forward" in said.out
+    assert "Wrote 2 changes in 2 files below baselines." in said.out
+    assert desk.baseline() == (
+        'version: 1\nprofile: cpu\ntorch: "2.13"\ntests:\n  test_b:\n    graphs: {dynamo: 2}\n'
+        "    ops: {dynamo: 12}\n"
+        "    breaks:\n      - reason: Unsupported Tensor.item() call\n        id: GB0124\n"
+        '        where: models/head.py::Head.forward\n        code: "if scores[0].item():"\n'
+    )
+    assert "cases:\n      x/1: {graphs: {dynamo: 1}, ops: {dynamo: 12}}\n" in desk.baseline(
+        "tests/test_b.yaml"
+    )
+
+
+def test_what_is_accepted_passes_the_check(desk: Desk) -> None:
+    desk.report("one.json", a_report(over(T, 1, 4), a_test("tests/test_b.py::t", 2)))
+    assert desk.run("check", "one.json").code == 1
+    assert desk.run("accept", "--yes", "one.json").code == 0
+    assert desk.run("check", "one.json").code == 0
+    again = desk.run("accept", "--yes", "one.json")
+    assert again.code == 0
+    assert "Nothing to write" in again.out
+
+
+def test_every_test_but_those_that_failed_by_themselves(desk: Desk) -> None:
+    desk.report(
+        "one.json",
+        a_report(
+            over("tests/test_a.py::gate", 1, 3),
+            a_test("tests/test_a.py::passed"),
+            a_test("tests/test_a.py::xpassed", outcome="xpassed"),
+            over("tests/test_a.py::xfailed_by_gate", 1, 2, outcome="xfailed", failed_by=None),
+            a_test("tests/test_a.py::own", 5, outcome="failed", failed_by="test"),
+            a_test("tests/test_a.py::xfailed", 5, outcome="xfailed"),
+            a_test("tests/test_a.py::skipped", 0, outcome="skipped"),
+            a_test("tests/test_a.py::crashed", 0, outcome="crashed", failed_by="test"),
+            a_test("tests/test_a.py::nothing", 0),
+            over("tests/test_a.py::blind", 1, 2, verdict="error", errors=["a sensor is missing"]),
+        ),
+    )
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code == 0
+    text = desk.baseline()
+    for name in ("gate", "passed", "xpassed", "xfailed_by_gate"):
+        assert f"  {name}:\n" in text
+    for name in ("own", "xfailed", "skipped", "crashed", "nothing", "blind"):
+        assert f"  {name}:\n" not in text
+    assert "failed     tests/test_a.py::own   on cpu" in said.out
+    assert "xfailed    tests/test_a.py::xfailed   on cpu" in said.out
+    assert "1 failed by themselves and left out, 1 xfailed and left out" in said.out
+    assert "not seen   tests/test_a.py::blind   a sensor is missing   on cpu" in said.out
+
+
+def test_what_was_lost_is_shown_loudly(desk: Desk) -> None:
+    desk.report("one.json", a_report(a_test(T, 4)))
+    desk.run("accept", "--yes", "one.json")
+    desk.report(
+        "two.json", a_report(a_test(T, 0, verdict="lost", failed_by="gate", outcome="failed"))
+    )
+    said = desk.run("accept", "--dry-run", "two.json")
+    assert "dynamo 4 -> 0   LOST: no dynamo graph any more" in said.out
+
+
+# profiles
+
+
+def test_profiles_in_one_go_base_first(desk: Desk) -> None:
+    desk.report("n300.json", a_report(a_test(T, 3), profile="tt-n300"))
+    desk.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
+    desk.report("p150.json", a_report(a_test(T, 1), profile="tt-p150"))
+    reports = ("n300.json", "n150.json", "p150.json")
+    said = desk.run("accept", "--yes", "--base-profile", "tt-n150", *reports)
+    assert said.code == 0
+    text = desk.baseline()
+    assert "profile: tt-n150" in text
+    assert (
+        "graphs: {dynamo: 1}\n    ops: {dynamo: 12}\n    overrides:\n      tt-n300:\n"
+        "        graphs: {dynamo: 3}\n        ops: {dynamo: 12}\n" in text
+    )
+    assert "tt-p150" not in text  # as the plain values
+    assert desk.run("check", *reports).code == 0
+
+
+def test_without_a_base_profile_the_first_report_is_it(desk: Desk) -> None:
+    desk.report("n300.json", a_report(a_test(T, 3), profile="tt-n300"))
+    desk.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
+    desk.run("accept", "--yes", "n300.json", "n150.json")
+    assert "profile: tt-n300" in desk.baseline()
+    assert "tt-n150:\n        graphs: {dynamo: 1}" in desk.baseline()
+
+
+def test_a_base_profile_that_no_report_has_is_refused(desk: Desk) -> None:
+    desk.report("one.json", a_report(a_test(T)))
+    said = desk.run("accept", "--yes", "--base-profile", "tt-n150", "one.json")
+    assert said.code == 2
+    assert "no report is of tt-n150; they are of cpu" in said.err
+    assert not (desk.path / "baselines").exists()
+
+
+# shards, retries, contradictions
+
+
+def test_shards_and_retries(desk: Desk) -> None:
+    crashed = a_test("tests/test_a.py::t2", 0, outcome="crashed", failed_by="test")
+    own = a_test("tests/test_a.py::t3", 9, outcome="failed", failed_by="test")
+    desk.report("1.json", a_report(a_test("tests/test_a.py::t1"), crashed, own))
+    desk.report("2.json", a_report(a_test("tests/test_a.py::t2"), a_test("tests/test_a.py::t3")))
+    assert desk.run("accept", "--yes", "1.json", "2.json").code == 0
+    for name in ("t1", "t2", "t3"):
+        assert f"  {name}:\n    graphs: {{dynamo: 1}}\n" in desk.baseline()
+
+
+def test_contradictions_are_refused_and_all_named(desk: Desk) -> None:
+    names = ("tests/test_a.py::t1", "tests/test_a.py::t2")
+    desk.report("1.json", a_report(*(a_test(name, 1) for name in names)))
+    desk.report("2.json", a_report(*(a_test(name, 2) for name in names)))
+    before = desk.files()
+    said = desk.run("accept", "--yes", "1.json", "2.json")
+    assert said.code == 2
+    for name in names:
+        assert f"{name} on cpu: 1 or 2 dynamo graphs\n  1.json\n  2.json" in said.err
+    assert desk.files() == before
+
+
+# asking
+
+
+def test_nowhere_to_ask_nothing_is_written(desk: Desk) -> None:
+    desk.report("one.json", a_report(a_test(T)))
+    before = desk.files()
+    said = desk.run("accept", "one.json")
+    assert said.code == 2
+    assert "+ test_b   cpu   dynamo 1" in said.out
+    assert "--yes writes without asking" in said.err
+    assert desk.files() == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "written"), [("y\n", 0, True), ("\n", 1, False), ("", 1, False)]
+)
+def test_a_terminal_is_asked(
+    answer: str, code: int, written: bool, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.StringIO(answer)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    desk.report("one.json", a_report(a_test(T)))
+    said = desk.run("accept", "one.json")
+    assert said.code == code
+    assert "Write 1 change in 1 file below baselines? [y/N]" in said.out
+    assert (desk.path / "baselines").exists() == written
+
+
+def test_a_dry_run_shows_and_stops(desk: Desk) -> None:
+    desk.report("one.json", a_report(a_test(T)))
+    before = desk.files()
+    said = desk.run("accept", "--dry-run", "--yes", "one.json")
+    assert said.code == 0
+    assert "+ test_b   cpu   dynamo 1" in said.out
+    assert "Would write 1 change in 1 file below baselines." in said.out
+    assert desk.files() == before
+
+
+# what is kept
+
+
+def test_notes_comments_and_other_entries_are_kept(desk: Desk) -> None:
+    before = (
+        "# ours\nversion: 1\nprofile: cpu\ntorch: '2.13'\ntests:\n"
+        "  test_b:   # why\n    note: a flag is read back\n    graphs: {dynamo: 1}\n"
+        "  test_other:\n    graphs:   {dynamo: 2}   # two\n"
+    )
+    path = desk.path / "baselines/tests/test_a.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(before)
+    desk.report("one.json", a_report(a_test(T, 1, recompiles={"dynamo": 1})))
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code == 0
+    assert "~ test_b   cpu   dynamo recompiles 0 -> 1" in said.out
+    text = desk.baseline()
+    assert "test_b:   # why\n    note: a flag is read back\n" in text
+    assert "  test_other:\n    graphs:   {dynamo: 2}   # two\n" in text
+    assert text.startswith("# ours\n")
+
+
+def test_places_that_came_and_went_are_shown(desk: Desk) -> None:
+    desk.report("one.json", a_report(a_test(T, 2, breaks=[a_break(place(code="old()"))])))
+    desk.run("accept", "--yes", "one.json")
+    desk.report("two.json", a_report(a_test(T, 2, breaks=[a_break(place(code="new()"))])))
+    said = desk.run("accept", "--yes", "two.json")
+    assert "~ test_b   cpu   other places or reasons" in said.out
+    plus, minus = said.out.index("new()"), said.out.index("old()")
+    assert said.out[:plus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("+ GB0124")
+    assert said.out[:minus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("- GB0124")
+
+
+# --tests
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken"),
+    [
+        ("test_yolo", ["test_yolo[a]", "test_yolo[b]"]),
+        ("test_yolo[a]", ["test_yolo[a]"]),
+        ("*yolo[?]", ["test_yolo[a]", "test_yolo[b]"]),
+        ("yolo*", []),
+        ("tests/test_a.py::*b*", ["test_yolo[b]", "test_bert"]),
+        ("[ab]", []),
+    ],
+)
+def test_only_the_tests_asked_for(pattern: str, taken: list[str], desk: Desk) -> None:
+    names = ("test_yolo[a]", "test_yolo[b]", "test_bert")
+    desk.report("one.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
+    said = desk.run("accept", "--dry-run", "--tests", pattern, "one.json")
+    assert said.code == 0
+    assert [name for name in names if f"+ {name}   " in said.out] == taken
+
+
+# --prune
+
+
+def shards(desk: Desk, *numbers: int, of: int = 4) -> tuple[str, ...]:
+    """A report for each test of one file, as shards make them."""
+    names = [f"tests/test_a.py::test[{number}]" for number in range(of)]
+    for number in numbers:
+        others = [name for name in names if name != names[number]]
+        report = a_report(
+            a_test(names[number]), collected=of, deselected=of - 1, deselected_tests=others
+        )
+        desk.report(f"{number}.json", report)
+    return tuple(f"{number}.json" for number in numbers)
+
+
+def with_a_stale_entry(desk: Desk) -> None:
+    names = [f"tests/test_a.py::test[{number}]" for number in range(4)]
+    stale = ("tests/test_a.py::test[gone]", "tests/test_b.py::also_gone")
+    desk.report("old.json", a_report(*(a_test(name) for name in (*names, *stale))))
+    assert desk.run("accept", "--yes", "old.json").code == 0
+
+
+def test_shards_prune_together(desk: Desk) -> None:
+    with_a_stale_entry(desk)
+    said = desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 2, 3))
+    assert said.code == 0
+    assert "- test[gone]   its test is gone" in said.out
+    assert "gone" not in desk.baseline()
+    assert "also_gone" in desk.baseline("tests/test_b.yaml")  # no shard ran that file
+
+
+def test_a_missing_shard_loses_nothing(desk: Desk) -> None:
+    """The others know which tests it had."""
+    with_a_stale_entry(desk)
+    said = desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 3))
+    assert said.code == 0
+    text = desk.baseline()
+    assert "gone" not in text
+    for number in range(4):
+        assert f'      "{number}": {{graphs: {{dynamo: 1}}, ops: {{dynamo: 12}}}}\n' in text
+
+
+def test_a_file_collected_in_part_prunes_nothing(desk: Desk) -> None:
+    with_a_stale_entry(desk)
+    before = desk.baseline()
+    test = a_test("tests/test_a.py::test[0]")
+    desk.report("one.json", a_report(test, collected_whole=[]))
+    said = desk.run("accept", "--yes", "--prune", "one.json")
+    assert said.code == 0
+    assert "1 file collected in part only: nothing of theirs is dropped" in said.out
+    assert desk.baseline() == before
+
+
+def test_a_function_collected_whole_prunes_its_own_cases(desk: Desk) -> None:
+    """tt-xla names one function of a file of models: `test_models.py::test_all_models_torch`."""
+    names = ("test[0]", "test[gone]", "other[0]", "other[gone]")
+    desk.report("old.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
+    desk.run("accept", "--yes", "old.json")
+    test = a_test("tests/test_a.py::test[0]")
+    desk.report("one.json", a_report(test, collected_whole=["tests/test_a.py::test"]))
+    said = desk.run("accept", "--yes", "--prune", "one.json")
+    assert "- test[gone]   its test is gone" in said.out
+    assert desk.baseline().count("gone") == 1
+
+
+def test_without_prune_nothing_is_dropped(desk: Desk) -> None:
+    with_a_stale_entry(desk)
+    before = desk.baseline()
+    desk.run("accept", "--yes", *shards(desk, 0, 1, 2, 3))
+    assert desk.baseline() == before
+
+
+def test_prune_keeps_to_the_tests_asked_for(desk: Desk) -> None:
+    with_a_stale_entry(desk)
+    reports = shards(desk, 0, 1, 2, 3)
+    desk.run("accept", "--yes", "--prune", "--tests", "test[0]", *reports)
+    assert "gone" in desk.baseline()
+
+
+def test_the_baseline_of_a_deleted_file_goes(desk: Desk) -> None:
+    with_a_stale_entry(desk)
+    (desk.path / "tests/test_b.py").unlink()
+    said = desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 2, 3))
+    assert "- also_gone   its test is gone" in said.out
+    assert not (desk.path / "baselines/tests/test_b.yaml").exists()
+
+
+def test_a_checkout_of_something_else_loses_nothing(desk: Desk) -> None:
+    with_a_stale_entry(desk)
+    for name in ("tests/test_a.py", "tests/test_b.py"):
+        (desk.path / name).unlink()
+    desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 2, 3))
+    assert (desk.path / "baselines/tests/test_b.yaml").exists()
+
+
+# where
+
+
+def test_the_directory_comes_from_the_ini_file_or_the_option(desk: Desk) -> None:
+    (desk.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = ci/graphs\n")
+    desk.report("one.json", a_report(a_test(T)))
+    desk.run("accept", "--yes", "one.json")
+    assert (desk.path / "ci/graphs/tests/test_a.yaml").is_file()
+    desk.run("accept", "--yes", "--graph-budget-dir", "mine", "one.json")
+    assert (desk.path / "mine/tests/test_a.yaml").is_file()
+
+
+def test_a_broken_baseline_is_named_and_nothing_is_written(desk: Desk) -> None:
+    path = desk.path / "baselines/tests/test_a.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: -1}\n")
+    desk.report("one.json", a_report(a_test(T), a_test("tests/test_b.py::t")))
+    before = desk.files()
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code == 2
+    assert "baselines/tests/test_a.yaml:5" in said.err
+    assert desk.files() == before
+
+
+# hostile
+
+
+@pytest.mark.parametrize("nodeid", PATHS)
+def test_a_forged_node_id_writes_nothing_anywhere(nodeid: str, desk: Desk) -> None:
+    desk.report("evil.json", a_report(a_test("tests/test_b.py::fine"), a_test(nodeid)))
+    above = sorted(desk.path.parent.rglob("*"))
+    said = desk.run("accept", "--yes", "evil.json")
+    assert said.code == 2
+    assert "evil.json: " in said.err
+    assert sorted(desk.path.parent.rglob("*")) == above
+    assert said.err.replace("\n", "").isprintable()
+
+
+def test_a_link_out_of_the_directory_is_not_followed(desk: Desk) -> None:
+    outside = desk.path.parent / "outside"
+    outside.mkdir()
+    (desk.path / "baselines").mkdir()
+    (desk.path / "baselines/tests").symlink_to(outside)
+    desk.report("one.json", a_report(a_test(T)))
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code == 2
+    assert "symbolic link" in said.err
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("file", ["tests/" + "x" * 300 + ".py", "/".join("x" * 600)])
+def test_a_name_that_no_file_system_takes_is_refused(file: str, desk: Desk) -> None:
+    desk.report("one.json", a_report(a_test(f"{file}::t")))
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code in (0, 2)
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
+def test_hostile_text_ends_as_text_in_yaml_and_on_the_terminal(text: str, desk: Desk) -> None:
+    case = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)[:300]
+    where: Data = {"file": "a.py", "function": text, "line": 1, "code": text}
+    test = a_test(
+        f"tests/test_a.py::test_b[{case}]", 2, breaks=[a_break(where, reason=text, id=text)]
+    )
+    desk.report("one.json", a_report(test, unmeasured=[f"t.py::{text[:300]}"]))
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code == 0, said.err
+    for line in (said.out + said.err).split("\n"):
+        assert line.isprintable()
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line
+    assert desk.run("check", "one.json").code in (0, 1)
+    assert "Nothing to write" in desk.run("accept", "--yes", "one.json").out
+
+
+def test_a_wholly_hostile_report(desk: Desk) -> None:
+    report = a_hostile_report()
+    desk.report("one.json", report)
+    before = desk.files()
+    said = desk.run("accept", "--yes", "one.json")
+    assert said.code == 2  # real newlines in node ids
+    assert desk.files() == before
+
+
+def test_scale_20000_tests_in_40_reports(desk: Desk, capsys: Any) -> None:
+    """All of it is accepted; `docs/how-to/tt-xla-ci-gate.md` says how long it takes."""
+    names = []
+    for shard in range(40):
+        tests = [
+            a_test(f"tests/test_{shard}.py::test_model[case-{number}]", 1 + number % 3)
+            for number in range(500)
+        ]
+        names.append(desk.report(f"{shard}.json", a_report(*tests)))
+    said = desk.run("accept", "--yes", *names)
+    assert said.code == 0
+    assert "Wrote 20,000 changes in 40 files" in said.out
+    assert "20,000" in desk.run("check", *names).out

@@ -1,0 +1,153 @@
+"""``graphbreak accept --run``: through a ``gh`` that is a script of the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Desk
+from tests.making import a_report, a_test, over
+
+T = "tests/test_a.py::test_b"
+STUB = """#!{python}
+import json, os, pathlib, sys
+pathlib.Path({told!r}).write_text(json.dumps([sys.argv[1:], os.environ["GH_PROMPT_DISABLED"]]))
+if {code}:
+    print({words!r}, file=sys.stderr)
+    sys.exit({code})
+place = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1], "graphs-n150")
+place.mkdir()
+(place / "graphs.json").write_text({report!r})
+"""
+
+
+@pytest.fixture
+def gh(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gh:
+    return Gh(tmp_path / "bin", monkeypatch)
+
+
+class Gh:
+    """A ``gh`` on the PATH, and nothing else there."""
+
+    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        place.mkdir()
+        self.place = place
+        monkeypatch.setenv("PATH", str(place))
+
+    def says(self, report: object = None, code: int = 0, words: str = "") -> None:
+        script = self.place / "gh"
+        text = json.dumps(report)
+        told = str(self.place / "told.json")
+        script.write_text(
+            STUB.format(python=sys.executable, told=told, code=code, words=words, report=text)
+        )
+        script.chmod(0o755)
+
+    @property
+    def asked(self) -> list[str]:
+        asked, silent = json.loads((self.place / "told.json").read_text())
+        assert silent == "1"
+        at = asked.index("--dir")
+        assert not os.path.exists(asked[at + 1])  # nothing is left
+        return [*asked[:at], *asked[at + 2 :]]
+
+
+def test_the_reports_of_a_run(desk: Desk, gh: Gh) -> None:
+    gh.says(a_report(a_test(T, 2)))
+    said = desk.run("accept", "--run", "123456", "--repo", "me/net", "--yes")
+    assert said.code == 0, said.err
+    assert gh.asked == ["run", "download", "123456", "--pattern", "graphs*", "--repo", "me/net"]
+    assert "graphs: {dynamo: 2}" in desk.baseline()
+
+
+def test_the_page_of_a_run_as_it_stands_in_the_browser(desk: Desk, gh: Gh) -> None:
+    gh.says(a_report(a_test(T, 2)))
+    page = "https://github.com/me/net/actions/runs/123456/job/7?pr=1"
+    assert desk.run("accept", "--run", page, "--yes", "--artifact", "counts").code == 0
+    assert gh.asked == ["run", "download", "123456", "--pattern", "counts", "--repo", "me/net"]
+    own = page.replace("github.com", "git.example.org")
+    assert desk.run("accept", "--run", own, "--dry-run").code == 0
+    assert gh.asked[-1] == "git.example.org/me/net"
+
+
+def test_the_line_of_one_test_takes_no_other_along(desk: Desk, gh: Gh) -> None:
+    gh.says(a_report(a_test(T, 2), a_test(f"{T}_too", 3)))
+    assert desk.run("accept", "--run", "1", "--tests", T, "--yes").code == 0
+    assert "test_b_too" not in desk.baseline()
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "told"),
+    [
+        (4, "To get started with GitHub CLI, please run:  gh auth login", "gh is not logged in"),
+        (1, "no artifact matches any of the names or patterns provided", "--artifact PATTERN"),
+        (1, "HTTP 404: Not Found", "gh could not download the artifacts of run 1 of me/net"),
+    ],
+)
+def test_what_gh_cannot_do_is_said(desk: Desk, gh: Gh, code: int, words: str, told: str) -> None:
+    gh.says(code=code, words=words)
+    said = desk.run("accept", "--run", "1", "--repo", "me/net", "--yes")
+    assert said.code == 2
+    assert told in said.err
+    assert words in said.err
+    assert "Traceback" not in said.err
+
+
+def test_without_gh_the_next_step_is_said(desk: Desk, gh: Gh) -> None:
+    said = desk.run("accept", "--run", "1")
+    assert said.code == 2
+    assert "--run needs GitHub's command line `gh`" in said.err
+    assert "graphbreak accept FILE.zip" in said.err
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--run", "latest"], "'latest' is not the number of a run"),
+        (["--run", "1", "--repo=-x"], "is not OWNER/NAME"),
+        (["--run", "1", "graphs.json"], "name the reports, or the run"),
+        ([], "name the reports, or the run"),
+    ],
+)
+def test_what_names_no_run(desk: Desk, gh: Gh, args: list[str], told: str) -> None:
+    gh.says(a_report())
+    said = desk.run("accept", *args)
+    assert said.code == 2
+    assert told in said.err
+    assert not (gh.place / "told.json").exists()
+
+
+def test_a_report_that_is_none_is_named_by_its_run(desk: Desk, gh: Gh) -> None:
+    gh.says({})
+    said = desk.run("accept", "--run", "17", "--yes")
+    assert said.code == 2
+    assert "run 17/graphs-n150/graphs.json: version" in said.err
+
+
+@pytest.mark.parametrize("page", ["comment.md", None])
+def test_check_on_github_prints_the_line(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, page: str | None
+) -> None:
+    desk.report("one.json", a_report(over(T, 1, 3)))
+    for name, value in {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_RUN_ID": "99",
+        "GITHUB_REPOSITORY": "me/net",
+        "GITHUB_SERVER_URL": "https://github.com",
+    }.items():
+        monkeypatch.setenv(name, value)
+    line = "graphbreak accept --run 99 --repo me/net"
+    if page is None:
+        assert desk.run("check", "one.json").out.endswith(f"{line}\n")
+        return
+    desk.run("check", "one.json", "--markdown", page)
+    assert f"\n```sh\n{line}\n```\n" in Path(page).read_text()
+    # A workflow that comments is another run than the one that measured.
+    desk.run("report", "one.json", "--markdown", page)
+    assert "--run" not in Path(page).read_text()
+    desk.run("report", "one.json", "--markdown", page, "--of-run", "98")
+    assert f"\n```sh\n{line.replace('99', '98')}\n```\n" in Path(page).read_text()

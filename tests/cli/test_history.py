@@ -1,0 +1,146 @@
+"""``graphbreak history``: on the terminal, and as a page in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.cli.history import sparkline
+from pytest_graphbreak.runs.history import Commit, Point, Series
+from tests.cli.conftest import Desk
+from tests.report import browser
+from tests.report.browser import Browser
+from tests.runs.test_history import Repository
+
+
+@pytest.fixture
+def repository(desk: Desk) -> Repository:
+    found = Repository(desk.path)
+    for yolo, bert, subject in (
+        (1, 1, "Record the baselines"),
+        (4, 1, "Bump transformers"),
+        (2, 1, "::error::</script><script>window.pwned = 1</script> \x1b[31m @octocat"),
+    ):
+        found.put(
+            f"  test_yolo:\n    graphs: {{dynamo: {yolo}, xla: {yolo + 1}}}\n"
+            f"  test_bert:\n    graphs: {{dynamo: {bert}}}\n",
+            "tests/test_models.yaml",
+        )
+        found.commit(subject)
+    return found
+
+
+def test_when_and_by_which_commit(desk: Desk, repository: Repository) -> None:
+    said = desk.run("history")
+    assert said.code == 0
+    lines = said.out.split("\n")
+    assert lines[0] == "tests/test_models.py::test_yolo   cpu   ▄█▅"
+    assert "dynamo 1, xla 2 " in lines[1]
+    assert lines[1].endswith("Record the baselines")
+    assert "dynamo 1 -> 4, xla 2 -> 5" in lines[2]
+    assert lines[2].endswith("Bump transformers")
+    assert "dynamo 4 -> 2, xla 5 -> 3" in lines[3]
+    assert lines[-2] == "1 test moved, 1 never did"
+    assert all(line.isprintable() for line in lines)
+
+
+def test_what_each_commit_moved(desk: Desk, repository: Repository) -> None:
+    said = desk.run("history", "--by", "commit")
+    assert said.code == 0
+    blocks = [block.split("\n") for block in said.out.strip().split("\n\n")]
+    assert [block[0].split("  ", 2)[2] for block in blocks[:2]] == [
+        "Record the baselines",
+        "Bump transformers",
+    ]
+    assert blocks[0][1:] == ["  2 tests recorded"]
+    assert blocks[1][1:] == ["  dynamo 1 -> 4, xla 2 -> 5  tests/test_models.py::test_yolo   cpu"]
+    assert blocks[-1] == ["2 commits moved 1 test"]
+    assert all(line.isprintable() for line in said.out.split("\n"))
+    only = desk.run("history", "--by", "commit", "--tests", "test_bert").out
+    assert "Bump transformers" not in only
+    assert only.endswith("1 test recorded\n\n0 commits moved 0 tests\n")
+
+
+def test_only_some_tests(desk: Desk, repository: Repository) -> None:
+    assert "0 tests moved, 1 never did" in desk.run("history", "--tests", "test_bert").out
+
+
+def test_no_history_is_told(desk: Desk) -> None:
+    said = desk.run("history")
+    assert said.code == 2
+    assert "there are no baselines here" in said.err
+
+
+def test_sparkline_goes_from_low_to_high() -> None:
+    commit = Commit("a", 0, "", "")
+    points = [Point(commit, {"dynamo": count}) for count in (0, 1, 7)]
+    assert sparkline(Series("t", "p", [*points, Point(commit, None)])) == "▁▂█▁"
+
+
+def test_plots_are_legible_on_a_phone_and_part_commits_of_one_day(desk: Desk) -> None:
+    path = browser.find()
+    if path is None:
+        pytest.skip("no Chromium here (Debian's package is chromium)")
+    repository = Repository(desk.path)
+    for count in range(1, 9):
+        repository.put(f"  test_a:\n    graphs: {{dynamo: {count}}}\n")
+        repository.day = 0  # of one day, all of them
+        repository.commit(f"commit {count}")
+    assert desk.run("history", "--html", "history.html").code == 0
+    with Browser(path) as page:
+        page.looks(width=390)
+        page.open(desk.path / "history.html")
+        sizes = (
+            "[...document.querySelectorAll('#list svg')].map((node) =>"
+            " node.getBoundingClientRect().width / node.viewBox.baseVal.width)"
+        )
+        assert page.run(sizes) == [1]  # a label of 12 pixels has 12 pixels
+        inside = (
+            "[...document.querySelectorAll('#list svg text')].every((node) =>"
+            " node.getBoundingClientRect().right <= 390 && node.getBoundingClientRect().left >= 0)"
+        )
+        assert page.run(inside)
+        across = (
+            "[...document.querySelectorAll('#list circle')].map((node) => node.cx.baseVal.value)"
+        )
+        places = page.run(across)
+        assert len({round(place) for place in places}) == 8
+        page.looks(width=1280)
+        page.settle()
+        assert page.run(across)[-1] > places[-1]
+        assert page.run(sizes) == [1]
+
+
+def test_the_page_plots_what_moved(desk: Desk, repository: Repository) -> None:
+    path = browser.find()
+    if path is None:
+        pytest.skip("no Chromium here (Debian's package is chromium)")
+    assert desk.run("history", "--html", "history.html").code == 0
+    with Browser(path) as page:
+        page.open(desk.path / "history.html")
+        names = "[...document.querySelectorAll('#list h2')].map((node) => node.firstChild.data)"
+        assert page.run(names) == ["tests/test_models.py::test_yolo"]
+        assert page.run("document.querySelectorAll('#list path').length") == 2
+        assert page.run("document.querySelectorAll('#list circle').length") == 6
+        label = page.run("document.querySelector('#list svg').getAttribute('aria-label')")
+        assert label.startswith("2 changes: 2026-01-0")
+        assert "dynamo 4, xla 5" in label
+        page.run("document.getElementById('still').click()")
+        assert len(page.run(names)) == 2
+        page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+        assert "::error::</script><script>" in page.run("document.body.textContent")
+        assert page.run("window.pwned === undefined")
+        assert page.run("document.querySelectorAll('script').length") == 2
+        page.choose("view", "commits")
+        titles = page.run(names)
+        assert titles[1:] == ["Bump transformers", "Record the baselines"]
+        cells = "[...document.querySelectorAll('#list td')].map((node) => node.textContent)"
+        assert page.run(cells)[3:] == [
+            "dynamo 1 \u2192 4, xla 2 \u2192 5",
+            "tests/test_models.py::test_yolo",
+            "cpu",
+        ]
+        page.looks(width=320)
+        assert page.run("document.documentElement.scrollWidth") <= 320
+        page.choose("view", "tests")
+        assert page.run("document.documentElement.scrollWidth") <= 320
+        assert page.faults() == []

@@ -1,0 +1,82 @@
+"""Hostile ids that pytest itself made: from a real run through every output."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+import yaml
+
+from pytest_graphbreak.cli import main
+from pytest_graphbreak.text.safe import printable
+from tests.conftest import Suite
+from tests.hostile import STRINGS
+from tests.report import browser
+from tests.report.browser import Browser
+from tests.text.test_safe import Parsed, obeyed
+
+SOURCE = f"""
+    import pytest
+    import torch
+
+    IDS = {[text[:300] for text in STRINGS]!r}
+
+    def f(x):
+        print("a break")
+        return torch.sin(x)
+
+    @pytest.mark.parametrize("n", range(len(IDS)), ids=IDS)
+    def test_model(n):
+        torch.compile(f, backend="eager")(torch.ones(3))
+"""
+
+
+def test_ids_of_pytest_do_nothing_anywhere(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.write(SOURCE)
+    monkeypatch.chdir(suite.path)
+    result = suite.run("--graph-budget", "--graph-budget-report=graphs.json", "--junitxml=own.xml")
+    assert result.ret == 1
+    ElementTree.parse("own.xml")
+    summary = result.outlines[
+        result.outlines.index(
+            next(line for line in result.outlines if "= graph budget =" in line)
+        ) :
+    ]
+    end = next(i for i, line in enumerate(summary) if "short test summary info" in line)
+    summary = summary[:end]  # what follows is pytest's own
+    assert len([line for line in summary if line.startswith("new ")]) > 10
+    assert not any(obeyed(line) for line in summary)
+
+    capsys.readouterr()
+    assert main(["check", "graphs.json"]) == 1
+    assert main(["accept", "--yes", "graphs.json"]) == 0
+    assert main(["check", "graphs.json"]) == 0
+    pages = ("--markdown", "c.md", "--html", "p.html", "--junit", "j.xml")
+    assert main(["report", "graphs.json", *pages]) == 0
+    said = capsys.readouterr()
+    for line in (said.out + said.err).split("\n"):
+        assert line.isprintable()
+        assert not obeyed(line)
+
+    cases = yaml.safe_load(suite.baseline())["tests"]["test_model"]["cases"]
+    assert len(cases) == len(STRINGS)
+    comment = (suite.path / "c.md").read_text()
+    assert {tag for tag, _ in Parsed(comment).tags} == {"code", "details", "summary", "pre"}
+    assert not any(obeyed(line) for line in comment.split("\n"))
+    names = [case.attrib["name"] for case in ElementTree.parse("j.xml").iter("testcase")]
+    assert len(names) == len(STRINGS)
+    assert sorted(path.name for path in suite.path.iterdir() if "pwned" in path.name) == []
+
+    path = browser.find()
+    if path is None:
+        pytest.skip("no Chromium here (Debian's package is chromium): the page was not opened")
+    with Browser(path) as page:
+        page.open(suite.path / "p.html")
+        page.run("document.querySelectorAll('.test').forEach((test) => { test.open = true; })")
+        page.settle()
+        assert page.run("window.pwned === undefined")
+        shown = page.run("document.body.textContent")
+        assert all(f"test_model[{printable(case)}]" in shown for case in cases)
+        assert page.faults() == []

@@ -1,0 +1,107 @@
+"""``graphbreak report``: pages from any report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Desk
+from tests.hostile import a_hostile_report
+from tests.making import a_report, a_test, over
+
+
+def test_all_pages_at_once(desk: Desk) -> None:
+    desk.report("one.json", a_report(over()))
+    said = desk.run(
+        *("report", "one.json", "--markdown", "o/c.md", "--html", "o/p.html", "--junit", "o/j.xml")
+    )
+    assert said.code == 0
+    assert said.out == ""
+    assert (desk.path / "o/c.md").read_text().startswith("<!-- pytest-graphbreak -->")
+    assert (desk.path / "o/p.html").read_text().startswith("<!doctype html>")
+    assert (desk.path / "o/j.xml").read_text().startswith("<?xml")
+
+
+def test_without_a_page_it_tells_the_main_things(desk: Desk) -> None:
+    tests = (over(), a_test("tests/test_b.py::fine", verdict="ok"))
+    desk.report("one.json", a_report(*tests, unmeasured=["t.py::c"], stale=["t.py::s"]))
+    said = desk.run("report", "one.json")
+    assert said.code == 0
+    assert said.out.split("\n") == [
+        "over       tests/test_a.py::test_b   dynamo 1 -> 3",
+        "unmeasured t.py::c",
+        "stale      t.py::s",
+        "2 tests on cpu: 1 over, 1 ok",
+        "",
+    ]
+
+
+def test_shards_are_one_run_and_branches_are_two(desk: Desk) -> None:
+    desk.report("1.json", a_report(a_test("t.py::a")))
+    desk.report("2.json", a_report(a_test("t.py::b")))
+    desk.report("main.json", a_report(a_test("t.py::a"), a_test("t.py::b")))
+    said = desk.run("report", "1.json", "2.json", "main.json")
+    assert "2 tests on cpu (1.json): 2 not judged" in said.out
+    assert "2 tests on cpu (main.json): 2 not judged" in said.out
+
+
+def test_a_bad_report_is_named(desk: Desk) -> None:
+    (desk.path / "bad.json").write_text("[]")
+    said = desk.run("report", "bad.json", "--html", "p.html")
+    assert said.code == 2
+    assert "bad.json: the report: a list where a mapping is expected" in said.err
+    assert not (desk.path / "p.html").exists()
+
+
+def test_what_is_no_test_is_shown_too(desk: Desk) -> None:
+    """`graphbreak run` and `analyze` name scripts and logs by their paths."""
+    desk.report("run.json", a_report(a_test("/home/me/train.py", 3)))
+    assert "1 test on cpu" in desk.run("report", "run.json").out
+    assert desk.run("report", "run.json", "--html", "p.html", "--junit", "j.xml").code == 0
+
+
+def test_an_old_terminal_gets_what_it_can_show(desk: Desk) -> None:
+    desk.report("one.json", a_report(over("tests/test_ü.py::t[→]")))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_graphbreak", "report", "one.json"],
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+        capture_output=True,
+        check=True,
+    )
+    assert rb"tests/test_\xfc.py::t[\u2192]" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report", "one.json", "--html", "p.html", "--markdown", "c.md", "--junit", "j.xml"),
+        ("check", "one.json"),
+        ("accept", "one.json", "--yes"),
+        ("history",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_reports_are_read_without_torch_and_pytest(command: tuple[str, ...], desk: Desk) -> None:
+    """The action installs neither torch nor what needs it."""
+    desk.report("one.json", a_report(over()))
+    script = (
+        "import sys; sys.modules.update(torch=None, torch_xla=None, pytest=None);"
+        "from pytest_graphbreak.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == {"report": 0, "check": 1, "accept": 0, "history": 2}[command[0]]
+
+
+def test_hostile_text_on_the_terminal(desk: Desk) -> None:
+    desk.report("one.json", a_hostile_report())
+    said = desk.run("report", "one.json")
+    assert said.code == 0
+    for line in said.out.split("\n"):
+        assert line.isprintable()
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line

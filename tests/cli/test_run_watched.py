@@ -1,0 +1,156 @@
+"""``graphbreak run`` as it is typed: another process watches the script, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.watching.watched import ENDED, LEFT, REPLACED, Channel, Word, whole
+from tests.cli.conftest import Desk
+from tests.cli.test_run import entry
+from tests.repair.test_server import lives, soon
+
+HEAD = """
+    import ctypes, os, signal, subprocess, sys, threading, time, torch
+
+    def f(x):
+        print("in f", flush=True)
+        return x + 1
+
+    torch.compile(f, backend="eager")(torch.ones(3))
+    g = torch.compile(lambda x: x * 2, backend="eager")
+    g(torch.ones(3))
+"""
+
+
+def typed(desk: Desk, source: str, *args: str, **rest: Any) -> subprocess.CompletedProcess[str]:
+    (desk.path / "net.py").write_text(textwrap.dedent(source))
+    command = [sys.executable, "-m", "pytest_graphbreak", "run", "--json", "r.json", *args]
+    return subprocess.run(
+        [*command, "net.py"], cwd=desk.path, capture_output=True, text=True, timeout=300, **rest
+    )
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(
+    ("end", "code", "graphs", "words"),
+    [
+        ("os._exit(0)", 1, 2, "--max-graphs allows 1 (+1)"),
+        ("os._exit(5)", 5, 2, "net.py   exit 5"),
+        ("ctypes.CDLL(None)._exit(0)", 1, 2, "the script ended without a word"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, 2, "the script ended without a word"),
+        ("os.execv('/bin/true', ['true'])", 1, 2, "the script became another program (os.exec)"),
+        # Where nobody reads what is in memory: the file descriptor is the user's by now.
+        ("os.closerange(3, 64); os.open('mine', os.O_CREAT | os.O_RDWR); os._exit(0)",
+         1, 2, "the script ended without a word"),
+    ],
+)  # fmt: skip
+def test_however_a_script_ends_it_is_judged_by_what_was_seen(
+    desk: Desk, end: str, code: int, graphs: int, words: str
+) -> None:
+    said = typed(desk, f"{HEAD}\n    {end}", "--max-graphs", "1")
+    assert said.returncode == code, said.stderr
+    assert words in said.stderr
+    assert said.stdout == "in f\n"
+    test = entry(desk)
+    assert test["graphs"] == {"dynamo": graphs}
+    assert (test["verdict"] in ("over", "error")) is (code == 1)
+    assert "Traceback" not in said.stderr
+    if "mine" in end:
+        assert (desk.path / "mine").read_bytes() == b""
+
+
+SIGNALS = """
+    import os, signal, sys, time
+
+    def end(number, frame):
+        print("got", signal.Signals(number).name)
+        raise SystemExit(7)
+
+    signal.signal(signal.SIGTERM, end)
+    print(os.getpid(), os.getppid(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGTERM, 7, "got SIGTERM\n"),
+        (signal.SIGINT, 130, ""),
+        (signal.SIGHUP, 129, ""),
+        (signal.SIGKILL, -9, ""),
+    ],
+)
+def test_signals_are_the_scripts_and_it_does_not_outlive_the_command(
+    desk: Desk, number: signal.Signals, code: int, said: str
+) -> None:
+    (desk.path / "net.py").write_text(textwrap.dedent(SIGNALS))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest_graphbreak", "run", "net.py"],
+        cwd=desk.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    script, command = map(int, process.stdout.readline().split())
+    os.kill(command, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert out == said
+    soon(lambda: not lives(script))
+    if number != signal.SIGKILL:
+        assert f"net.py   exit {code}" in err
+
+
+def test_the_last_word_is_whole_whenever_the_writer_is_killed() -> None:
+    channel = Channel()
+    assert channel.last() is None
+    for number in range(1, 4):
+        graphs = tuple(Graph("dynamo", str(n), "entry") for n in range(number * 1000))
+        channel.tell(Word(Record(layers=("dynamo",), graph_list=graphs), "a.py"))
+    writer = os.fork()
+    if writer == 0:
+        while True:
+            channel.tell(Word(Record(layers=("dynamo",), graph_list=graphs), "b.py"))
+    time.sleep(0.05)
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    word = channel.last()
+    assert word is not None
+    assert len(word.record.graph_list) == 3000
+    channel.close()
+
+
+def test_what_is_missing_is_an_error_only_where_the_script_succeeded() -> None:
+    seen = Record(layers=("dynamo",), graphs={"dynamo": 1}, note="a")
+    for state in (ENDED, LEFT):
+        assert whole(Word(seen, state=state), 0) == seen
+    assert "another program" in whole(Word(seen, state=REPLACED), 0).errors[0]
+    assert "without a word" in whole(None, 0).errors[0]
+    killed = whole(Word(seen), 137)
+    assert not killed.errors
+    assert (killed.note or "").startswith("a; the script ended without a word")
+
+
+def test_files_are_written_when_the_terminal_is_gone(desk: Desk) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    (desk.path / "net.py").write_text("")
+    command = [sys.executable, "-m", "pytest_graphbreak", "run", "--json", "r.json", "net.py"]
+    done = subprocess.run(command, cwd=desk.path, stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 0
+    assert entry(desk)["outcome"] == "passed"
+    assert Path(desk.path / "r.json").exists()

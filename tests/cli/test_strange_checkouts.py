@@ -1,0 +1,201 @@
+"""What a stranger's checkout or report may hold: one line and exit code 2, never a traceback.
+
+A traceback would end in 1, which means "over budget".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak import cli
+from pytest_graphbreak.cli import check
+from tests.cli.conftest import Desk
+from tests.making import a_report, a_test
+
+T = "tests/test_a.py::test_b"
+ENTRY = "version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n"
+
+
+def put(desk: Desk, name: str, text: str = ENTRY) -> Path:
+    path = desk.path / "baselines" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def report(desk: Desk) -> str:
+    put(desk, "tests/test_a.yaml")
+    return desk.report("one.json", a_report(a_test(T)))
+
+
+# names
+
+
+SURROGATES = (
+    "tests/\ud800.py::t",
+    "tests/test_a.py::t[\udfff]",
+    "tests/test_a.py::\ud912",
+    "\udc80::t",
+)
+
+
+@pytest.mark.parametrize("nodeid", SURROGATES)
+def test_a_lone_surrogate_in_a_node_id(nodeid: str, desk: Desk, report: str) -> None:
+    found = a_report(a_test(nodeid, 2), unmeasured=[nodeid], stale=[nodeid])
+    found["session"] |= {"complete_files": [nodeid], "collected_whole": [nodeid]}
+    desk.report("evil.json", found)
+    pages = [word for name in ("markdown", "html", "junit") for word in (f"--{name}", f"p.{name}")]
+    assert desk.run("check", "evil.json", *pages).code in (1, 2)
+    assert desk.run("check", report, "--against", "evil.json").code in (0, 2)
+    assert desk.run("report", "evil.json", *pages).code == 0
+    assert desk.run("accept", "--yes", "--prune", "evil.json").code in (0, 2)
+
+
+# directories
+
+
+@contextlib.contextmanager
+def nested(directory: Path, name: str, deep: int) -> Iterator[None]:
+    """Directories in directories; what removes temporary directories may not be able to."""
+    at = os.open(directory, os.O_RDONLY)
+    for _ in range(deep):
+        os.mkdir(name, dir_fd=at)
+        below = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    try:
+        yield
+    finally:
+        subprocess.run(["rm", "-rf", str(directory / name)], check=True)
+
+
+def test_1500_nested_directories(desk: Desk, report: str) -> None:
+    with nested(desk.path / "baselines", "d", 1500):
+        assert desk.run("check", report).code == 0
+        assert desk.run("accept", "--yes", report).code == 0
+
+
+def test_directories_deeper_than_a_path_can_name(desk: Desk, report: str) -> None:
+    with nested(desk.path / "baselines", "d" * 200, 50):
+        said = desk.run("check", report)
+    assert said.code == 2
+    assert "can not be read (File name too long)" in said.err
+
+
+def test_a_dangling_link(desk: Desk, report: str) -> None:
+    (desk.path / "baselines/tests/test_x.yaml").symlink_to("nothing")
+    said = desk.run("check", report)
+    assert said.code == 2
+    assert "baselines/tests/test_x.yaml: is a link to nothing; remove it" in said.err
+
+
+@pytest.mark.parametrize("target", ["/etc", "..", "."])
+def test_a_link_to_a_directory(target: str, desk: Desk, report: str) -> None:
+    (desk.path / "baselines/sub").symlink_to(target)
+    (desk.path / "baselines/test_x.yaml").symlink_to(target)
+    said = desk.run("check", report)
+    assert said.code == 2
+    assert "test_x.yaml: " in said.err
+
+
+@pytest.mark.parametrize(
+    "name", ["..yaml", "...yaml", ".yaml", ".~.yaml", "a\\b.yaml", "\udcff.yaml"]
+)
+def test_odd_file_names(name: str, desk: Desk, report: str) -> None:
+    put(desk, name)
+    assert desk.run("check", report).code == 0
+    assert desk.run("accept", "--yes", "--prune", report).code == 0
+
+
+def test_a_nested_repository_and_a_fifo(desk: Desk, report: str) -> None:
+    (desk.path / "baselines/nested/.git").mkdir(parents=True)
+    assert desk.run("check", report).code == 0
+    os.mkfifo(desk.path / "baselines/test_fifo.yaml")
+    said = desk.run("check", report)
+    assert said.code == 2
+    assert "test_fifo.yaml: is no regular file" in said.err
+
+
+@pytest.mark.parametrize("command", ["check", "accept", "history"])
+@pytest.mark.parametrize("how", ["link", "ini"])
+def test_baselines_that_are_a_link_out_of_the_checkout(
+    command: str, how: str, desk: Desk, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (desk.path / "baselines").symlink_to(outside)
+    if how == "ini":
+        (desk.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = baselines/sub\n")
+    desk.report("one.json", a_report(a_test(T)))
+    reports = () if command == "history" else ("one.json",)
+    said = desk.run(command, *reports, *(["--yes"] if command == "accept" else []))
+    assert said.code == 2
+    assert f"a symbolic link leads out of the checkout, to {outside}" in said.err
+    assert "--graph-budget-dir" in said.err
+    assert list(outside.iterdir()) == []
+    if command == "accept":  # who names it means it
+        assert desk.run("accept", "--yes", "--graph-budget-dir", str(outside), "one.json").code == 0
+        assert (outside / "tests/test_a.yaml").exists()
+
+
+# configuration
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pytest.toml", "pytest = 3\n"),
+        ("pyproject.toml", "tool = 'x'\n"),
+        ("pyproject.toml", "tool.pytest = 1\n"),
+        ("pyproject.toml", "tool.pytest.ini_options = []\n"),
+        ("pyproject.toml", "a = " + "[" * 3000 + "\n"),
+        ("pytest.toml", "\udcff"),
+        ("pytest.ini", "[pytest\n"),
+    ],
+)
+def test_a_configuration_that_is_none(name: str, text: str, desk: Desk, report: str) -> None:
+    (desk.path / "pytest.ini").unlink()
+    (desk.path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    said = desk.run("check", report)
+    assert said.code == 2
+    assert said.err.startswith(f"graphbreak check: {desk.path / name}: cannot be read: ")
+    assert said.err.count("\n") == 1
+
+
+# all of it
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(36, "File name too long", "x" * 5000), "x" * 1000),
+        (PermissionError(13, "Permission denied", "there"), "there: Permission denied"),
+        (ValueError("embedded\nnull byte"), "embedded null byte"),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), "surrogates"),
+        (RecursionError(), "nested too deeply"),
+        (MemoryError(), "more memory than there is"),
+        (KeyError("x"), "this is a defect of graphbreak"),
+    ],
+)
+def test_whatever_was_not_foreseen_is_2(
+    error: Exception, words: str, desk: Desk, report: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(check, "run", fail)
+    assert cli.UNUSABLE == 2
+    said = desk.run("check", report)
+    assert said.code == 2
+    assert words in said.err.splitlines()[-1]
+    assert ("Traceback" in said.err) == isinstance(error, KeyError)
+    json.dumps(said.err).encode()

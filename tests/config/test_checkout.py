@@ -1,0 +1,70 @@
+"""Where baselines are: as pytest itself finds its rootdir and its ini keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.config.checkout import CheckoutError, find
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pytest.ini", "[pytest]\ngraph_budget_dir = ci/graphs\ngraph_budget_strict = true\n"),
+        (".pytest.ini", "[pytest]\ngraph_budget_dir = ci/graphs\ngraph_budget_strict = 1\n"),
+        ("tox.ini", "[tox]\n[pytest]\ngraph_budget_dir = ci/graphs\ngraph_budget_strict = yes\n"),
+        ("setup.cfg", "[tool:pytest]\ngraph_budget_dir=ci/graphs\ngraph_budget_strict=on\n"),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\ngraph_budget_dir = 'ci/graphs'\ngraph_budget_strict = true",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.pytest]\ngraph_budget_dir = 'ci/graphs'\ngraph_budget_strict = 'true'",
+        ),
+    ],
+)
+def test_ini_keys_are_read_from_every_file_of_pytest(
+    name: str, text: str, pytester: pytest.Pytester
+) -> None:
+    path = pytester.path
+    (path / name).write_text(text)
+    below = path / "tests" / "torch"
+    below.mkdir(parents=True)
+    for start in (path, below):
+        found = find(start)
+        assert (found.root, found.directory, found.strict) == (path, path / "ci/graphs", True)
+    # and pytest agrees
+    config = pytester.parseconfig()
+    assert config.rootpath == path
+
+
+def test_without_any_file_it_is_here(tmp_path: Path) -> None:
+    found = find(tmp_path)
+    assert (found.root, found.directory, found.strict) == (tmp_path, tmp_path / "baselines", False)
+
+
+def test_a_file_of_others_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("")
+    below = tmp_path / "below"
+    below.mkdir()
+    (below / "pyproject.toml").write_text("[tool.ruff]\n")
+    (below / "tox.ini").write_text("[tox]\n")
+    assert find(below).root == tmp_path
+
+
+def test_the_option_wins_and_is_relative_to_here(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = other\n")
+    below = tmp_path / "below"
+    below.mkdir()
+    assert find(below, "mine").directory == below / "mine"
+    assert find(below, "mine").root == tmp_path
+
+
+@pytest.mark.parametrize("name", ["pytest.ini", "pyproject.toml"])
+def test_a_broken_file_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("[[[ no")
+    with pytest.raises(CheckoutError, match=name):
+        find(tmp_path)

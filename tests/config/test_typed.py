@@ -1,0 +1,140 @@
+"""What is printed to be typed works when it is typed, where it was printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from pytest_graphbreak.config.typed import Typed, start
+from tests.conftest import BROKEN, CLEAN, Suite
+
+COMMAND = re.compile(
+    r"^(?:  (?:accept|record) +|next +(?:\S.*?: )?)(.*-m pytest .*|.*pytest .*)$", re.M
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "original", "shown"),
+    [
+        ("/v/pytest/__main__.py", ["python", "-m", "pytest"], ["python", "-m", "pytest"]),
+        ("/v/pytest/__main__.py", [".venv/bin/python"], [".venv/bin/python", "-m", "pytest"]),
+        ("/v/pytest/__main__.py", ["/h/.venv/bin/python"], [".venv/bin/python", "-m", "pytest"]),
+        ("/v/pytest/__main__.py", ["/o/bin/python3"], ["/o/bin/python3", "-m", "pytest"]),
+        ("/v/coverage/__main__.py", ["python", "-m", "coverage"], ["python", "-m", "pytest"]),
+        (".venv/bin/pytest", ["python"], [".venv/bin/pytest"]),
+        ("/h/.venv/bin/pytest", ["python"], [".venv/bin/pytest"]),
+        ("/o/bin/py.test", ["python"], ["/o/bin/py.test"]),
+    ],
+)
+def test_pytest_is_started_as_it_was(script: str, original: list[str], shown: list[str]) -> None:
+    assert start(script, original, Path("/h")) == tuple(shown)
+
+
+def test_what_the_shell_finds_needs_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "pytest"
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert start(str(script), ["python"], Path("/h")) == ("pytest",)
+
+
+def test_it_crosses_processes_as_builtin_types() -> None:
+    told = Typed(("python", "-m", "pytest"), ("-p", "x"), ("tests",), "..")
+    assert Typed.from_dict(told.to_dict()) == told
+    assert told.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
+    assert told.again("--x") == "python -m pytest -p x --x tests"
+
+
+def test_what_decides_is_kept_and_what_decorates_is_not(suite: Suite) -> None:
+    """Typed below the rootdir, with an option of the suite's own and the ini file named."""
+    suite.write(CLEAN)
+    suite.pytester.makeconftest(
+        """
+def pytest_addoption(parser):
+    parser.addoption("--card", default="none")
+    parser.addoption("--slow", action="store_true")
+"""
+    )
+    (suite.path / "own.ini").write_text("[pytest]\n")
+    result = suite.run(
+        *("-c", "own.ini", "--rootdir=.", "--card", "n150", "--slow", "-v", "--tb=short"),
+        *("-k", "model", "--graph-budget-dir=kept", "--graph-budget", "test_it.py"),
+    )
+    keep = "-p no:cacheprovider -c own.ini --rootdir=. --card n150 --slow --graph-budget-dir=kept"
+    record, again = COMMAND.findall(result.stdout.str())
+    assert record.endswith(f"{keep} --graph-budget-record test_it.py::test_model")
+    assert again.endswith(f"{keep} --graph-budget-record -k model test_it.py")
+    for command in (record, again):
+        typed_in_process(suite, command)
+        assert (suite.path / "kept" / "test_it.yaml").exists()
+        (suite.path / "kept" / "test_it.yaml").unlink()
+
+
+def test_each_command_of_a_red_run_makes_it_green(suite: Suite) -> None:
+    """Grown, lost, grown and lost at once, new: each is accepted as its own text says."""
+    tests = [BROKEN.replace("def f(", f"def f{n}(").replace("(f,", f"(f{n},") for n in range(4)]
+    names = [f"def test_{name}(" for name in ("grown", "lost", "loop", "new")]
+    grown, lost, loop, new = (
+        source.replace("def test_model(", name) for source, name in zip(tests, names, strict=True)
+    )
+    hello = '        print("hello")\n'
+    was = "".join(source.replace(hello, "") for source in (grown, lost, loop))
+    lost = lost.replace(hello, "").replace(
+        "torch.compile(f1, backend=", "(lambda f, **_: f)(f1, b="
+    )
+    loop = loop.replace(hello, '        for _ in range(2):\n            print("hello")\n')
+    suite.write(was)
+    suite.run("--graph-budget-record").assert_outcomes(passed=3)
+    suite.write(grown + lost + loop + new)
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=4)
+    commands = [c for c in COMMAND.findall(result.stdout.str()) if "::" in c]
+    assert len(commands) == 4
+    assert ["--graph-budget-prune" in command for command in commands] == [False, True, True, False]
+    for command in commands:
+        typed_in_process(suite, command)
+    suite.run("--graph-budget").assert_outcomes(passed=4)
+
+
+def test_only_python_m_pytest_finds_the_package(suite: Suite) -> None:
+    """As in the quick start: the package is beside the tests, and nothing is installed."""
+    suite.pytester.makepyfile(**{"net/__init__": "def f(x):\n    return x + 1\n"})
+    suite.pytester.makepyfile(
+        **{
+            "tests/test_net": """
+                import torch
+                from net import f
+
+                def test_net():
+                    torch.compile(f, backend="eager")(torch.ones(3))
+            """
+        }
+    )
+    (suite.path / "below").mkdir()
+    first = subprocess.run(
+        [sys.executable, "-m", "pytest", "--graph-budget", "-p", "no:cacheprovider", "tests"],
+        cwd=suite.path,
+        capture_output=True,
+        text=True,
+    )
+    record, again = COMMAND.findall(first.stdout)
+    assert "-m pytest" in record
+    assert "-m pytest" in again
+    done = subprocess.run(record, shell=True, cwd=suite.path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert (suite.path / "baselines" / "tests" / "test_net.yaml").exists()
+
+
+def typed_in_process(suite: Suite, command: str) -> None:
+    """What follows the words that start pytest, run here."""
+    words = shlex.split(command)
+    start = next(n for n, word in enumerate(words) if Path(word).name in ("pytest", "py.test"))
+    assert suite.pytester.runpytest_inprocess(*words[start + 1 :]).ret == 0

@@ -1,0 +1,152 @@
+"""What the doctor finds, check by check, and what it says to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pytest_graphbreak.doctor.checks.checks import NOTE, OK, PROBLEM, Finding, checks
+
+from tests.options.test_device import cards, machine, on_tt
+
+
+def states(found: list[Finding]) -> list[str]:
+    return [finding.state for finding in found]
+
+
+def test_each_problem_says_what_to_do() -> None:
+    found = [
+        *checks.torch_found(None),
+        *checks.torch_found("2.5.1+cu124"),
+        *checks.torch_xla_found("2.13.0", "2.9.0", None),
+        *checks.variables({"TORCHDYNAMO_DISABLE": "1"}),
+    ]
+    wrong = [finding for finding in found if finding.state == PROBLEM]
+    assert len(wrong) == 4
+    assert all(finding.do for finding in wrong)
+
+
+def test_versions_that_fit() -> None:
+    assert states(list(checks.torch_found("2.6.0"))) == [OK]
+    assert states(list(checks.torch_xla_found("2.9.1+cpu", "2.9.0", None))) == [OK]
+    assert states(list(checks.torch_xla_found("2.13.0", None, None))) == [OK]
+
+
+def test_the_fork_of_tt_xla_has_another_number() -> None:
+    found = list(checks.torch_xla_found("2.11.0", "2.9.0+git1234", "0.9"))
+    assert [(finding.about, finding.state) for finding in found] == [
+        ("torch_xla", OK),
+        ("tt plugin", OK),
+    ]
+    lonely = list(checks.torch_xla_found("2.11.0", None, "0.9"))
+    assert states(lonely) == [OK, NOTE]
+
+
+def test_devices_are_named(tmp_path: Path) -> None:
+    cards(tmp_path, "n150")
+    (found,) = checks.devices(on_tt(tmp_path))
+    assert found.what == "tt-n150, xla-cpu, cpu; auto takes tt-n150"
+
+
+def test_a_card_without_its_software_is_told() -> None:
+    first, second = checks.devices(machine(nodes="tenstorrent"))
+    assert first.what == "cpu; auto takes cpu"
+    assert "torch_xla" in second.what
+    assert "venv/activate" in second.do
+
+
+def test_a_card_that_is_not_known_is_told(tmp_path: Path) -> None:
+    *_, last = checks.devices(on_tt(tmp_path))
+    assert "tt-unknown" in last.what
+
+
+@pytest.mark.parametrize(
+    ("environ", "state", "word"),
+    [
+        ({"TORCH_COMPILE_DISABLE": "1"}, PROBLEM, "TORCH_COMPILE_DISABLE"),
+        ({"TTXLA_LOGGER_LEVEL": "INFO"}, NOTE, "headers"),
+        ({"PT_XLA_DEBUG_LEVEL": "1"}, NOTE, "PT_XLA_DEBUG_FILE"),
+        ({"TT_COMPILE_ONLY_SYSTEM_DESC": "/nowhere.ttsys"}, PROBLEM, "/nowhere.ttsys"),
+    ],
+)
+def test_variables_that_stand_in_the_way(environ: dict[str, str], state: str, word: str) -> None:
+    told, found = checks.variables(environ)
+    ((name, value),) = environ.items()
+    assert f"{name}={value}" in told.what
+    assert found.state == state
+    assert word in found.what + found.do
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"TORCHDYNAMO_DISABLE": "0"},
+        {"TTXLA_LOGGER_LEVEL": "DEBUG", "TTXLA_LOGGER_FILE": "/tmp/x"},
+        {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_FILE": "/tmp/x"},
+        {"PT_XLA_DEBUG_LEVEL": "0"},
+        {"HOME": "/root"},
+    ],
+)
+def test_variables_that_do_not(environ: dict[str, str]) -> None:
+    assert states(list(checks.variables(environ))) == [OK]
+
+
+def test_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (none,) = checks.baselines(None)
+    assert (none.state, "none yet" in none.what) == (OK, True)
+    path = tmp_path / "baselines" / "tests" / "test_a.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n")
+    (good,) = checks.baselines(None)
+    assert "1 file, 1 test," in good.what
+    path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: -1}\n")
+    (bad,) = checks.baselines(None)
+    assert bad.state == PROBLEM
+    assert "test_a.yaml" in bad.what
+    (elsewhere,) = checks.baselines("other")
+    assert elsewhere.state == OK
+
+
+def broken(directory: Path, source: str) -> dict[str, str]:
+    """An environment in which torch is installed and does not work."""
+    (directory / "torch.py").write_text(source)
+    return {**os.environ, "PYTHONPATH": str(directory)}
+
+
+def test_a_torch_that_cannot_be_imported(tmp_path: Path) -> None:
+    environ = broken(tmp_path, "raise ImportError('libtorch.so: undefined symbol')")
+    (found,) = checks.probed("dynamo", 60, environ)
+    assert found.state == PROBLEM
+    assert found.what.endswith("exit code 1: ImportError: libtorch.so: undefined symbol")
+
+
+def test_a_probe_that_hangs_is_ended(tmp_path: Path) -> None:
+    environ = broken(tmp_path, "import time; time.sleep(600)")
+    (found,) = checks.probed("dynamo", 1, environ)
+    assert "did not come to its end in 1 s" in found.what
+
+
+def test_dynamo_is_seen_here() -> None:
+    pytest.importorskip("torch")
+    found, probes = checks.probed("dynamo", 300, os.environ)
+    assert found.state == OK, found
+    assert probes.what.endswith("internals of torch._dynamo, torch._guards")
+    assert "saw 4 graphs = 1 entry + 1 break + 2 recompiles" in found.what
+
+
+def test_xla_is_seen_here() -> None:
+    pytest.importorskip("torch_xla")
+    found, probes = checks.probed("xla", 300, os.environ)
+    assert found.state == OK, found
+    assert "torch_xla._dynamo" in probes.what
+    assert "saw 1 graph = 1 fx" in found.what
+
+
+def test_blindness_is_a_problem() -> None:
+    found = list(checks.probed("dynamo", 300, {**os.environ, "TORCHDYNAMO_DISABLE": "1"}))
+    assert PROBLEM in states(found)
+    assert OK not in states(found)
+    assert "Dynamo is disabled" in found[0].what

@@ -1,0 +1,63 @@
+"""The cap in code: what it may say, and how it speaks of what it may not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_graphbreak.judging.cap import Cap, CapError, parse
+from pytest_graphbreak.model.record import LAYERS
+
+
+def test_a_number_holds_for_every_layer() -> None:
+    cap = parse((2,), {})
+    assert [cap.graphs(layer) for layer in LAYERS] == [2, 2, 2]
+
+
+def test_a_named_layer_wins_over_the_number() -> None:
+    cap = parse((2,), {"xla": 5})
+    assert (cap.graphs("dynamo"), cap.graphs("xla")) == (2, 5)
+
+
+def test_a_named_layer_alone_says_nothing_of_the_others() -> None:
+    assert parse((), {"xla": 5}).graphs("dynamo") is None
+
+
+def test_recompiles_and_breaks_stand_alone() -> None:
+    assert parse((), {"recompiles": 0, "breaks": 1}) == Cap(recompiles=0, breaks=1)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ((), {}, "says no number"),
+        ((1, 2), {}, "one number by position, got 2"),
+        ((True,), {}, "True is not a count"),
+        ((-1,), {}, "-1 is not a count"),
+        (("1",), {}, "'1' is not a count"),
+        ((None,), {}, "None is not a count"),
+        ((), {"cuda": 1}, "unknown argument 'cuda'"),
+        ((1,), {"breaks": 1.0}, "breaks=1.0 is not a count"),
+    ],
+)
+def test_a_wrong_cap_names_itself_and_what_is_allowed(
+    args: tuple[object, ...], kwargs: dict[str, object], said: str
+) -> None:
+    with pytest.raises(CapError) as caught:
+        parse(args, kwargs)
+    assert said in str(caught.value)
+    assert "allowed: max_graphs(N)" in str(caught.value)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*LAYERS, "recompiles", "breaks"]), st.integers(0, 10**6), min_size=1
+    )
+)
+def test_every_allowed_form_is_taken_as_written(kwargs: dict[str, int]) -> None:
+    cap = parse((), kwargs)
+    for layer in LAYERS:
+        assert cap.graphs(layer) == kwargs.get(layer)
+    assert cap.recompiles == kwargs.get("recompiles")
+    assert cap.breaks == kwargs.get("breaks")

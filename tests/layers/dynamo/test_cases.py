@@ -1,0 +1,180 @@
+"""Every case of ``cases/dynamo.py`` has its true counts: alone, and in any order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cases.dynamo import CASES, Case, Expect  # noqa: E402
+from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
+from pytest_graphbreak.model.places import Places  # noqa: E402
+from pytest_graphbreak.model.record import CAUSES, Observation  # noqa: E402
+from tests.known import THREADS_CRASH  # noqa: E402
+
+ROOT = Path(__file__).parents[3]
+MINOR = tuple(int(part) for part in torch.__version__.split(".")[:2])
+HERE = [
+    case
+    for case in CASES.values()
+    if case.since <= MINOR and not (THREADS_CRASH and case.name == "two_threads")
+]
+FORKING = [case for case in HERE if case.forks][MINOR[1] // 2 % 2 :: 2]
+"""Every other case, the others on the next version of torch: a process each takes its time."""
+observer = DynamoObserver()
+places = Places(ROOT)
+
+
+def compile(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="eager", **options)
+
+
+def watch(case: Case) -> Observation:
+    """The case in a window of its own, from a cold Dynamo."""
+    observer.isolate(case.name)
+    window = observer.open(places)
+    try:
+        case.run(compile)
+    finally:
+        seen = window.close()
+    assert seen is not None
+    return seen
+
+
+def counts(seen: Observation) -> Expect:
+    events = sum(item.count for item in seen.breaks)
+    return Expect(seen.graphs, events, len(seen.breaks), seen.recompiles, len(seen.eager))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    """Dynamo warns of much in these cases; the tests that look at that are elsewhere."""
+    import logging
+    import warnings
+
+    level = logging.getLogger("torch").level
+    logging.getLogger("torch").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logging.getLogger("torch").setLevel(level)
+
+
+@pytest.mark.parametrize("case", HERE, ids=lambda case: case.name)
+def test_counts(case: Case) -> None:
+    seen = watch(case)
+    assert seen.errors == ()
+    assert counts(seen) == case.expected(torch.__version__)
+    _is_whole(seen)
+
+
+def _is_whole(seen: Observation) -> None:
+    """What holds for every observation."""
+    assert len(seen.graph_list) == seen.graphs
+    assert len({graph.name for graph in seen.graph_list}) == seen.graphs
+    assert len(seen.recompile_list) == seen.recompiles
+    assert seen.compiled <= seen.attempted
+    for graph in seen.graph_list:
+        assert graph.cause in CAUSES["dynamo"]
+        assert graph.ops or sys.version_info < (3, 11)  # there, Dynamo hands over an empty one
+        assert graph.where.line, graph
+        assert graph.where.code, graph
+        assert bool(graph.reason) == (graph.cause != "entry"), graph
+    for item in (*seen.breaks, *seen.eager):
+        assert item.reason
+        assert item.where.code, item
+        assert not item.where.file.startswith("/")
+    for item in seen.breaks:
+        assert item.stack[-1] == item.where
+        assert all("torch_dynamo_resume_in" not in frame.function for frame in item.stack)
+        for text in (item.reason, item.explanation, *item.hints):
+            assert "0x" not in text
+            assert "\n" not in text
+            assert "/site-packages/" not in text
+            assert str(ROOT) not in text
+
+
+@pytest.mark.parametrize("name", ["ddp_buckets", "ddp_buckets_recompiled"])
+def test_ddp_cuts_one_graph_into_buckets(name: str) -> None:
+    graphs = watch(CASES[name]).graph_list
+    whole = ["entry", "bucket", "bucket", "bucket"]
+    again = ["recompile", *whole[1:]] if name == "ddp_buckets_recompiled" else []
+    assert [graph.cause for graph in graphs] == whole + again
+    assert [graph.name for graph in graphs[:4]] == ["0/0", "0/0+1", "0/0+2", "0/0+3"]
+    for number, graph in enumerate(graphs):
+        assert graph.ops == 2
+        assert graph.where.function == "Wide.forward"
+        if graph.cause == "bucket":
+            assert graph.sources == (f"0/{number // 4}",)
+            assert graph.reason == f"DDP cut graph 0/{number // 4} into 4 gradient buckets"
+
+
+def test_a_ddp_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.backends import distributed
+
+    monkeypatch.setattr(distributed, "SubmodCompiler", object)
+    window = observer.open(places)
+    seen = window.close()
+    assert seen is not None
+    (error,) = seen.errors
+    assert "the buckets of DDP" in error
+
+
+def test_order_changes_nothing() -> None:
+    """Every third case; `tox -e exact` runs all of them, in twenty orders."""
+    order = HERE[::3]
+    random.Random(1).shuffle(order)
+    wrong = {}
+    for case in order:
+        seen = watch(case)
+        if seen.errors or counts(seen) != case.expected(torch.__version__):
+            wrong[case.name] = (counts(seen), seen.errors)
+    assert wrong == {}
+
+
+ALONE = """
+import gc, json, logging, os, select, signal, warnings
+import torch
+from tests.layers import test_dynamo_cases as here
+
+here.compile(torch.sin)(torch.ones(2))  # imports what every child would import again
+torch._dynamo.reset()
+logging.getLogger("torch").setLevel(logging.ERROR)
+warnings.simplefilter("ignore")
+gc.freeze()  # a collection in a fork would write to every page, and so copy it
+for case in here.FORKING:
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        window = here.observer.open(here.places)
+        case.run(here.compile)
+        seen = window.close()
+        os.write(writer, json.dumps([*here.counts(seen), *seen.errors]).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        # A case that hangs is told by its name.
+        if not select.select([pipe], [], [], 120)[0]:
+            os.kill(child, signal.SIGKILL)
+        print(json.dumps([case.name, json.loads(pipe.read() or "null")]), flush=True)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs in a forked process")
+def test_alone_in_a_process() -> None:
+    """No case ran before, and nothing was reset for it."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    # Gloo of torch 2.9 says on standard output that it is there.
+    found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith('["'))
+    assert found == {case.name: list(case.expected(torch.__version__)) for case in FORKING}

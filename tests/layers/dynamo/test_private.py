@@ -1,0 +1,67 @@
+"""Which private names are needed in which torch. That they are there, ``test_dynamo`` shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.layers.dynamo import private as names
+
+
+@pytest.mark.parametrize(
+    ("version", "minor"),
+    [
+        ("2.6.0+cu124", (2, 6)),
+        ("2.13.0", (2, 13)),
+        ("2.16.0a0+git1234567", (2, 16)),
+        ("3.0.0", (3, 0)),
+        ("unknown", names.LATEST),
+    ],
+)
+def test_minor_versions(version: str, minor: tuple[int, int]) -> None:
+    assert names.minor(version) == minor
+
+
+ALWAYS = {
+    names.COMPILE,
+    names.SUPPRESS,
+    names.BACKEND,
+    names.STACK,
+    names.UNSUPPORTED,
+    names.COUNTERS,
+    names.CONFIG,
+}
+SILENT = {names.UNSUPPORTED_INIT, names.RESTART, names.STEP}
+
+
+@pytest.mark.parametrize(
+    ("version", "more"),
+    [
+        ("2.6.0", {names.REASONS_26, names.BREAK_29, names.SKIP, *SILENT}),
+        ("2.7.1", {names.REASONS, names.BREAK_29, names.SKIP, *SILENT}),
+        ("2.9.1", {names.REASONS, names.BREAK_29, names.SKIP, *SILENT}),
+        ("2.10.0", {names.REASONS, names.BREAK, names.SKIP}),
+        ("2.11.0", {names.REASONS, names.BREAK}),
+        ("2.15.0", {names.REASONS, names.BREAK}),
+        ("2.99.0", {names.REASONS, names.BREAK}),
+    ],
+)
+def test_what_a_version_needs(version: str, more: set[names.Name]) -> None:
+    assert set(names.required(version)) == ALWAYS | more
+
+
+def test_every_name_is_in_the_table_once() -> None:
+    rows = {value for value in vars(names).values() if isinstance(value, names.Name)}
+    assert set(names.NAMES) == rows
+    assert len(names.NAMES) == len(rows)
+
+
+def test_a_module_that_is_gone_is_named() -> None:
+    name = names.Name("torch._no_such_module", "a.b", "nothing can be seen")
+    with pytest.raises(names.Missing, match=r"torch\._no_such_module\.a\.b .* nothing can be seen"):
+        names.find(name)
+
+
+def test_an_inherited_function_is_not_the_one() -> None:
+    name = names.Name("collections", "OrderedDict.__class_getitem__", "nothing can be seen")
+    with pytest.raises(names.Missing):
+        names.find(name)

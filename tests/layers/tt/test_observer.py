@@ -1,0 +1,540 @@
+"""The tt layer, driven by a native library that prints as the plugin does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.layers.tt import observer
+from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment, reconcile
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Frame, Graph, Observation, Record
+from tests.conftest import Suite
+from tests.layers.tt.plugin import NINE, Plugin, build
+
+ROOT = Path(__file__).parents[3]
+NAMES = (
+    observer.LEVEL,
+    observer.FILE,
+    "TTMLIR_RUNTIME_LOGGER_LEVEL",
+    "XLA_HLO_DEBUG",
+    "PJRT_DEVICE",
+)
+OBSERVER = TTObserver()
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("plugin"))
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The plugin's log, turned on as a user does it."""
+    path = tmp_path / "tt.log"
+    monkeypatch.setenv(observer.LEVEL, "DEBUG")
+    monkeypatch.setenv(observer.FILE, str(path))
+    return path
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, log: Path) -> Iterator[Plugin]:
+    """The plugin, loaded anew: it reads its variables as it is loaded."""
+    import _ctypes
+
+    loaded = Plugin(build(tmp_path))
+    yield loaded
+    _ctypes.dlclose(loaded._library._handle)
+
+
+def window() -> observer.TTWindow:
+    return OBSERVER.open(Places(ROOT))
+
+
+def seen(opened: observer.TTWindow) -> Observation:
+    found = opened.close()
+    assert found is not None
+    return found
+
+
+def test_counts_what_is_compiled_in_the_window(plugin: Plugin) -> None:
+    plugin.compile()
+    opened = window()
+    plugin.compile()
+    plugin.compile()
+    found = seen(opened)
+    plugin.compile()
+    assert (found.layer, found.graphs, found.errors) == ("tt", 2, ())
+    assert found.notes == (f"tt: 2 of 2 graphs completed; stages: 2 x {NINE}",)
+    assert [graph.name for graph in found.graph_list] == ["graph 1", "graph 2"]
+    assert seen(opened) is found
+
+
+def test_peek_goes_on(plugin: Plugin) -> None:
+    opened = window()
+    for number in range(1, 4):
+        plugin.compile()
+        peeked = opened.peek()
+        assert peeked is not None
+        assert peeked.graphs == number
+    assert seen(opened).graphs == 3
+
+
+def test_windows_nest(plugin: Plugin) -> None:
+    outer = window()
+    plugin.compile()
+    inner = window()
+    plugin.compile()
+    assert seen(inner).graphs == 1
+    plugin.compile()
+    assert seen(outer).graphs == 3
+
+
+def test_a_graph_that_fails_says_where(plugin: Plugin) -> None:
+    opened = window()
+    plugin.compile(stages=NINE.split()[:6], error="Failed to convert from SHLO to TTIR module")
+    plugin.compile()
+    found = seen(opened)
+    assert found.graphs == 2
+    assert found.graph_list[0].reason == (
+        "stopped after shlo_compiler_cleaned: Failed to convert from SHLO to TTIR module"
+    )
+    six = " ".join(NINE.split()[:6])
+    assert found.notes == (
+        f"tt: 1 of 2 graphs completed; stages: 1 x {six}; 1 x {NINE}",
+        "tt: 1 graphs failed to compile (1 after shlo_compiler_cleaned)",
+    )
+
+
+@pytest.mark.parametrize("stages", [NINE.split()[:-1], NINE.split()[:4] + NINE.split()[6:8]])
+def test_any_number_of_stages(plugin: Plugin, stages: list[str]) -> None:
+    opened = window()
+    plugin.compile(stages=stages)
+    plugin.compile(stages=stages)
+    assert seen(opened).graphs == 2
+
+
+def test_without_a_log_the_layer_is_not_there() -> None:
+    assert window().close() is None
+
+
+def test_a_log_that_nobody_writes_is_no_layer(log: Path) -> None:
+    log.write_text("from an earlier session: MLIR Module vhlo:\n")
+    assert window().close() is None
+
+
+@pytest.mark.parametrize("level", ["INFO", "WARNING", "debug"])
+def test_a_level_that_prints_no_headers_is_respected_and_nothing_else_is_set(
+    log: Path, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(observer.LEVEL, level)
+    assert window().close() is None
+    for much in observer.WANTED:
+        before = dict(os.environ)
+        prepared = prepare_environment(log=much)
+        assert dict(os.environ) == before
+        said = any("tt graphs are counted through xla" in note for note in prepared.notes)
+        assert said == (much != "off")
+        prepared.restore()
+
+
+def test_the_file_may_be_named_anew(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tt-xla's --log-pid puts the process id into the name, after the window opened."""
+    import _ctypes
+
+    later = tmp_path / "tt.4242.log"
+    later.write_text("2026-08-20 10:22:52.123 old| MLIR Module vhlo:\n")
+    opened = window()
+    monkeypatch.setenv(observer.FILE, str(later))
+    plugin = Plugin(build(tmp_path))
+    plugin.compile()
+    assert seen(opened).graphs == 1
+    _ctypes.dlclose(plugin._library._handle)
+
+
+def test_a_log_that_is_cut_back_is_an_error(plugin: Plugin, log: Path) -> None:
+    plugin.compile()
+    opened = window()
+    log.write_bytes(b"")
+    (error,) = seen(opened).errors
+    assert "cut back" in error
+
+
+def test_a_log_that_cannot_be_read_is_an_error(plugin: Plugin, log: Path) -> None:
+    opened = window()
+    plugin.compile()
+    log.rename(log.with_suffix(".old"))
+    log.mkdir()
+    (error,) = seen(opened).errors
+    assert "cannot be read" in error
+
+
+def test_standard_error_in_the_same_file_is_an_error(log: Path) -> None:
+    opened = window()
+    line = (
+        "2026-08-21 10:22:52.123 (  12.345s) [        421D1300]      module_builder.cc:1278     1| "
+    )
+    log.write_text("".join(f"{line}MLIR Module {stage}:\n" * 2 for stage in NINE.split()))
+    (error,) = seen(opened).errors
+    assert "every header stands twice" in error
+
+
+def test_a_gate_sets_what_counting_needs_and_nothing_else(tmp_path: Path) -> None:
+    environ = {"HOME": "/home/me"}
+    prepare_environment(environ, tmp_path)
+    assert environ == {
+        "HOME": "/home/me",
+        "TTXLA_LOGGER_LEVEL": "DEBUG",
+        "TTXLA_LOGGER_FILE": str(tmp_path / f"tt-{os.getpid()}.log"),
+    }
+
+
+def test_off_sets_nothing() -> None:
+    environ = {"HOME": "/home/me"}
+    prepared = prepare_environment(environ, log="off")
+    assert (prepared.file, prepared.added, prepared.notes) == (None, {}, ())
+    assert environ == {"HOME": "/home/me"}
+
+
+def test_the_environment_is_prepared_once_and_given_back(tmp_path: Path) -> None:
+    environ = {"HOME": "/home/me"}
+    prepared = prepare_environment(environ, tmp_path, log="full")
+    assert environ == {
+        "HOME": "/home/me",
+        "TTXLA_LOGGER_LEVEL": "DEBUG",
+        "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
+        "XLA_HLO_DEBUG": "1",
+        "TTXLA_LOGGER_FILE": str(tmp_path / f"tt-{os.getpid()}.log"),
+    }
+    assert prepared.file == tmp_path / f"tt-{os.getpid()}.log"
+    assert prepared.notes == ()
+    environ["XLA_HLO_DEBUG"] = "0"
+    prepared.restore(environ)
+    assert environ == {"HOME": "/home/me", "XLA_HLO_DEBUG": "0"}
+
+
+def test_the_users_values_stay_and_are_followed(tmp_path: Path) -> None:
+    mine = {
+        "TTXLA_LOGGER_LEVEL": "VERBOSE",
+        "TTXLA_LOGGER_FILE": str(tmp_path / "mine.log"),
+        "TTMLIR_RUNTIME_LOGGER_LEVEL": "WARNING",
+        "XLA_HLO_DEBUG": "0",
+    }
+    environ = dict(mine)
+    prepared = prepare_environment(environ, log="full")
+    assert environ == mine
+    assert prepared.added == {}
+    assert prepared.file == tmp_path / "mine.log"
+
+
+def test_too_late_is_said(plugin: Plugin) -> None:
+    if not observer.plugin_loaded():
+        pytest.skip("libraries are found in /proc/self/maps, which is not here")
+    prepared = prepare_environment()
+    assert any("loaded before its log was turned on" in note for note in prepared.notes)
+
+
+def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: Path) -> None:
+    """The plugin reads with getenv: what Python sets must be there for it."""
+    script = f"""
+        import sys
+        sys.path.insert(0, {str(ROOT)!r})
+        from pathlib import Path
+        from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment
+        from pytest_graphbreak.model.places import Places
+        from tests.layers.tt.plugin import Plugin
+        prepared = prepare_environment(directory=Path({str(tmp_path)!r}))
+        window = TTObserver().open(Places(Path.cwd()))
+        plugin = Plugin(Path({str(library)!r}))
+        plugin.compile()
+        print(window.close().graphs, prepared.file.exists(), "torch" in sys.modules)
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["1", "True", "False"]
+    assert "END OF MLIR MODULE" in said.stderr  # standard error is the user's, and untouched
+
+
+SUITE = """
+    import os
+    import pytest
+    from pathlib import Path
+    from tests.layers.tt.plugin import NINE, Plugin
+
+    @pytest.fixture(scope="session")
+    def plugin():
+        return Plugin(Path({library!r}))
+
+    def test_one(plugin):
+        plugin.compile()
+
+    def test_three(plugin):
+        for _ in range(3):
+            plugin.compile()
+
+    def test_failed(plugin):
+        plugin.compile(stages=NINE.split()[:6], error="Failed to convert from SHLO to TTIR module")
+
+    def test_none():
+        print("log:", os.environ["TTXLA_LOGGER_FILE"])
+
+    @pytest.mark.max_graphs(1)
+    def test_cap(plugin):
+        plugin.compile()
+        plugin.compile()
+"""
+COUNTS = {"test_one": 1, "test_three": 3, "test_failed": 1, "test_none": 0, "test_cap": 2}
+
+
+def run_suite(
+    library: Path, directory: Path, options: list[str], *, tee: bool = False, **environ: str
+) -> tuple[str, dict[str, Any]]:
+    """Run the suite in a process of its own; what it printed, and its tests by name."""
+    (directory / "test_suite.py").write_text(textwrap.dedent(SUITE.format(library=str(library))))
+    (directory / "pytest.ini").write_text("[pytest]\n")
+    report = directory / "report.json"
+    command = [sys.executable, "-m", "pytest", f"--graph-budget-report={report}"]
+    command += ["-p", "no:cacheprovider", *options, str(directory / "test_suite.py")]
+    line = f"set -o pipefail; {shlex.join(command)} 2>&1" + (" | tee pytest.log" if tee else "")
+    said = subprocess.run(
+        ["bash", "-c", line],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(directory), **environ},
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 1, said.stdout
+    tests = json.loads(report.read_text())["tests"]
+    return said.stdout, {test["nodeid"].rpartition("::")[2]: test for test in tests}
+
+
+def graphs(tests: dict[str, Any]) -> dict[str, int]:
+    return {name: test["graphs"].get("tt", 0) for name, test in tests.items()}
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["-sv"], ["--forked"], ["-n2"], ["-p", "no:terminal"]], ids=" ".join
+)
+def test_on_tt_the_log_is_on_and_every_test_has_its_own_graphs(
+    library: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """Nothing is set but the device. Nothing of ours is left."""
+    needs = {"--forked": "pytest_forked", "-n2": "xdist"}
+    for option in options:
+        pytest.importorskip(needs.get(option, "pytest"))
+    out, tests = run_suite(library, tmp_path, options, tee="-sv" in options, PJRT_DEVICE="TT")
+    assert graphs(tests) == COUNTS
+    assert tests["test_cap"]["verdict"] == "over"
+    assert "failed to compile" in tests["test_failed"]["note"]
+    # The modules of a test that failed by the gate are shown with it; under -s those of all.
+    shown = {"-sv": 6 * 9 + 6, "-p": 0}.get(options[0] if options else "", 2 * 9)
+    assert out.count("END OF MLIR MODULE") == shown
+    assert not list(tmp_path.glob("graphbreak-tt-*"))
+    if "-sv" in options:
+        assert (tmp_path / "pytest.log").read_text() == out
+        assert out.count("MLIR Module vhlo:") == 7  # what the user sees is all still there
+
+
+def test_a_log_of_the_users_own_is_followed(library: Path, tmp_path: Path, log: Path) -> None:
+    _, tests = run_suite(library, tmp_path, [], PJRT_DEVICE="TT")
+    assert graphs(tests) == COUNTS
+    assert log.read_text().count("MLIR Module vhlo:") == 7
+
+
+def test_without_tt_nothing_is_set(suite: Suite) -> None:
+    suite.write("import os\ndef test_it():\n    assert 'TTXLA_LOGGER_FILE' not in os.environ\n")
+    suite.run("--graph-budget-report=r.json").assert_outcomes(passed=1)
+
+
+INSIDE = """
+    import os, pytest
+    from pathlib import Path
+
+    {mark}
+    def test_it({fixture}):
+        assert os.environ["TTXLA_LOGGER_LEVEL"] == "DEBUG"
+        file = Path(os.environ["TTXLA_LOGGER_FILE"])
+        assert file.parent.is_dir()
+        Path("where").write_text(str(file))
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "fixture", "options"),
+    [
+        ("", "", ["--graph-budget-report=r.json"]),
+        ("@pytest.mark.max_graphs(1)", "", []),
+        ("", "graph_budget", []),
+        ("", "compile_model", ["--graph-budget-device=cpu"]),
+    ],
+)
+def test_what_is_set_is_put_back_at_the_end(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, mark: str, fixture: str, options: list[str]
+) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "TT")
+    suite.write(INSIDE.format(mark=mark, fixture=fixture))
+    before = dict(os.environ)
+    suite.run(*options).assert_outcomes(passed=1)
+    changed = {name for name in before.keys() ^ os.environ.keys() if name in NAMES}
+    assert changed == set()
+    assert not Path((suite.path / "where").read_text()).parent.exists()
+
+
+def test_a_test_that_counts_nothing_sets_nothing(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "TT")
+    suite.write("import os\ndef test_it():\n    assert 'TTXLA_LOGGER_FILE' not in os.environ\n")
+    suite.run().assert_outcomes(passed=1)
+
+
+def test_turning_on_nests() -> None:
+    first, second = observer.turn_on(), observer.turn_on()
+    file = os.environ[observer.FILE]
+    first()
+    first()  # once is enough, twice is no harm
+    assert os.environ[observer.FILE] == file
+    second()
+    assert not any(name in os.environ for name in NAMES)
+    assert not Path(file).parent.exists()
+
+
+def test_a_worker_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """It inherits the variable of the process that started it."""
+    inherited = tmp_path / "graphbreak-tt-x" / "tt-1.log"
+    inherited.parent.mkdir()
+    environ = {observer.FILE: str(inherited), observer.LEVEL: "DEBUG"}
+    prepared = prepare_environment(environ)
+    assert prepared.file == inherited.parent / f"tt-{os.getpid()}.log"
+    assert environ[observer.FILE] == str(prepared.file)
+    prepared.restore(environ)
+    assert environ[observer.FILE] == str(inherited)
+    assert inherited.parent.is_dir()  # whose it is removes it
+
+
+DISAGREE = """
+    import os, sys
+    sys.path.insert(0, {root!r})
+    from pathlib import Path
+    import torch, torch_xla
+    from pytest_graphbreak.watching.measure import Measurement
+    from tests.layers.tt.plugin import Plugin
+
+    device = torch_xla.device()
+    os.environ["PJRT_DEVICE"] = "TT"  # the client is open: it stays what it is
+    plugin = Plugin(Path({library!r}))
+    for printed, compiled in ((1, 1), (0, 2), (1, 2), (2, 1)):
+        window = Measurement(Path.cwd())
+        for number in range(compiled):
+            x = torch.ones(3 + printed, 5 + compiled, 7 + number, device=device) + 1
+            torch_xla.sync()
+        for _ in range(printed):
+            plugin.compile()
+        found = window.close()
+        tt = [graph for graph in found.graph_list if graph.layer == "tt"]
+        print(found.graphs.get("tt", 0), {{graph.cause for graph in tt}}, found.errors, found.note)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
+def test_disagreement_with_torch_xla_is_told(library: Path, log: Path) -> None:
+    script = textwrap.dedent(DISAGREE.format(root=str(ROOT), library=str(library)))
+    alone = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+    said = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**alone, "PJRT_DEVICE": "CPU"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    one = f"tt: 1 of 1 graphs completed; stages: 1 x {NINE}"
+    agreed, blind, cached, others = said.stdout.splitlines()
+    assert agreed == f"1 {{'sync'}} () {one}"
+    assert blind.startswith("0 set() ('tt: torch_xla compiled 2 graphs and the log has none of th")
+    assert cached.startswith(f"1 {{'other'}} () {one}; tt: 1 graphs here, 2 compiled by torch_xla")
+    assert others.startswith("2 {'other'} () tt: 2 of 2 ")
+    assert "tt: 2 graphs here, 1 compiled by torch_xla" in others
+
+
+def test_without_headers_tt_graphs_are_counted_through_xla(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = Frame("net.py", "forward", 3, "x @ x")
+    seen = Record(
+        layers=("dynamo", "xla"),
+        graphs={"dynamo": 1, "xla": 1},
+        graph_list=(Graph("dynamo", "0/0", "entry"), Graph("xla", "0", "fx", where=where)),
+        note="as before",
+    )
+    monkeypatch.setattr(observer, "in_use", lambda: True)
+    assert observer.through_xla(seen) is seen  # the log is on
+    monkeypatch.delenv(observer.LEVEL)
+    told = observer.through_xla(seen)
+    assert told.layers == ("dynamo", "xla", "tt")
+    assert told.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
+    last = told.graph_list[-1]
+    assert (last.layer, last.cause, last.sources, last.where) == ("tt", "fx", ("0",), where)
+    assert told.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
+    idle = Record(layers=("xla",))
+    assert observer.through_xla(idle).layers == ("xla", "tt")
+    assert observer.through_xla(idle).note is None
+    assert observer.through_xla(told) is told
+    monkeypatch.setattr(observer, "in_use", lambda: False)
+    assert observer.through_xla(seen) is seen
+
+
+def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "in_use", lambda: True)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
+    own, xla = Observation("tt", graphs=3), Observation("xla", graphs=1)
+    assert not reconcile(own, xla).errors
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    (error,) = reconcile(own, xla).errors
+    assert "share the log" in error
+    monkeypatch.setenv(observer.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
+    assert not reconcile(own, xla).errors
+
+
+def test_xla_graphs_explain_tt_graphs() -> None:
+    where = Frame("net.py", "forward", 3, "x @ x")
+    xla = Observation(
+        "xla",
+        graphs=2,
+        graph_list=(
+            Graph("xla", "0", "fx", sources=("0/0",), where=where, hash="ab"),
+            Graph("xla", "1", "access", reason="a value was read"),
+        ),
+    )
+    names = ("graph 1", "graph 2")
+    own = Observation(
+        "tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names)
+    )
+    first, second = reconcile(own, xla).graph_list
+    assert (first.layer, first.name, first.cause, first.where) == ("tt", "graph 1", "fx", where)
+    assert (first.sources, first.hash) == (("0",), "ab")
+    assert (second.cause, second.reason) == ("access", "a value was read")
+    fewer = Observation("xla", graphs=1, graph_list=xla.graph_list[:1])
+    assert reconcile(own, fewer) is own

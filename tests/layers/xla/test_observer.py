@@ -1,0 +1,490 @@
+"""Counting and isolation on the xla layer, with real torch_xla on the PJRT CPU client."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("PJRT_DEVICE", "CPU")
+torch_xla = pytest.importorskip("torch_xla")
+
+import torch  # noqa: E402
+import torch_xla.debug.metrics as met  # noqa: E402
+
+from pytest_graphbreak.layers.xla import cache_key, private  # noqa: E402
+from pytest_graphbreak.layers.xla.meter import CLEARED  # noqa: E402
+from pytest_graphbreak.layers.xla.observer import XlaObserver, _recorder  # noqa: E402
+from pytest_graphbreak.layers.xla.sensors import SENSORS, Sensor  # noqa: E402
+from tests.layers.xla.tools import (  # noqa: E402
+    PLACES,
+    c_env,
+    close,
+    open_window,
+    python,
+    runs,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _reported() -> None:
+    """The first compilation of this process is seen, so torch_xla reports the others.
+
+    Whichever test comes first here, in whichever worker.
+    """
+    window = open_window("first")
+    lazy_graph(2)
+    close(window)
+
+
+@pytest.fixture(autouse=True)
+def _settled(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test of this file sees work or a salt of another."""
+    torch_xla.sync()
+    yield
+    torch_xla.sync()
+    assert c_env(cache_key.VARIABLE) == os.environ.get(cache_key.VARIABLE)
+
+
+def ones(*shape: int) -> torch.Tensor:
+    return torch.ones(*shape).to("xla")
+
+
+def lazy_graph(size: int = 3) -> None:
+    y = ones(size) + 1
+    torch_xla.sync()
+    del y
+
+
+# --- the cases, in every order ----------------------------------------------------------
+
+
+def counts(results: dict[str, Any]) -> dict[str, int]:
+    return {name: result["graphs"] for name, result in results.items()}
+
+
+def test_cases_are_as_written_when_each_runs_alone_without_us() -> None:
+    from cases.xla import CASES
+
+    assert len(CASES) >= 45
+    assert counts(runs("raw")) == {name: case.graphs for name, case in CASES.items()}
+
+
+@pytest.mark.parametrize("how", [("forked",), ("order", "1"), ("order", "2")])
+def test_counts_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
+    seen = runs(*how)
+    assert counts(seen) == counts(runs("raw"))
+    assert {name: result["errors"] for name, result in seen.items() if result["errors"]} == {}
+
+
+def test_what_dynamo_does_is_the_same_with_and_without_us() -> None:
+    bare, seen = runs("bare"), runs("forked")
+    assert {name: seen[name]["dynamo"] for name in seen} == {
+        name: bare[name]["dynamo"] for name in bare
+    }
+
+
+def test_work_left_pending_is_said_of_the_test_that_left_it() -> None:
+    notes = {name: result["notes"] for name, result in runs("order", "1").items()}
+    left = notes.pop("leaves_work_pending")
+    assert left == [
+        "2 tensors are left pending on the xla device: the graph that computes them is not counted"
+    ]
+    assert notes["after_work_left_pending"] == []
+
+
+# --- where the layer is and where it is not ---------------------------------------------
+
+
+def test_without_torch_xla_nothing_is_observed_and_nothing_imported() -> None:
+    out = python("""
+        import sys
+        from pathlib import Path
+        from pytest_graphbreak.layers.xla.observer import XlaObserver
+        from pytest_graphbreak.model.places import Places
+        observer = XlaObserver()
+        observer.isolate("a")
+        window = observer.open(Places(Path.cwd()))
+        print(window.peek(), window.close(), window.close())
+        print([name for name in ("torch", "torch_xla", "yaml") if name in sys.modules])
+    """)
+    assert out == "None None None\n[]\n"
+
+
+def test_torch_xla_imported_inside_counts_from_zero_and_over_cleared_metrics() -> None:
+    out = python(
+        """
+        import sys
+        from pathlib import Path
+        from pytest_graphbreak.layers.xla.observer import XlaObserver
+        from pytest_graphbreak.model.places import Places
+        before = list(sys.meta_path)
+        observer = XlaObserver()
+        observer.isolate("a")
+        window = observer.open(Places(Path.cwd()))
+        import torch
+        import torch_xla
+        import torch_xla.debug.metrics as met
+        plain = met.clear_all
+        (torch.ones(3).to("xla") + 1).cpu()
+        met.clear_all()
+        (torch.ones(4).to("xla") + 1).cpu()
+        seen = window.close()
+        print(seen.graphs, seen.errors)
+        mine = [finder for finder in sys.meta_path if "graphbreak" in type(finder).__module__]
+        print(mine, torch_xla._XLAC._clear_xla_metrics.__module__)
+        print("exec_module" in vars(torch_xla.__spec__.loader))
+        """,
+    )
+    assert out == "2 ()\n[] _XLAC\nFalse\n"
+
+
+def test_an_import_that_could_not_be_followed_is_an_error_and_no_zero() -> None:
+    out = python(
+        """
+        import sys
+        from pathlib import Path
+        from pytest_graphbreak.layers.xla.observer import XlaObserver
+        from pytest_graphbreak.model.places import Places
+        window = XlaObserver().open(Places(Path.cwd()))
+        sys.meta_path[:] = [f for f in sys.meta_path if "graphbreak" not in type(f).__module__]
+        import torch_xla
+        print(window.close().errors)
+        """,
+    )
+    assert "torch_xla was imported in a way that could not be followed" in out
+
+
+@pytest.mark.usefixtures("xla_forks")
+def test_no_client_is_opened_and_no_cache_created() -> None:
+    out = python(
+        """
+        from pathlib import Path
+        import torch_xla
+        from pytest_graphbreak.layers.xla.observer import XlaObserver
+        from pytest_graphbreak.model.places import Places
+        observer = XlaObserver()
+        observer.isolate("a")
+        window = observer.open(Places(Path.cwd()))
+        print(window.peek().graphs, window.close().graphs)
+        observer.isolate("b")
+        print(observer.open(Places(Path.cwd())).close().errors)
+        print(torch_xla._XLAC._xla_runtime_is_initialized())
+        print(torch_xla._XLAC._xla_computation_cache_is_initialized())
+        """,
+    )
+    assert out == "0 0\n()\nFalse\nFalse\n"
+
+
+# --- windows ----------------------------------------------------------------------------
+
+
+def test_windows_nest_and_overlap() -> None:
+    first = open_window("nest")
+    lazy_graph(3)
+    second = open_window()
+    lazy_graph(4)
+    peeked = first.peek()
+    assert peeked is not None
+    assert peeked.graphs == 2
+    third = open_window()
+    assert close(second).graphs == 1
+    lazy_graph(5)
+    assert close(first).graphs == 3
+    lazy_graph(6)
+    assert close(third).graphs == 2
+    assert close(first).graphs == 3, "closed windows stay as they were"
+
+
+def test_a_block_in_the_middle_of_pending_work_executes_nothing() -> None:
+    outer = open_window("block")
+    y = ones(3) + 1
+    block = open_window()
+    assert met.metric_data("ExecuteTime") == (executed := met.metric_data("ExecuteTime"))
+    seen = close(block)
+    assert (seen.graphs, seen.notes) == (0, ())
+    assert private.pending() == 1
+    assert met.metric_data("ExecuteTime") == executed
+    y.cpu()
+    assert close(outer).graphs == 1
+
+
+def test_isolation_makes_a_known_graph_unknown_and_only_for_its_window() -> None:
+    seen = []
+    for key in ("a", "b", "a"):  # a test that is run again starts from cold too
+        window = open_window(key)
+        lazy_graph()
+        seen.append(close(window).graphs)
+    assert seen == [1, 1, 1]
+    lazy_graph()
+    window = open_window()
+    lazy_graph()
+    assert close(window).graphs == 0, "without isolation the cache is the user's"
+
+
+def test_what_an_earlier_test_left_is_computed_and_charged_to_nobody() -> None:
+    first = open_window("leaves")
+    y = ones(3) + 1
+    assert "1 tensor is left pending" in close(first).notes[0]
+
+    outer = open_window()
+    second = open_window("next")
+    assert private.pending() == 0
+    assert close(second).graphs == 0
+    assert close(outer).graphs == 0, "our own compilation is not the outer window's either"
+    assert y.cpu().tolist() == [2, 2, 2]
+
+
+def test_work_that_cannot_be_computed_is_an_error_where_a_count_hangs_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: Any) -> None:
+        raise RuntimeError("the device is gone\nmore")
+
+    y = ones(3) + 1
+    monkeypatch.setattr(torch_xla._XLAC, "_xla_sync_live_tensors", fail)
+    doubt = (
+        "the device could not be settled before this test: what an earlier one left pending "
+        "cannot be computed (RuntimeError: the device is gone)"
+    )
+    # Nothing is compiled, or only what is asked for: the count does not hang on what was left.
+    seen = close(open_window("after"))
+    assert (seen.errors, seen.notes[0]) == ((), doubt)
+    window = open_window("reads")
+    (ones(3) + 2).sum().item()
+    seen = close(window)
+    assert (seen.graphs, seen.errors, seen.notes[0]) == (1, (), doubt)
+    # A sync computes all of it.
+    window = open_window("syncs")
+    kept = ones(3) + 2
+    torch_xla.sync()
+    seen = close(window)
+    assert (seen.graphs, seen.errors) == (1, (doubt,))
+    del y, kept
+
+
+def test_what_is_left_pending_is_a_note_and_never_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: Any) -> None:
+        raise RuntimeError("XLATensor without XLAData and IR")
+
+    window = open_window("leaves")
+    monkeypatch.setattr(torch_xla._XLAC, "_check_device_tensor_need_materialization", fail)
+    seen = close(window)
+    assert (seen.errors, seen.notes) == ((), ())
+
+
+# --- what the user's code sees ----------------------------------------------------------
+
+
+def test_random_numbers_are_the_same_with_and_without_isolation() -> None:
+    def draw(isolated: bool) -> list[float]:
+        torch_xla.manual_seed(7)
+        pending = torch.randn(2, device="xla")
+        if isolated:
+            window = open_window("random")
+        drawn = torch.randn(2, device="xla").tolist()
+        if isolated:
+            close(window)
+        return [*pending.tolist(), *drawn, *torch.randn(2, device="xla").tolist()]
+
+    assert draw(isolated=True) == draw(isolated=False)
+
+
+def test_the_salt_is_in_the_c_environment_only_and_only_inside() -> None:
+    before = dict(os.environ)
+    window = open_window("salted")
+    assert str(c_env(cache_key.VARIABLE)).startswith("graphbreak-")
+    assert dict(os.environ) == before
+    close(window)
+    assert c_env(cache_key.VARIABLE) is None
+    assert dict(os.environ) == before
+
+
+def test_the_users_own_mesh_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cache_key.VARIABLE, "2,2")
+    window = open_window("mesh")
+    assert c_env(cache_key.VARIABLE) != "2,2"
+    close(window)
+    assert c_env(cache_key.VARIABLE) == "2,2"
+
+
+def test_no_salt_under_auto_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_AUTO_SPMD", "1")
+    window = open_window("auto")
+    assert c_env(cache_key.VARIABLE) is None
+    close(window)
+
+
+def test_an_inner_test_gives_the_salt_back_to_the_outer_one() -> None:
+    outer = open_window("outer")
+    mine = c_env(cache_key.VARIABLE)
+    inner = open_window("inner")
+    assert c_env(cache_key.VARIABLE) != mine
+    close(inner)
+    assert c_env(cache_key.VARIABLE) == mine
+    inner = open_window("inner")
+    close(outer)
+    assert c_env(cache_key.VARIABLE) != mine, "the inner test is still running"
+    close(inner)
+    assert c_env(cache_key.VARIABLE) is None
+
+
+def test_a_test_that_was_isolated_and_never_measured_leaves_no_salt() -> None:
+    observer = XlaObserver()
+    observer.isolate("skipped")
+    observer.isolate("measured")
+    close(observer.open(PLACES))
+    assert c_env(cache_key.VARIABLE) is None
+
+
+def test_metrics_are_as_they_would_be_and_our_function_is_gone() -> None:
+    plain = torch_xla._XLAC._clear_xla_metrics
+    window = open_window("clear")
+    lazy_graph()
+    met.clear_all()
+    assert met.metric_data("CompileTime") is None, "the user's clearing cleared"
+    lazy_graph(4)
+    assert close(window).graphs == 2
+    assert torch_xla._XLAC._clear_xla_metrics is plain
+
+
+def test_a_function_that_the_user_put_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = torch_xla._XLAC._clear_xla_metrics
+    window = open_window()
+    monkeypatch.setattr(torch_xla._XLAC, "_clear_xla_metrics", users := lambda: None)
+    close(window)
+    assert torch_xla._XLAC._clear_xla_metrics is users
+    monkeypatch.undo()  # brings the wrapper of the closed window back, as monkeypatch does
+    again = open_window("a stray")
+    lazy_graph()
+    met.clear_all()
+    lazy_graph(4)
+    assert close(again).graphs == 2, "what the stray counts is not counted again"
+    torch_xla._XLAC._clear_xla_metrics = plain
+
+
+@pytest.mark.parametrize("more", [0, 5], ids=["fewer after", "more after"])
+def test_metrics_cleared_behind_our_back_are_an_error(more: int) -> None:
+    earlier = open_window(f"something was compiled before {more}")
+    lazy_graph()
+    close(earlier)
+    plain = torch_xla._XLAC._clear_xla_metrics
+    window = open_window("behind")
+    lazy_graph()
+    plain()
+    for size in range(more):
+        lazy_graph(10 + size)
+    assert close(window).errors == (CLEARED,)
+
+
+def use_everything() -> None:
+    """Lazy and compiled graphs, so that every name is called."""
+    torch._dynamo.reset()
+    lazy_graph()
+    torch.compile(lambda x: torch.sin(x).sum(), backend="openxla")(ones(3))
+
+
+@pytest.mark.parametrize("name", private.NEEDED_FOR)
+def test_each_function_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    keep = ones(3) + 1
+    monkeypatch.setattr(_recorder.debug, "_taken", False)
+    monkeypatch.delattr(torch_xla._XLAC, name)
+    observer = XlaObserver()
+    observer.isolate("gone")
+    window = observer.open(PLACES)
+    if name == "_check_tensor_need_materialization":  # asked for when a graph is lowered
+        with pytest.raises(AttributeError):
+            use_everything()  # torch_xla's bridge needs it too
+    seen = close(window)
+    monkeypatch.undo()
+    assert any(f"has no _XLAC.{name}" in error for error in seen.errors), seen.errors
+    del keep
+
+
+@pytest.mark.parametrize("sensor", SENSORS, ids=lambda sensor: f"{sensor.module}.{sensor.chain}")
+def test_each_watched_name_that_is_gone_is_named(
+    monkeypatch: pytest.MonkeyPatch, sensor: Sensor
+) -> None:
+    monkeypatch.delattr(sys.modules[sensor.module], sensor.chain.split(".")[0])
+    seen = close(open_window())
+    monkeypatch.undo()
+    assert seen.errors == (
+        f"the xla layer can not be observed: "
+        f"{sensor.module} has no {sensor.chain}: {sensor.purpose}",
+    )
+
+
+def test_a_fault_of_ours_while_explaining_is_an_error_and_the_count_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: Any) -> None:
+        raise ValueError("no such place")
+
+    window = open_window("fault")
+    lazy_graph()
+    monkeypatch.setattr(type(PLACES), "frame", fail)
+    seen = close(window)
+    assert (seen.graphs, seen.graph_list) == (1, ())
+    assert seen.errors == (
+        "the xla layer can not be observed: ValueError in explain: no such place",
+    )
+
+
+# --- more than one device ---------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("xla_forks")
+def test_resharding_graphs_are_counted() -> None:
+    out = python(
+        """
+        from pathlib import Path
+        import numpy, torch, torch_xla, torch_xla.runtime as xr
+        import torch_xla.distributed.spmd as xs
+        from pytest_graphbreak.layers.xla.observer import XlaObserver
+        from pytest_graphbreak.model.places import Places
+        xr.use_spmd()
+        mesh = xs.Mesh(numpy.arange(4), (4,), ("a",))
+        for key in "ab":
+            observer = XlaObserver()
+            observer.isolate(key)
+            window = observer.open(Places(Path.cwd()))
+            x = torch.ones(8, 8).to("xla")
+            xs.mark_sharding(x, mesh, ("a", None))
+            y = x + 1
+            torch_xla.sync()
+            y.cpu()
+            y.cpu()
+            seen = window.close()
+            print(seen.graphs, seen.errors)
+        """,
+        CPU_NUM_DEVICES="4",
+    )
+    assert out == "3 ()\n3 ()\n"
+
+
+@pytest.mark.usefixtures("xla_forks")
+def test_counts_with_a_persistent_cache(tmp_path: Path) -> None:
+    source = """
+        from pathlib import Path
+        import torch, torch_xla, torch_xla.runtime as xr
+        from pytest_graphbreak.layers.xla.observer import XlaObserver
+        from pytest_graphbreak.model.places import Places
+        observer = XlaObserver()
+        observer.isolate("early")
+        observer.open(Places(Path.cwd())).close()
+        xr.initialize_cache(CACHE)
+        for key in "ab":
+            observer.isolate(key)
+            window = observer.open(Places(Path.cwd()))
+            (torch.ones(3).to("xla") + 1).cpu()
+            print(window.close().graphs)
+    """
+    source = source.replace("CACHE", repr(str(tmp_path)))
+    assert python(source) == "1\n1\n"
+    assert python(source) == "1\n1\n"

@@ -1,0 +1,103 @@
+"""A loop that compiles at each step is told as one thing; a warm loop compiles nothing."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from pytest_graphbreak.model.record import Frame, Recompile
+from pytest_graphbreak.report.repeats import series
+from tests.conftest import Suite
+
+WHERE = Frame("a.py", "decode", 3, "def decode(x, n):")
+
+
+def again(graph: str, reason: str, layer: str = "dynamo") -> Recompile:
+    return Recompile(layer, graph, reason, WHERE)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        (
+            ["n == 3 (n is 4 now)", "n == 4 (n is 5 now)", "n == 5 (n is 6 now)"],
+            "+1 graph at each call with another value of n, 3 times: "
+            "n == 3 (n is 4 now), ... n == 5 (n is 6 now)",
+        ),
+        (
+            [
+                f"tensor 'x' size mismatch at index 1. expected {n}, actual {n + 1}"
+                for n in (4, 5, 6)
+            ],
+            "+1 graph at each call with another shape of x, 3 times: tensor 'x' size mismatch at "
+            "index 1. expected 4, actual 5, ... tensor 'x' size mismatch at index 1. expected 6, "
+            "actual 7",
+        ),
+        (
+            [f"cache went from shape [1, {n}] to [1, {n + 1}]" for n in (4, 5, 6, 7)],
+            "+1 graph at each call with another shape of cache, 4 times: cache went from shape "
+            "[1, 4] to [1, 5], ... cache went from shape [1, 7] to [1, 8]",
+        ),
+    ],
+)
+def test_a_loop(reasons: list[str], words: str) -> None:
+    (told,) = series([again(f"0/{n}", reason) for n, reason in enumerate(reasons, 1)])
+    assert told.graphs == f"0/1 to 0/{len(reasons)}"
+    assert told.reason == words
+
+
+def test_what_is_no_loop_stays_on_its_own() -> None:
+    items = [again("0/1", "n == 3"), again("0/2", "n == 4"), again("0/3", "m == 4")]
+    told = series(items)
+    assert [(one.graphs, one.reason) for one in told] == [
+        ("0/1", "n == 3"),
+        ("0/2", "n == 4"),
+        ("0/3", "m == 4"),
+    ]
+
+
+LOOP = """
+    import pytest, torch
+
+    def decode(x, n):
+        return x * n
+
+    def test_grows(graph_budget):
+        step = torch.compile(decode, backend="eager", dynamic=False)
+        step(torch.ones(3), 1)
+        with graph_budget(max_graphs=0) as seen:
+            for n in range(2, 6):
+                step(torch.ones(3), n)
+
+    def test_steady(graph_budget):
+        step = torch.compile(decode, backend="eager")
+        for n in range(2, 6):
+            step(torch.ones(3), n)
+        with graph_budget(max_graphs=0) as seen:
+            for n in range(6, 20):
+                step(torch.ones(3), n)
+        assert (seen.graphs, seen.recompiles) == (0, 0)
+"""
+
+
+def test_the_failure_of_a_loop_names_what_was_compiled(suite: Suite) -> None:
+    suite.write(LOOP)
+    result = suite.run("-k", "grows")
+    result.assert_outcomes(failed=1)
+    wanted = """
+        *graph budget: 4 dynamo graphs, the block allows 0 (+4)
+        *4 dynamo graphs = 4 recompiles
+        *recompile ?/1 to ?/4   +1 graph at each call with another value of n, 4 times: *
+        *test_it.py:*in decode
+    """
+    result.stdout.fnmatch_lines(textwrap.dedent(wanted).strip().splitlines())
+    result.stdout.fnmatch_lines(["*n == 1 (n is 2 now), ... n == 4 (n is 5 now)"])
+
+
+def test_a_warm_loop_compiles_nothing(suite: Suite) -> None:
+    import torch._dynamo
+
+    suite.write(LOOP)
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=True):  # torch_xla turns it off
+        suite.run("-k", "steady").assert_outcomes(passed=1)

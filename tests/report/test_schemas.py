@@ -1,0 +1,376 @@
+"""The JSON Schemas that ship with the package, held to the code and to examples."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from pytest_graphbreak.baseline import BaselineError, update
+from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.judging.verdict import FAILING, STRICT
+from pytest_graphbreak.model.record import (
+    CAUSES,
+    LAYERS,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Observation,
+    Recompile,
+    Record,
+    combine,
+)
+from tests.baseline.test_read import FULL, REFUSED
+from tests.baseline.test_text import make, measurement
+
+
+def schema(name: str) -> dict[str, Any]:
+    text = (files("pytest_graphbreak") / "schemas" / f"{name}.json").read_text("utf-8")
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+SCHEMAS = {name: schema(name) for name in ("report", "baseline")}
+REPORT = Draft202012Validator(SCHEMAS["report"])
+BASELINE = Draft202012Validator(SCHEMAS["baseline"])
+
+
+@pytest.mark.parametrize("data", SCHEMAS.values(), ids=SCHEMAS)
+def test_the_schemas_are_schemas(data: dict[str, Any]) -> None:
+    assert data["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    Draft202012Validator.check_schema(data)
+
+
+# the baseline file
+
+
+def as_json(text: str) -> Any:
+    return yaml.safe_load(text)
+
+
+def test_the_example_of_a_baseline() -> None:
+    BASELINE.validate(as_json(FULL))
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_valid(seed: int) -> None:
+    rng = random.Random(seed)
+    made = make(rng)
+    BASELINE.validate(as_json(made.text))
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / "test_a.yaml").write_bytes(made.text.encode())
+        measured = [measurement(rng, test, raw) for test, raw in made.data.items()]
+        measured += [measurement(rng, "test_new", {})]
+        update(directory, measured)
+        update(directory / "new", measured)
+        for path in directory.rglob("*.yaml"):
+            BASELINE.validate(as_json(path.read_text("utf-8")))
+
+
+BEYOND = (
+    "duplicate",
+    "same place twice",
+    "anchor",
+    "alias",
+    "tag",
+    "no count",
+    "second YAML",
+    "<<",
+)
+"""What the reader refuses and no schema can see: the parser does not tell."""
+
+
+def has_text_keys(data: Any) -> bool:
+    """Whether data could be JSON; a schema says nothing of other keys."""
+    if isinstance(data, list):
+        return all(has_text_keys(item) for item in data)
+    if isinstance(data, dict):
+        return all(isinstance(key, str) and has_text_keys(data[key]) for key in data)
+    return True
+
+
+def test_what_the_reader_refuses_is_invalid() -> None:
+    seen = 0
+    for text, _, message in REFUSED:
+        if any(word in message for word in BEYOND):
+            continue
+        try:
+            data = as_json(text)
+        except yaml.YAMLError:
+            continue
+        if not has_text_keys(data):
+            continue
+        seen += 1
+        assert not BASELINE.is_valid(data), (text, message)
+    assert seen > 40
+
+
+TEXTS = st.sampled_from(["a", "b c", "2.9", "", " ", "dynamo"])
+SCALARS = TEXTS | st.integers(-2, 3) | st.none() | st.booleans() | st.just(1.5)
+
+
+def mappings(*keys: str, wrong: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.dictionaries(st.sampled_from(keys), wrong, max_size=3)
+
+
+COUNTS = mappings(*LAYERS, "cuda", wrong=st.integers(0, 3) | SCALARS) | SCALARS
+PLACE = st.fixed_dictionaries(
+    {"where": TEXTS},
+    optional={"code": TEXTS, "reason": SCALARS, "id": TEXTS, "count": SCALARS, "line": SCALARS},
+)
+PLACES = st.lists(PLACE, max_size=1) | SCALARS
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "torch": TEXTS | SCALARS,
+    "graphs": COUNTS,
+    "recompiles": COUNTS,
+    "breaks": PLACES,
+    "eager": PLACES,
+}
+OVERRIDES = st.dictionaries(TEXTS, st.fixed_dictionaries({}, optional=VALUES) | SCALARS, max_size=1)
+REMARKS = {"note": SCALARS, "ungated": SCALARS}
+ENTRY = st.fixed_dictionaries(
+    {}, optional={**VALUES, **REMARKS, "profile": TEXTS, "overrides": OVERRIDES, "other": SCALARS}
+)
+CASES = st.fixed_dictionaries(
+    {"cases": st.dictionaries(TEXTS, ENTRY, max_size=2)}, optional={**REMARKS, "graphs": COUNTS}
+)
+BASELINES = st.fixed_dictionaries(
+    {
+        "version": st.sampled_from([1, 1, 1, 1, 2, "1"]),
+        "profile": st.sampled_from(["cpu", "cpu", "cpu", 3, ""]),
+        "tests": st.dictionaries(TEXTS, ENTRY | CASES | SCALARS, max_size=2),
+    },
+    optional={"torch": st.sampled_from(["2.9", "2.10.1", "x", 2.9])},
+)
+
+
+@given(BASELINES)
+@settings(max_examples=500, deadline=None)
+def test_the_schema_and_the_reader_agree(data: Any) -> None:
+    text = yaml.safe_dump(data, sort_keys=False)
+    try:
+        document(text, Path("x.yaml"), "x.py")
+    except BaselineError:
+        accepted = False
+    else:
+        accepted = True
+    assert BASELINE.is_valid(data) is accepted, text
+
+
+def test_the_schema_knows_the_layers() -> None:
+    for name in ("graphs", "recompiles"):
+        assert tuple(SCHEMAS["baseline"]["$defs"][name]["properties"]) == LAYERS
+
+
+# the report
+
+FRAME = Frame("yolo/head.py", "Head.forward", 88, "if scores.max().item() > self.threshold:")
+
+
+def full_record() -> Record:
+    """A record in which nothing is empty."""
+    return combine(
+        [
+            Observation(
+                layer,
+                graphs=2,
+                recompiles=1,
+                attempted=3,
+                compiled=2,
+                breaks=(Break(layer, "why", FRAME, "GB0124", "since", ("try",), 2, (FRAME,)),),
+                eager=(Eager(layer, "skipped"), Eager(layer, "limit", FRAME, 3)),
+                recompile_list=(Recompile(layer, "0/1", "guard", FRAME),),
+                graph_list=(
+                    *(
+                        Graph(layer, f"0/{index}", cause)
+                        for index, cause in enumerate(CAUSES[layer])
+                    ),
+                    Graph(
+                        layer, "1/0", "recompile", 12, 2, 1, "abc", ("0/0",), "7", FRAME, "r", "m.0"
+                    ),
+                ),
+                errors=("could not see",),
+                notes=("a note",),
+            )
+            for layer in LAYERS
+        ]
+    )
+
+
+def full_report() -> dict[str, Any]:
+    """The example of the design, and a test in which every key has something."""
+    test = {
+        "nodeid": "tests/test_a.py::test_b[c]",
+        "outcome": "failed",
+        "failed_by": "gate",
+        "verdict": "over",
+        "attempts": 1,
+        **full_record().to_dict(),
+        "setup": {"graphs": {"dynamo": 1}},
+        "baseline": {
+            "graphs": {"dynamo": 1, "xla": 1},
+            "breaks": [{"where": "a.py::f", "code": "x", "count": 1, "reason": None, "id": "GB1"}],
+        },
+        "budget": {"graphs": {"dynamo": 1, "xla": 1}},
+        "ungated": None,
+        "message": "the text that the failed test showed",
+    }
+    empty = {
+        **test,
+        **Record().to_dict(),
+        "outcome": "skipped",
+        "failed_by": None,
+        "verdict": "none",
+        "setup": {"graphs": {}},
+        "baseline": None,
+        "budget": None,
+        "ungated": "slow",
+        "message": None,
+    }
+    return {
+        "version": 1,
+        "environment": {
+            "profile": "xla-cpu",
+            "device": "xla",
+            "arch": "cpu",
+            "torch": "2.9.1",
+            "torch_xla": "2.9.0",
+            "python": "3.11.7",
+            "platform": "linux",
+            "packages": {"transformers": "5.23.0"},
+        },
+        "session": {
+            "exit": 1,
+            "collected": 120,
+            "deselected": 3,
+            "complete_files": ["tests/test_a.py"],
+            "unmeasured": ["tests/test_a.py::test_c"],
+            "stale": ["tests/test_a.py::test_gone"],
+        },
+        "tests": [test, empty],
+    }
+
+
+def test_a_whole_report() -> None:
+    REPORT.validate(full_report())
+
+
+def paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a document, from the top down."""
+    yield path
+    pairs = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
+    for key, value in pairs:
+        yield from paths(value, (*path, key))
+
+
+def at(node: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        node = node[key]
+    return node
+
+
+OPTIONAL = {"reason", "id", "code", "count", "breaks", "dynamo", "xla", "tt"}
+"""What may be missing: layers of counts, and what the ``baseline`` of a test leaves out."""
+
+
+def test_every_key_is_always_there() -> None:
+    report = full_report()
+    for path in paths(report):
+        if not path or not isinstance(path[-1], str):
+            continue
+        less = copy.deepcopy(report)
+        del at(less, path[:-1])[path[-1]]
+        optional = path[-1] in OPTIONAL and ("baseline" in path or path[-1] in LAYERS)
+        optional |= "packages" in path[:-1]
+        assert REPORT.is_valid(less) is optional, path
+
+
+def test_every_value_has_its_type() -> None:
+    report = full_report()
+    for path in paths(report):
+        if path:
+            wrong = copy.deepcopy(report)
+            at(wrong, path[:-1])[path[-1]] = 1.5
+            assert not REPORT.is_valid(wrong), path
+
+
+def test_unknown_keys_are_let_through() -> None:
+    report = full_report()
+    for path in paths(report):
+        more = copy.deepcopy(report)
+        node = at(more, path)
+        if isinstance(node, dict) and node and not {*node} <= {*LAYERS} and "packages" not in path:
+            node["a key of a later version"] = [1]
+            assert REPORT.is_valid(more), path
+
+
+def test_the_schema_knows_the_words_of_the_code() -> None:
+    definitions = SCHEMAS["report"]["$defs"]
+    causes = dict.fromkeys(cause for layer in LAYERS for cause in CAUSES[layer])
+    assert set(definitions["graph"]["properties"]["cause"]["enum"]) == set(causes)
+    verdicts = definitions["test"]["properties"]["verdict"]["enum"]
+    assert {*FAILING, *STRICT} <= set(verdicts)
+    assert tuple(definitions["graph"]["properties"]["layer"]["enum"]) == LAYERS
+
+
+# the reference
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / "docs" / "reference" / page).read_text("utf-8")
+    return [
+        part.partition("\n")[2]
+        for part in text.split("```")[1::2]
+        if part.partition("\n")[0].strip() == language
+    ]
+
+
+def test_the_examples_of_the_baseline_reference() -> None:
+    found = [text for text in blocks("baseline-file.md", "yaml") if "version:" in text]
+    assert len(found) >= 3
+    for text in found:
+        document(text, Path("x.yaml"), "x.py")
+        BASELINE.validate(as_json(text))
+
+
+def test_the_examples_of_the_report_reference() -> None:
+    found = [json.loads(text) for text in blocks("report.md", "json")]
+    assert found
+    for data in found:
+        REPORT.validate(data)
+
+
+@pytest.mark.parametrize("name", ["baseline", "report"])
+def test_every_key_is_in_the_reference(name: str) -> None:
+    page = {"baseline": "baseline-file.md", "report": "report.md"}[name]
+    text = (ROOT / "docs" / "reference" / page).read_text("utf-8")
+    data = SCHEMAS[name]
+    keys = {*data["properties"]}
+    for definition in data["$defs"].values():
+        keys |= {*definition.get("properties", {})}
+    for value in data["properties"].values():
+        keys |= {*value.get("properties", {})}
+    missing = {key for key in keys if f"`{key}`" not in text}
+    assert not missing

@@ -1,0 +1,281 @@
+"""The history of baselines, from real git repositories."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.runs.history import History, HistoryError, read
+
+HEAD = 'version: 1\nprofile: cpu\ntorch: "2.13"\ntests:\n'
+
+
+class Repository:
+    """A git repository whose commits are a day apart."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.day = 0
+        (path / "baselines").mkdir()
+        self.git("init", "-q", "-b", "main")
+
+    @property
+    def directory(self) -> Path:
+        return self.path / "baselines"
+
+    def object(self, kind: str, text: str) -> str:
+        """Write an object of git's as it stands, and return its name."""
+        command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+        done = subprocess.run(
+            command, cwd=self.path, input=text, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    def git(self, *args: str) -> str:
+        self.day += 1
+        date = f"{1767225600 + self.day * 86400} +0000"
+        names = {
+            f"GIT_{who}_{what}": "Ann"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
+        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        done = subprocess.run(
+            ["git", *args],
+            cwd=self.path,
+            env=os.environ | names | dates | {"GIT_CONFIG_GLOBAL": os.devnull},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
+
+    def put(self, text: str, name: str = "test_a.yaml") -> None:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HEAD + text)
+
+    def commit(self, subject: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-qm", subject)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+def told(found: History) -> dict[str, list[tuple[str, dict[str, int] | None]]]:
+    return {
+        f"{series.nodeid} {series.profile}": [
+            (point.commit.subject, None if point.graphs is None else dict(point.graphs))
+            for point in series.points
+        ]
+        for series in found.series
+    }
+
+
+def test_each_change_with_its_commit(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n  test_c:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    repository.put("  test_b:\n    graphs: {dynamo: 4}\n  test_c:\n    graphs: {dynamo: 1}\n")
+    repository.commit("transformers 5.12")
+    (repository.path / "README").write_text("unrelated")
+    repository.commit("docs")
+    repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
+    repository.commit("mend")
+    assert told(read(repository.directory)) == {
+        "test_a.py::test_b cpu": [
+            ("first", {"dynamo": 1}),
+            ("transformers 5.12", {"dynamo": 4}),
+            ("mend", {"dynamo": 2}),
+        ],
+        "test_a.py::test_c cpu": [("first", {"dynamo": 1}), ("mend", None)],
+    }
+
+
+def test_profiles_are_told_apart(repository: Repository) -> None:
+    entry = "  test_b:\n    graphs: {xla: 1}\n    overrides:\n      tt-n150: {graphs: {xla: %d}}\n"
+    repository.put(entry % 7)
+    repository.commit("first")
+    repository.put(entry % 9)
+    repository.commit("uplift")
+    assert told(read(repository.directory)) == {
+        "test_a.py::test_b cpu": [("first", {"xla": 1})],
+        "test_a.py::test_b tt-n150": [("first", {"xla": 7}), ("uplift", {"xla": 9})],
+    }
+
+
+def test_a_renamed_file_keeps_its_history(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    (repository.directory / "models").mkdir()
+    repository.git("mv", "baselines/test_a.yaml", "baselines/models/test_m.yaml")
+    repository.commit("move")
+    repository.put("  test_b:\n    graphs: {dynamo: 3}\n", "models/test_m.yaml")
+    repository.commit("break")
+    assert told(read(repository.directory)) == {
+        "models/test_m.py::test_b cpu": [("first", {"dynamo": 1}), ("break", {"dynamo": 3})]
+    }
+
+
+def test_a_merge_counts_when_it_lands(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    repository.git("checkout", "-qb", "branch")
+    for count in (2, 3):
+        repository.put(f"  test_b:\n    graphs: {{dynamo: {count}}}\n")
+        repository.commit(f"branch {count}")
+    repository.git("checkout", "-q", "main")
+    (repository.path / "other").write_text("x")
+    repository.commit("other")
+    repository.git("merge", "-q", "--no-ff", "-m", "merge it", "branch")
+    assert told(read(repository.directory))["test_a.py::test_b cpu"] == [
+        ("first", {"dynamo": 1}),
+        ("merge it", {"dynamo": 3}),
+    ]
+
+
+def test_what_is_not_committed_is_the_last_point(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
+    repository.put("  test_n:\n    graphs: {dynamo: 5}\n", "test_new.yaml")
+    assert told(read(repository.directory)) == {
+        "test_a.py::test_b cpu": [("first", {"dynamo": 1}), ("not committed", {"dynamo": 2})],
+        "test_new.py::test_n cpu": [("not committed", {"dynamo": 5})],
+    }
+
+
+def test_a_broken_file_of_an_old_commit_is_named_and_left_out(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    repository.put("<<<<<<< ours\n")
+    repository.commit("a conflict")
+    repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
+    repository.commit("mend")
+    found = read(repository.directory)
+    assert told(found) == {
+        "test_a.py::test_b cpu": [("first", {"dynamo": 1}), ("mend", {"dynamo": 2})]
+    }
+    (fault,) = found.unreadable
+    assert "merge-conflict marker" in fault
+
+
+def test_odd_names_and_subjects(repository: Repository) -> None:
+    repository.put(
+        '  "test[\\n\\e::error::]":\n    graphs: {dynamo: 1}\n', "dïr with space/test_ü.yaml"
+    )
+    repository.commit("::error::x \x1f\x1e </script> %H")
+    (series,) = read(repository.directory).series
+    assert series.nodeid == "dïr with space/test_ü.py::test[\n\x1b::error::]"
+    assert series.points[0].commit.subject.startswith("::error::x")
+
+
+def test_a_shallow_clone_is_told(
+    repository: Repository, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for count in (1, 2):
+        repository.put(f"  test_b:\n    graphs: {{dynamo: {count}}}\n")
+        repository.commit(f"commit {count}")
+    clone = tmp_path_factory.mktemp("clone")
+    repository.git("clone", "-q", "--depth=1", repository.path.as_uri(), str(clone / "it"))
+    found = read(clone / "it" / "baselines")
+    assert found.shallow
+    assert told(found) == {"test_a.py::test_b cpu": [("commit 2", {"dynamo": 2})]}
+    assert not read(repository.directory).shallow
+
+
+def test_without_a_repository_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="no baselines here"):
+        read(tmp_path / "baselines")
+    (tmp_path / "baselines").mkdir()
+    with pytest.raises(HistoryError, match="git log: fatal: not a git repository"):
+        read(tmp_path / "baselines")
+
+
+def test_without_a_commit_it_says_so(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    with pytest.raises(HistoryError, match="does not have any commits yet"):
+        read(repository.directory)
+
+
+# what a stranger's checkout may hold
+
+
+def test_links_out_of_the_checkout_are_not_followed(repository: Repository) -> None:
+    secret = repository.path.parent / "secret"
+    secret.write_text("profile: a secret of this machine\n")
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    for name, target in (("x", secret), ("zero", "/dev/zero"), ("gone", "nothing"), ("d", "..")):
+        (repository.directory / f"test_{name}.yaml").symlink_to(target)
+    found = read(repository.directory)
+    assert told(found) == {"test_a.py::test_b cpu": [("first", {"dynamo": 1})]}
+    assert len(found.unreadable) == 3  # a link to nothing says nothing
+    assert "a secret" not in str(found.unreadable)
+    repository.commit("links")
+    assert "a secret" not in str(read(repository.directory).unreadable)
+
+
+def test_odd_things_below_the_baselines(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    for name in ("nested", "nested.yaml", "dir.yaml"):
+        (repository.directory / name).mkdir()
+    for name in ("nested", "nested.yaml"):
+        repository.git("init", "-q", f"baselines/{name}")
+        (repository.directory / name / "test_x.yaml").write_text("x")
+    for name in ("..yaml", "...yaml", ".yaml", ".~.yaml", "a\\b.yaml"):
+        (repository.directory / name).write_text("x")
+    os.mkfifo(repository.directory / "test_fifo.yaml")
+    assert len(told(read(repository.directory))) == 1
+    repository.git("add", "baselines/..yaml", "baselines/...yaml", "baselines/a\\b.yaml")
+    repository.git("commit", "-qm", "odd")
+    repository.git("mv", "baselines/..yaml", "baselines/.x.yaml")
+    repository.git("commit", "-qm", "renamed")
+    assert len(told(read(repository.directory))) == 1
+
+
+def test_a_commit_of_the_year_3170843(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.git("add", "-A")
+    tree = repository.git("write-tree").strip()
+    text = f"tree {tree}\nauthor A <a> 1 +0000\ncommitter A <a> 99999999999999 +0000\n\nfar\n"
+    repository.git("update-ref", "HEAD", repository.object("commit", text))
+    (series,) = read(repository.directory).series
+    assert series.points[0].commit.date == "9999-12-31"
+
+
+def test_a_blob_that_is_too_large_is_named(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_graphbreak.runs.git.LARGEST", 200)
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.put(
+        "".join(f"  t{n}:\n    graphs: {{dynamo: 1}}\n" for n in range(9)), "test_b.yaml"
+    )
+    repository.commit("first")
+    found = read(repository.directory)
+    assert len(found.series) == 1
+    assert "test_b.yaml: is too large to read" in found.unreadable[0]
+
+
+def test_a_repository_in_the_baselines_runs_nothing(repository: Repository) -> None:
+    """A bare one needs no ``.git``, so a commit can hold it, with the programs it names."""
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    for name in ("HEAD", "objects", "refs", "index"):
+        (repository.path / ".git" / name).rename(repository.directory / name)
+    pwned = repository.path / "pwned"
+    (repository.directory / "config").write_text(
+        "[core]\nrepositoryformatversion = 0\nbare = false\n"
+        f'worktree = {repository.path}\nfsmonitor = "touch {pwned}; false"\n'
+    )
+    with contextlib.suppress(HistoryError):
+        read(repository.directory)
+    assert not pwned.exists()

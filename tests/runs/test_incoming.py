@@ -1,0 +1,293 @@
+"""Reports from elsewhere: read if they are what they say, refused by name if not."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report import html, junit, markdown
+from pytest_graphbreak.report.view import runs
+from pytest_graphbreak.runs import containers, incoming
+from pytest_graphbreak.runs.incoming import ReportError, load, load_all, parse
+from tests.hostile import a_hostile_report, everywhere
+from tests.making import Data, a_break, a_report, a_test, over, place, write
+
+FULL = a_report(everywhere("some text"), over(), a_test("tests/test_b.py::test_c", 0))
+
+
+def spots(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a report, as a path of keys."""
+    yield path
+    items = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
+    for key, value in items:
+        yield from spots(value, (*path, key))
+
+
+SPOTS = [path for path in spots(FULL) if path]
+
+
+def put(data: Any, path: tuple[Any, ...], value: Any) -> None:
+    for key in path[:-1]:
+        data = data[key]
+    data[path[-1]] = value
+
+
+def test_reads_what_the_plugin_writes(tmp_path: Path) -> None:
+    report = load(write(tmp_path / "graphs.json", FULL))
+    assert report.profile == "cpu"
+    assert report.torch == "2.13.0"
+    assert Record.from_dict(report.tests[0]) == Record.from_dict(FULL["tests"][0])
+    assert report.tests[1]["baseline"]["graphs"] == {"dynamo": 1}
+
+
+def test_a_real_report_of_the_plugin_is_read(suite: Any) -> None:
+    from tests.conftest import BROKEN
+
+    suite.write(BROKEN)
+    suite.report("--graph-budget")
+    report = load(suite.path / "graphs.json")
+    (test,) = report.tests
+    assert test["graphs"] == {"dynamo": 2}
+    assert test["failed_by"] == "gate"
+
+
+def test_missing_keys_are_empty_and_unknown_ones_are_dropped() -> None:
+    test = {"nodeid": "t.py::t", "outcome": "passed", "new in version 1.1": 1}
+    report = parse("x", {"version": 1, "environment": {"profile": "cpu"}, "tests": [test]})
+    assert report.session["complete_files"] == []
+    assert report.tests[0]["breaks"] == []
+    assert "new in version 1.1" not in report.tests[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "words"),
+    [
+        ({"graphs": {"dynamo": -1}}, "tests[1].graphs.dynamo", "-1 is not a count"),
+        ({"graphs": {"dynamo": True}}, "tests[1].graphs.dynamo", "true or false is not a count"),
+        ({"graphs": {"dynamo": 1.5}}, "tests[1].graphs.dynamo", "a number is not a count"),
+        ({"graphs": {"dynamo": 10**30}}, "tests[1].graphs.dynamo", "is not a count"),
+        ({"graphs": {"gpu": 1}}, "tests[1].graphs.gpu", "is not one of dynamo, tt, xla"),
+        ({"graphs": {"xla": 1}}, "tests[1].graphs.xla", "was not observed"),
+        ({"graphs": []}, "tests[1].graphs", "a list where a mapping is expected"),
+        ({"outcome": "fine"}, "tests[1].outcome", "'fine' is not one of passed"),
+        ({"outcome": None}, "tests[1].outcome", "null is not one of passed"),
+        ({"failed_by": "me"}, "tests[1].failed_by", "'me' is not one of gate, test"),
+        ({"nodeid": ""}, "tests[1].nodeid", "a name has 1 to 4096 characters"),
+        ({"nodeid": "x" * 5000}, "tests[1].nodeid", "this one 5000"),
+        ({"nodeid": 3}, "tests[1].nodeid", "a number where text is expected"),
+        ({"breaks": {}}, "tests[1].breaks", "a mapping where a list is expected"),
+        ({"breaks": [{}]}, "tests[1].breaks[0].layer", "this key is missing"),
+        ({"message": {}}, "tests[1].message", "a mapping where text is expected"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(change: Data, place: str, words: str) -> None:
+    report = a_report(a_test("t.py::a"), a_test("t.py::b"))
+    report["tests"][1] |= change
+    with pytest.raises(ReportError) as caught:
+        parse("shard.json", report)
+    assert str(caught.value).startswith(f"shard.json: {place}: ")
+    assert words in str(caught.value)
+
+
+def test_deep_places_are_named_too() -> None:
+    report = copy.deepcopy(FULL)
+    report["tests"][1]["breaks"][0]["stack"][1]["line"] = "7"
+    with pytest.raises(ReportError, match=r"x: tests\[1\]\.breaks\[0\]\.stack\[1\]\.line: text is"):
+        parse("x", report)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", True, None, 10**40])
+def test_another_version_is_refused(version: object) -> None:
+    with pytest.raises(ReportError, match=r"x: version: .* where 1 is expected"):
+        parse("x", a_report() | {"version": version})
+
+
+@pytest.mark.parametrize("data", [[], {}, None, "text", 1])
+def test_what_is_no_report_is_refused(data: object) -> None:
+    with pytest.raises(ReportError):
+        parse("x", data)
+
+
+@pytest.mark.parametrize("profile", ["", "a\nb", "\x1b[31m", [], 3])
+def test_a_profile_has_a_printable_name(profile: object) -> None:
+    report = a_report()
+    report["environment"]["profile"] = profile
+    with pytest.raises(ReportError, match=r"environment\.profile"):
+        parse("x", report)
+
+
+VALID = copy.deepcopy(FULL)
+VALID["tests"][0]["graph_list"].pop()  # a cause that is none
+SCHEMA = json.loads((files("pytest_graphbreak") / "schemas" / "report.json").read_text())
+
+
+def test_the_reports_of_these_tests_are_what_the_schema_says() -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(VALID)
+
+
+def test_every_null_of_the_schema_is_taken() -> None:
+    """One by one: what the writer may leave out, the reader must not refuse."""
+    taken = 0
+    known = SCHEMA["properties"]["session"]["properties"]
+    for path in [path for path in spots(VALID) if path]:
+        if path[0] == "session" and len(path) > 1 and path[1] not in known:
+            continue
+        data = copy.deepcopy(VALID)
+        put(data, path, None)
+        if jsonschema.Draft202012Validator(SCHEMA).is_valid(data):
+            parse("x", data)
+            taken += 1
+    assert taken > 20
+
+
+# files
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "\x00", "[" * 200_000, '{"version": NaN}', "9" * 10_000, '{"a": 1} trailing'],
+    ids=["empty", "cut off", "nul", "deep", "NaN", "huge number", "trailing"],
+)
+def test_text_that_is_no_json_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(ReportError, match=r"bad\.json: "):
+        load(path)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(os.urandom(64) + b"\xff\xfe\xff")
+    with pytest.raises(ReportError, match=r"bad\.json: "):
+        load(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("missing.json", ".", "fifo"):
+        with pytest.raises(ReportError):
+            load(tmp_path / name)
+    with pytest.raises(ReportError, match="regular file"):
+        load("/dev/zero")
+
+
+def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "MOST_BYTES", 2**20)
+    path = tmp_path / "large.json"
+    path.write_text(" " * (2**20 + 1) + json.dumps(a_report()))
+    with pytest.raises(ReportError, match=r"large\.json: .*larger than 1 MiB"):
+        load(path)
+
+
+def test_every_bad_report_is_named(tmp_path: Path) -> None:
+    good = write(tmp_path / "good.json", a_report())
+    for name in ("one.json", "two.json"):
+        (tmp_path / name).write_text("{")
+    with pytest.raises(ReportError) as caught:
+        incoming.load_all([str(tmp_path / "one.json"), good, str(tmp_path / "two.json")])
+    assert "one.json" in str(caught.value)
+    assert "two.json" in str(caught.value)
+    assert "good.json" not in str(caught.value)
+
+
+# anything at all
+
+
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, -1, 0, 1, 2.5, 10**20, "", "x", "dynamo", "\ud800", [], {}, [None], [[]], {"a": 1}]
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(SPOTS), ODD), min_size=1, max_size=4))
+def test_a_changed_report_is_refused_by_name_or_every_page_can_show_it(
+    changes: list[tuple[tuple[Any, ...], Any]],
+) -> None:
+    data = copy.deepcopy(FULL)
+    for path, value in changes:
+        with contextlib.suppress(TypeError, KeyError, IndexError):
+            put(data, path, value)  # an earlier change may have taken this place away
+    try:
+        found = runs([parse("x", data)])
+    except ReportError:
+        return
+    assert html.render(found)
+    assert junit.render(found)
+    assert markdown.render(found)
+
+
+def test_hostile_text_is_data() -> None:
+    report = parse("x", json.loads(json.dumps(a_hostile_report())))
+    assert len(report.tests) > 20
+
+
+# how much of it is taken
+
+
+def test_every_text_is_bounded() -> None:
+    """A test of every place that takes text, each far too long."""
+    long = "x" * 300_000
+    report = a_report(everywhere(long, "tests/test_a.py::t"))
+    report["environment"] |= dict.fromkeys(("torch", "python", "platform", "arch"), long)
+    found = parse("x", report)
+    assert {len(value or "") for value in found.environment.values()} <= {0, 3, 200, 5, 6}
+    (test,) = found.tests
+    assert len(test["message"]) == incoming.LONGEST_MESSAGE
+    assert test["message"].endswith("...")
+    del test["message"]
+    assert max(map(len, texts(test))) == incoming.LONGEST_TEXT
+
+
+def texts(value: Any) -> Iterator[str]:
+    for path in spots(value):
+        at = value
+        for key in path:
+            at = at[key]
+        if isinstance(at, str):
+            yield at
+
+
+def test_names_that_are_too_long_are_refused() -> None:
+    with pytest.raises(ReportError, match="1 to 4096 characters, this one 5000"):
+        parse("x", a_report(a_test("x" * 5000)))
+    with pytest.raises(ReportError, match="a profile is printable text of at most 256"):
+        parse("x", a_report(profile="x" * 257))
+
+
+def test_how_many_tests_and_values_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "one.json", a_report(a_test("a.py::t"), a_test("a.py::u")))
+    monkeypatch.setattr(incoming, "MOST_TESTS", 3)
+    with pytest.raises(ReportError, match="4 tests are more than the 3 that one command takes"):
+        load_all([path, path])
+    monkeypatch.setattr(incoming, "MOST_VALUES", 20)
+    with pytest.raises(ReportError, match=r"one\.json: it holds more than 20 values"):
+        load_all([path])
+
+
+def test_equal_places_are_one_object_and_no_forged_one() -> None:
+    where = place()
+    found = parse("x", a_report(a_test("a.py::t", 2, breaks=[a_break(where)] * 2)))
+    one, other = (item["where"] for item in found.tests[0]["breaks"])
+    assert one is other
+    for wrong in (where | {"line": True}, where | {"line": 8.0}, where | {"code": []}):
+        with pytest.raises(ReportError, match="where"):
+            parse("x", a_report(a_test("a.py::t", 2, breaks=[a_break(wrong)])))

@@ -1,0 +1,190 @@
+"""Many reports put together: who wins, who contradicts, what is whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.runs.incoming import parse
+from pytest_graphbreak.runs.union import Union, union
+from tests.making import Data, a_break, a_report, a_test, over, place
+
+T = "tests/test_a.py::test_b"
+
+
+def together(*reports: Data) -> Union:
+    return union(parse(f"{number}.json", report) for number, report in enumerate(reports))
+
+
+def outcome_of(found: Union, nodeid: str = T, profile: str = "cpu") -> Any:
+    return found.seen[profile, nodeid].test["outcome"]
+
+
+FAILED = a_test(T, outcome="failed", failed_by="test")
+CRASHED = a_test(T, 0, layers=[], outcome="crashed", failed_by="test")
+SKIPPED = a_test(T, 0, layers=[], outcome="skipped")
+BLIND = a_test(
+    T, errors=["a sensor is missing"], outcome="failed", failed_by="gate", verdict="error"
+)
+
+
+@pytest.mark.parametrize(
+    "worse", [FAILED, CRASHED, SKIPPED, BLIND], ids=lambda test: test["outcome"]
+)
+def test_the_report_that_saw_more_is_taken_in_any_order(worse: Data) -> None:
+    good = a_test(T)
+    for reports in ((worse, good), (good, worse)):
+        found = together(*(a_report(test) for test in reports))
+        assert outcome_of(found) == "passed"
+        assert not found.contradictions
+
+
+def test_profiles_are_kept_apart() -> None:
+    found = together(a_report(a_test(T, 1)), a_report(a_test(T, 3), profile="tt-n150"))
+    assert not found.contradictions
+    assert found.profiles == ["cpu", "tt-n150"]
+    assert found.files == ["tests/test_a.py"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (a_test(T, 1), a_test(T, 3), "1 or 3 dynamo graphs"),
+        (a_test(T), a_test(T, recompiles={"dynamo": 2}), "0 or 2 dynamo recompiles"),
+        (
+            a_test(T, 2),
+            a_test(T, 2, breaks=[a_break(place(code="other"))]),
+            "breaks in other places",
+        ),
+        (
+            a_test(T),
+            a_test(T, eager=[{"layer": "dynamo", "reason": "x", "count": 1, "where": place()}]),
+            "code outside the compiler in other places",
+        ),
+    ],
+)
+def test_two_that_measured_and_differ_contradict(one: Data, other: Data, words: str) -> None:
+    found = together(a_report(one), a_report(other))
+    (contradiction,) = found.contradictions
+    assert str(contradiction) == f"{T} on cpu: {words}\n  0.json\n  1.json"
+
+
+def test_the_same_twice_is_no_contradiction() -> None:
+    moved = a_test(T, 2)
+    moved["breaks"][0]["where"]["line"] = 99  # an unrelated edit above
+    moved["breaks"][0]["count"] = 7  # how often a place broke is detail
+    assert not together(a_report(a_test(T, 2)), a_report(moved)).contradictions
+
+
+def test_a_layer_that_only_one_job_had_is_no_contradiction() -> None:
+    """torch_xla is imported by another test of the same process, or not."""
+    less, more = a_test(T), a_test(T, layers=["dynamo", "xla"], graphs={"dynamo": 1, "xla": 2})
+    for reports in ((less, more), (more, less)):
+        found = together(*(a_report(test) for test in reports))
+        assert not found.contradictions
+        assert found.seen["cpu", T].test["graphs"] == {"dynamo": 1, "xla": 2}
+
+
+def test_an_xfail_of_the_tests_own_is_not_taken_for_a_measurement() -> None:
+    own = a_test(T, 1, outcome="xfailed")
+    by_the_gate = over(T, 1, 3, outcome="xfailed", failed_by=None)
+    found = together(a_report(own), a_report(by_the_gate))
+    assert not found.contradictions
+    assert found.seen["cpu", T].test["verdict"] == "over"
+
+
+# what is missing
+
+
+def test_a_crash_is_unmeasured_until_a_retry_measures_it() -> None:
+    crashed = a_report(CRASHED, unmeasured=[T, "tests/test_a.py::never"])
+    assert together(crashed).unmeasured == [("cpu", T), ("cpu", "tests/test_a.py::never")]
+    retried = together(crashed, a_report(a_test(T)))
+    assert retried.unmeasured == [("cpu", "tests/test_a.py::never")]
+    elsewhere = together(crashed, a_report(a_test(T), profile="tt-n150"))
+    assert ("cpu", T) in elsewhere.unmeasured
+
+
+@pytest.mark.parametrize(("exit", "word"), [(2, "interrupted"), (3, "internal"), (4, "start")])
+def test_a_run_that_did_not_end_is_incomplete(exit: int, word: str) -> None:
+    (reason,) = together(a_report(a_test(T), exit=exit)).incomplete
+    assert reason.startswith("0.json: ")
+    assert word in reason
+
+
+@pytest.mark.parametrize("exit", [0, 1, 5, 7])
+def test_other_exits_are_ends(exit: int) -> None:
+    assert not together(a_report(a_test(T), exit=exit)).incomplete
+
+
+def test_a_run_that_stopped_early_is_incomplete() -> None:
+    (reason,) = together(a_report(a_test(T), collected=5, deselected=1)).incomplete
+    assert "3 of the tests that its run collected are not in it" in reason
+    told = a_report(a_test(T), collected=5, deselected=1, unmeasured=["a::1", "a::2", "a::3"])
+    assert not together(told).incomplete
+
+
+# what was collected
+
+
+def shard(*numbers: int, of: int = 4, **changes: Any) -> Data:
+    """Some tests of a file that was collected whole; the others were deselected."""
+    names = [f"tests/test_a.py::test[{number}]" for number in range(of)]
+    taken = [names[number] for number in numbers]
+    left = [name for name in names if name not in taken]
+    session: Data = {"collected": of, "deselected": len(left), "deselected_tests": left}
+    return a_report(*(a_test(name) for name in taken), **(session | changes))
+
+
+def test_every_shard_tells_what_it_left_to_others() -> None:
+    found = together(shard(0, 1), shard(2))
+    assert found.whole == {"cpu": {"tests/test_a.py"}}
+    assert found.everything == {f"tests/test_a.py::test[{number}]" for number in range(4)}
+    assert found.left_out(never) == [("cpu", "tests/test_a.py::test[3]")]
+    assert not together(shard(0, 1), shard(2, 3)).left_out(never)
+    assert not found.incomplete
+
+
+def test_a_test_that_another_profile_ran_is_left_out_where_it_was_recorded() -> None:
+    """``-m n150`` on one machine and ``-m n300`` on the other leave nothing out."""
+    found = together(shard(0, 1), shard(2, 3) | {"environment": {"profile": "tt"}})
+    assert found.left_out(never) == []
+    assert found.left_out(lambda nodeid, profile: (nodeid[-2], profile) == ("3", "cpu")) == [
+        ("cpu", "tests/test_a.py::test[3]")
+    ]
+
+
+def test_groups_say_whether_one_is_lost() -> None:
+    groups = [shard(number, shard={"group": number + 1, "of": 3}) for number in range(3)]
+    assert together(groups[0], groups[2]).lost_shards == [("cpu", 2, 3)]
+    assert ("cpu", "tests/test_a.py::test[1]") in together(groups[0], groups[2]).left_out(never)
+    # All are there: what none of them took was not meant to run (-m).
+    found = together(*groups)
+    assert (found.lost_shards, found.left_out(never)) == ([], [])
+    retry = shard(1)
+    assert together(*groups, retry).left_out(never) == []
+
+
+def never(nodeid: str, profile: str) -> bool:
+    return False
+
+
+def test_a_crashed_test_was_collected() -> None:
+    found = together(shard(0, 1, of=2, unmeasured=["tests/test_a.py::test[9]"]))
+    assert "tests/test_a.py::test[9]" in found.everything
+
+
+def test_a_file_that_nobody_collected_whole_is_partial() -> None:
+    node_ids = a_report(a_test(T), a_test("tests/test_b.py::t"), collected_whole=[])
+    assert together(node_ids).partial_files == ["tests/test_a.py", "tests/test_b.py"]
+    functions = ["tests/test_a.py::test_b"]
+    found = together(node_ids, a_report(a_test(T), collected_whole=functions))
+    assert found.partial_files == ["tests/test_b.py"]
+    assert found.whole == {"cpu": set(functions)}
+
+
+def test_a_run_that_says_it_was_complete_is_believed() -> None:
+    """Reports of before this key have only `complete_files`."""
+    report = a_report(a_test(T), complete_files=["tests/test_a.py"], collected_whole=[])
+    assert together(report).whole == {"cpu": {"tests/test_a.py"}}

@@ -1,0 +1,86 @@
+"""Lines on a terminal: broken at words at its width, coloured unless NO_COLOR says otherwise."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_graphbreak.text.terminal import has_colour, markup, painted, shown, wrapped
+
+TRY = (
+    "      try: print after the call, or "
+    "torch._dynamo.config.reorderable_logging_functions.add(print)"
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_prose_is_broken_at_words_and_hangs() -> None:
+    assert wrapped(TRY, 80) == [
+        "      try: print after the call, or",
+        "           torch._dynamo.config.reorderable_logging_functions.add(print)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "          " + "code(that, stays, whole) " * 8,
+        "  accept    python -m pytest --graph-budget-update " + "tests/test_a.py::test " * 5,
+        "next       mend the code, or accept: " + "python -m pytest " * 9,
+        "      from " + "tests/test_a.py " * 9,
+        "over       tests/test_a.py::" + "test " * 30,
+    ],
+)
+def test_code_commands_and_names_stay_whole(line: str) -> None:
+    assert wrapped(line, 80) == [line]
+
+
+@given(
+    st.sampled_from(["      try: ", "  + GB0124  ", "  baseline  ", "graph budget: "]),
+    st.lists(st.text("ab(.)-_", min_size=1, max_size=30), min_size=1, max_size=40),
+    st.integers(0, 200),
+)
+def test_no_word_is_lost_or_cut(head: str, words: list[str], width: int) -> None:
+    line = head + " ".join(words)
+    parts = wrapped(line, width)
+    assert " ".join(parts).split() == line.split()
+    assert all(len(part) <= width or len(part.split()) <= 2 for part in parts) or width < 40
+
+
+def test_colours_are_those_of_a_terminal_and_of_the_environment() -> None:
+    assert has_colour(Terminal(), {"TERM": "xterm"})
+    assert not has_colour(Terminal(), {"TERM": "dumb"})
+    assert not has_colour(io.StringIO(), {})
+    assert not has_colour(Terminal(), {"NO_COLOR": "1", "FORCE_COLOR": "1"})
+    assert has_colour(io.StringIO(), {"FORCE_COLOR": "1"})
+    assert not has_colour(io.StringIO(), {"FORCE_COLOR": "0"})
+
+
+@pytest.mark.parametrize(
+    ("line", "marked"),
+    [
+        ("  graph budget: 3 xla graphs, the baseline allows 1 (+2)", ("red", "bold")),
+        ("    + GB0124  Unsupported Tensor.item() call", ("red",)),
+        ("  + test_model[bert]   tt-n150   dynamo 1", ()),
+        ("over       tests/test_a.py::test_b   dynamo 1 -> 3", ("red",)),
+        ("ok       python     3.11.7", ("green",)),
+        ("2 tests judged on cpu (1 report): 2 ok. Within the graph budget.", ("green", "bold")),
+        ("newer torch may have mended it", ()),
+        ("          over = 3", ()),
+    ],
+)
+def test_lines_of_commands_are_marked(line: str, marked: tuple[str, ...]) -> None:
+    assert markup(line) == marked
+
+
+def test_a_file_gets_the_line_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert list(shown(TRY, io.StringIO())) == [TRY]
+    assert painted("over", ("red", "bold")) == "\x1b[31;1mover\x1b[0m"
