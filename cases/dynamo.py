@@ -4,7 +4,7 @@ A case gets ``compile``, which is ``torch.compile`` with a backend, and compiles
 and calls something. What is expected was found without the observer: graphs
 by a backend that counts its calls and by Dynamo's own counter, breaks,
 recompiles and skipped functions by Dynamo's own debug log, in a process for
-each case (``cases/oracle.py``), on torch 2.6, 2.7, 2.9, 2.11, 2.13, 2.15.
+each case (``cases/dynamo_oracle.py``), on torch 2.6, 2.7, 2.9, 2.11, 2.13, 2.15.
 """
 
 from __future__ import annotations

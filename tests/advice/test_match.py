@@ -220,7 +220,7 @@ def test_any_text_has_one_line_of_advice_or_none(
 
 
 def test_advice_costs_no_torch_and_no_pytest() -> None:
-    code = "import sys; from pytest_graphbreak import advice, triage; print(*sys.modules)"
+    code = "import sys; from pytest_graphbreak.advice import short, triage; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"torch", "torch_xla", "pytest", "_pytest", "yaml"}
