@@ -20,7 +20,8 @@ from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.recorded import values
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
 from pytest_graphbreak.model.record import Plain, Record
-from pytest_graphbreak.report.text import Context, failure
+from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.text import failure
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.accepting import Run
 from pytest_graphbreak.runs.loosened import Source

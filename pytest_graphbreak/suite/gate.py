@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.config.device import Device
     from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.judging.verdict import Verdict
-    from pytest_graphbreak.report.text import Context
+    from pytest_graphbreak.report.context import Context
     from pytest_graphbreak.suite.trace import Trace
     from pytest_graphbreak.suite.window import TestWindow
     from pytest_graphbreak.watching.measure import Measurement
@@ -345,7 +345,7 @@ class Gate:
         fixtures: Mapping[str, int],
     ) -> Context:
         from pytest_graphbreak.config.device import version
-        from pytest_graphbreak.report.text import Context
+        from pytest_graphbreak.report.context import Context
 
         file, line, name = item.location
         return Context(

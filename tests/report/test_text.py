@@ -16,8 +16,9 @@ from pytest_graphbreak.model.record import (
     Record,
     causes_told,
 )
+from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import sort
-from pytest_graphbreak.report.text import Context, describe, failure
+from pytest_graphbreak.report.text import describe, failure
 
 CALLS = (
     Frame("tests/test_it.py", "test_it", 5, "model(x)"),

@@ -1,0 +1,183 @@
+"""Why a test is red: what its graphs are made of, and each cause with its place and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.baseline.model import Known
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.record import (
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Record,
+    causes_told,
+    decomposition,
+)
+from pytest_graphbreak.report import telling
+from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.fallen import Fallen
+from pytest_graphbreak.report.lines import at, calls, noun, place, process, to_try
+from pytest_graphbreak.report.repeats import Series, series
+from pytest_graphbreak.text.safe import printable
+
+MOST_PLACES = 12
+"""Places that a failure shows in full; what is left out is counted."""
+
+
+def decomposed(
+    verdict: Verdict, record: Record, fixtures: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    """``  4 xla graphs = 2 fx + 1 split + 1 access`` for each layer that grew or is new."""
+    moved = {step.layer for step in (*verdict.over, *verdict.lost)}
+    for layer in record.layers:
+        if verdict.name != "new" and layer not in moved:
+            continue
+        causes = decomposition(record, layer)
+        count = record.graphs.get(layer, 0)
+        if count and causes:
+            yield f"  {count} {layer} {noun('graph', count)} = {causes_told(causes)}"
+            if own := (fixtures or {}).get(layer):
+                yield f"    {own} of {'it' if count == 1 else 'them'} in the test's fixtures"
+
+
+def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
+    """Where nothing is compiled any more and nothing broke: what to look for, and where."""
+    if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
+        return
+    if record.attempted:
+        number = f"{record.attempted} {noun('function', record.attempted)}"
+        yield f"  - {number} looked at, and no tensor operation found to compile"
+        words = "compile the function that computes, and not one that only calls or returns"
+    else:
+        yield "  - nothing was handed to the compiler"
+        words = (
+            "look for a torch.compile that is gone, torch.compiler.disable, "
+            'or set_stance("force_eager")'
+        )
+    yield from (*at(context.test), *to_try(words))
+
+
+def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
+    """Where fewer operations are captured in as many graphs: what each of them still has."""
+    lost = {step.layer: step for step in verdict.lost if step.what == "ops"}
+    if not lost:
+        return
+    layer, step = next(iter(lost.items()))
+    graphs = [graph for graph in record.graph_list if graph.layer == layer]
+    for graph in graphs[:MOST_PLACES]:
+        number = f"{graph.ops or 0} of {step.allowed} operations left"
+        if len(graphs) > 1:
+            number = f"{graph.ops or 0} of the {step.now} operations that are left"
+        yield f"  - {layer} graph {printable(graph.name)} has {number}{process(graph)}"
+        yield from at(graph.where)
+    if len(graphs) > MOST_PLACES:
+        yield f"  ... and {len(graphs) - MOST_PLACES} more graphs (the JSON report has them all)"
+    if not verdict.added and not verdict.left:
+        yield from to_try(
+            "what it called before runs without the compiler now: look for a torch.compile of "
+            'less, torch.compiler.disable, set_stance("force_eager"), an exception that is caught'
+        )
+
+
+def places(verdict: Verdict, record: Record) -> Iterator[str]:
+    """Added, gone and known, each with its place; the last lines of a long list are counted."""
+    found = telling.told(verdict, record)
+    shown: list[list[str]] = [
+        *(break_lines("+", *pair) for pair in found.breaks),
+        *(_graph("+", item) for item in found.graphs),
+        *(_entry(item, count) for item, count in telling.entries(verdict, record)),
+        *(_recompile("+", item) for item in series(found.recompiles)),
+        *(eager_lines("+", item) for item in found.eager),
+        *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
+        *(_reworded(old, new) for old, new in verdict.reworded),
+    ]
+    for lines in shown[:MOST_PLACES]:
+        yield from lines
+    if len(shown) > MOST_PLACES:
+        yield f"  ... and {len(shown) - MOST_PLACES} more places (the JSON report has them all)"
+    if verdict.known:
+        ids = ", ".join(dict.fromkeys(item.id or "break" for item in verdict.known))
+        number = len(verdict.known)
+        yield f"  = {ids}   {number} known {noun('break', number)} unchanged"
+
+
+def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
+    times = f"   x{item.count}" if item.count > 1 else ""
+    name = f"{item.id}  " if item.id else ""
+    return [
+        f"  {sign} {name}{printable(item.reason)}{times}",
+        *at(item.where),
+        *calls(item.stack[:-1]),
+        *to_try(advice.short(item)),
+        *_with_it(fallen),
+    ]
+
+
+def _with_it(fallen: Fallen) -> Iterator[str]:
+    """What fell with a break, a line for each and no advice: it comes back with it."""
+    again = series(fallen.recompiles)
+    if not (fallen.breaks or fallen.eager or fallen.graphs or again):
+        return
+    yield "      and with it, until it is mended:"
+    for item in fallen.breaks:
+        name = f"{item.id}  " if item.id else ""
+        yield f"        {place(item.where)} breaks, too: {name}{printable(item.reason)}"
+    told = {item.where.key for item in fallen.breaks}
+    for left in fallen.eager:
+        if left.where.key not in told:
+            yield f"        {place(left.where)} runs without the compiler"
+    for one in again:
+        guard = printable(one.reason)
+        yield f"        {place(one.first.where)} is compiled again ({one.graphs}): {guard}"
+    for graph in fallen.graphs:
+        yield f"        {place(graph.where)} is a graph more: {printable(graph.reason)}"
+
+
+def _graph(sign: str, item: Graph) -> list[str]:
+    reason = f"   {printable(item.reason)}" if item.reason else ""
+    source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
+    return [
+        f"  {sign} {item.cause}{reason}{source}{process(item)}",
+        *at(item.where),
+        *calls(item.stack[:-1]),
+        *to_try(advice.short(item)),
+    ]
+
+
+def _entry(item: Graph, count: int) -> list[str]:
+    times = f"   x{count}" if count > 1 else ""
+    return [f"  * entry{times}{process(item)}", *at(item.where)]
+
+
+def _recompile(sign: str, item: Series) -> list[str]:
+    return [
+        f"  {sign} recompile {item.graphs}   {printable(item.reason)}",
+        *at(item.first.where),
+        *calls(item.first.stack),
+        *to_try(advice.short(item.first)),
+    ]
+
+
+def eager_lines(sign: str, item: Eager) -> list[str]:
+    times = f"   x{item.count}" if item.count > 1 else ""
+    return [
+        f"  {sign} eager   {printable(item.reason)}{times}",
+        *at(item.where),
+        *to_try(advice.short(item)),
+    ]
+
+
+def _known(sign: str, item: Known) -> list[str]:
+    name = f"{item.id}  " if item.id else ""
+    lines = [f"  {sign} {name}{printable(item.reason or 'break')}   gone"]
+    file, _, function = item.where.partition("::")
+    lines += at(Frame(file, function, 0, item.code))
+    return lines
+
+
+def _reworded(old: Known, new: Break) -> list[str]:
+    was = printable(old.id or old.reason or "")
+    return [f"  ~ {was} is now {new.id or ''} {printable(new.reason)}".rstrip(), *at(new.where)]

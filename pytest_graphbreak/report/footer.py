@@ -1,0 +1,73 @@
+"""The end of a failure: which baseline, what it was measured with, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_graphbreak.baseline.model import minor, same_minor
+from pytest_graphbreak.config.packages import owner
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report import telling
+from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.text.safe import printable
+
+
+def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
+    """Where the baseline is, what it was measured with, and what to type next."""
+    if context.baseline is not None:
+        place = context.baseline
+        if context.baseline_line:
+            place += f":{context.baseline_line}"
+        yield f"  baseline  {printable(place)}{_measured(context)}"
+    for name, was, now in _moved(verdict, record, context):
+        yield f"  package   {name} {was} -> {now}"
+    if verdict.foreign:
+        yield (
+            f"  profile   {context.profile} was never recorded, "
+            f"judged by the values of {verdict.foreign}"
+        )
+    by_marker = [step for step in (*verdict.over, *verdict.lost) if step.by == "marker"]
+    if by_marker:
+        yield "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
+    if len(by_marker) < len(verdict.over) + len(verdict.lost) or verdict.name == "new":
+        yield from _accept(verdict, context)
+
+
+def _moved(verdict: Verdict, record: Record, context: Context) -> Iterator[tuple[str, str, str]]:
+    """Packages of another version than was recorded, in which something of this is."""
+    added = [
+        *(item.where.file for item in verdict.added),
+        *(item.where.file for item in verdict.left),
+    ]
+    again = [item.where.file for item in telling.recompiles(verdict, record)]
+    graphs = [item.where.file for item in telling.graphs(verdict, record)]
+    gone = [item.where.partition("::")[0] for item in (*verdict.gone, *verdict.returned)]
+    for name in dict.fromkeys(map(owner, (*added, *again, *graphs, *gone))):
+        was, now = context.recorded_packages.get(name), context.packages.get(name)
+        if was and now and was != now:
+            short = not same_minor(was, now)
+            yield (
+                printable(name),
+                printable(str(minor(was)) if short else was),
+                printable(str(minor(now)) if short else now),
+            )
+
+
+def _measured(context: Context) -> str:
+    if not context.recorded_torch:
+        return ""
+    now = ""
+    if context.torch and not same_minor(context.torch, context.recorded_torch):
+        now = f" (now {minor(context.torch)}, where counts may differ)"
+    on = f" on {context.recorded_profile}" if context.recorded_profile else ""
+    return f", recorded{on} with torch {context.recorded_torch}{now}"
+
+
+def _accept(verdict: Verdict, context: Context) -> Iterator[str]:
+    word = "record" if verdict.name == "new" else "accept"
+    flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
+    if (verdict.name == "lost" and not verdict.shrunk) or verdict.emptied:
+        flags.append("--graph-budget-prune")
+    command = context.typed.test(context.nodeid, *flags)
+    yield f"  {word:<8}  {command if context.accept is None else printable(context.accept)}"

@@ -1,0 +1,86 @@
+"""What moved, in numbers: the first line of a failure, and the table below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytest_graphbreak.judging.verdict import Step, Verdict
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.lines import noun
+
+
+def headline(verdict: Verdict, record: Record) -> str:
+    """One line: the count that moved most, and whose number it passed."""
+    if verdict.name == "new":
+        return f"graph budget: no baseline for this test ({totals(record)})"
+    if verdict.emptied:
+        return _nothing_left(verdict, record)
+    steps = verdict.over or verdict.lost or verdict.fewer
+    if not steps:
+        return f"graph budget: {verdict.name}, {totals(record)}"
+    step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
+    sign = f"{step.growth:+d}"
+    return f"graph budget: {_amount(step)}, {_who(step)} {step.allowed} ({sign})"
+
+
+def _nothing_left(verdict: Verdict, record: Record) -> str:
+    """A layer that makes no graph any more: worse than any that makes more."""
+    step = next(step for step in verdict.lost if step.what == "graphs" and not step.now)
+    made = f"{totals(record)} still" if any(record.graphs.values()) else "nothing was compiled"
+    return f"graph budget: no {step.layer} graph any more, {_who(step)} {step.allowed} ({made})"
+
+
+def _who(step: Step) -> str:
+    if step.growth < 0:
+        return "the baseline has" if step.by == "baseline" else "the marker allows"
+    return f"the {step.by} allows"
+
+
+def _amount(step: Step) -> str:
+    if step.what == "graphs":
+        return f"{step.now} {step.layer} {noun('graph', step.now)}"
+    if step.what == "recompiles":
+        return f"{step.now} {step.layer} {noun('recompile', step.now)}"
+    if step.what == "ops":
+        return f"{step.now} captured {noun('operation', step.now)} left in {step.layer} graphs"
+    if step.what == "breaks":
+        return f"{step.now} {noun('breaking place', step.now)}"
+    return f"{step.now} {noun('place', step.now)} left the compiler"
+
+
+def totals(record: Record) -> str:
+    counts = {layer: record.graphs.get(layer, 0) for layer in record.layers}
+    made = {layer: count for layer, count in counts.items() if count}
+    if counts and not made:
+        made = {record.headline: 0}
+    parts = [f"{count} {layer} {noun('graph', count)}" for layer, count in made.items()]
+    if record.breaks:
+        parts.append(f"{len(record.breaks)} {noun('breaking place', len(record.breaks))}")
+    return ", ".join(parts) or "nothing was compiled"
+
+
+def counts(verdict: Verdict, record: Record) -> Iterator[str]:
+    """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
+    steps = _unique((*verdict.over, *verdict.lost, *verdict.fewer))
+    steps = [step for step in steps if step.what != "ops"]
+    for step in sorted(steps, key=lambda item: item.what != "graphs" or item.now > 0):
+        name = step.layer if step.what == "graphs" else step.what
+        if step.what == "recompiles":
+            name = f"{step.layer} recompiles"
+        note = "" if step.by == "baseline" else "   (marker)"
+        yield f"  {name:<18} {step.allowed:>3} -> {step.now:<3}  {step.growth:+d}{note}"
+
+
+def operations(verdict: Verdict) -> Iterator[str]:
+    """``  captured operations 2 -> 4`` of each layer: whether more or less of it is compiled."""
+    moved: dict[tuple[int, int], list[str]] = {}
+    for step in verdict.ops:
+        moved.setdefault((step.allowed, step.now), []).append(step.layer or "")
+    for (was, now), layers in moved.items():
+        words = "more" if now > was else "less"
+        yield f"  captured operations {was} -> {now}   ({', '.join(layers)})"
+        yield f"    {words} of the program is compiled now"
+
+
+def _unique(steps: Iterable[Step]) -> list[Step]:
+    return list(dict.fromkeys(steps))

@@ -1,0 +1,49 @@
+"""A place as lines of a failure: where it is, its code, the calls that lead there, what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_graphbreak.model.record import Frame, Graph
+from pytest_graphbreak.text.safe import printable
+
+NEAR = 2
+"""Calls above a place that are shown in any case."""
+
+
+def at(where: Frame) -> list[str]:
+    return [f"      {place(where)}", *code(where)] if where.file else []
+
+
+def place(frame: Frame) -> str:
+    line = f":{frame.line}" if frame.line else ""
+    function = f" in {frame.function}" if frame.function else ""
+    return printable(f"{frame.file}{line}{function}")
+
+
+def code(frame: Frame) -> list[str]:
+    return [f"          {printable(frame.code)}"] if frame.code else []
+
+
+def calls(callers: Sequence[Frame]) -> Iterator[str]:
+    """The calls that lead there, the nearest first: two, and the user's own line."""
+    near = callers[-NEAR:][::-1]
+    for frame in near:
+        yield from (f"      from {place(frame)}", *code(frame))
+    between = len(callers) - len(near) - 1
+    if between >= 0:
+        if between:
+            yield f"      ... {between} {noun('call', between)} between"
+        yield from (f"      from {place(callers[0])}", *code(callers[0]))
+
+
+def process(item: Graph) -> str:
+    return f"   in process {printable(item.process)}" if item.process else ""
+
+
+def to_try(words: str | None) -> list[str]:
+    return [f"      try: {printable(words)}"] if words else []
+
+
+def noun(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"
