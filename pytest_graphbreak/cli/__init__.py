@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "analyze": "count and explain the graphs in a log",
     "accept": "write baselines from JSON reports",
     "check": "one verdict over the reports of all shards",
+    "compare": "what changed between two runs, by cause",
     "report": "turn JSON reports into pages that people read",
     "history": "how the baselines moved in git",
     "explain": "what a reason means and what mends it",

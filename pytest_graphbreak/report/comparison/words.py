@@ -1,0 +1,214 @@
+"""The words of a comparison, the same on a terminal, in a comment and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.baseline.model import minor
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.runs.compare import (
+    INTENDED,
+    UNEXPLAINED,
+    Alike,
+    Change,
+    Comparison,
+    Moved,
+    Pair,
+    Side,
+)
+
+KINDS: Final = {"break": "graph break", "eager": "left to eager"}
+"""How a kind of change is called; others are called by their names."""
+ALIKE: Final[Mapping[Alike, str]] = {
+    "file": "the same line in another file",
+    "function": "the same line in another function of the file",
+    "place": "the same line, for the same reason, at another place",
+    "line": "another line of the same function, for the same reason",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Changes of one kind under one title. ``name`` is fixed, for whoever looks one up."""
+
+    name: str
+    title: str
+    changes: tuple[Change, ...]
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def sections(found: Comparison) -> list[Section]:
+    """The changes as they are told, the most urgent first; none that is empty."""
+    groups: dict[str, list[Change]] = {name: [] for name in _TITLES}
+    for change in found.changes:
+        groups[_section(change)].append(change)
+    torch = _torch(found)
+    return [
+        Section(name, title.format(torch=torch), tuple(groups[name]))
+        for name, title in _TITLES.items()
+        if groups[name]
+    ]
+
+
+_TITLES: Final = {
+    "new": "new",
+    "gone": "gone",
+    "again": "compiled again",
+    "left": "left the compiler, or came back",
+    "known": "known places, with more or fewer graphs",
+    "compiled": "functions that are compiled",
+    "reason": "another reason at the same place",
+    "reworded": "reworded by {torch}, no regression",
+}
+
+
+def _section(change: Change) -> str:
+    if change.how in ("reworded", "reason"):
+        return change.how
+    if change.kind == "eager":
+        return "left"
+    if change.kind == "recompile":
+        return "again"
+    if change.kind in INTENDED or change.kind == UNEXPLAINED:
+        return "compiled"
+    return change.how if change.how in ("new", "gone") else "known"
+
+
+def _torch(found: Comparison) -> str:
+    now = found.after.versions.get("torch")
+    return f"torch {minor(now)}" if now and "," not in now else "another torch"
+
+
+def sign(change: Change) -> str:
+    """``+`` for what is new or more, ``-`` for what is gone or fewer, ``~`` for other words."""
+    return {"new": "+", "more": "+", "gone": "-", "fewer": "-"}.get(change.how, "~")
+
+
+def name(change: Change) -> str:
+    """What a change is: its id and reason, or its kind."""
+    if change.kind == UNEXPLAINED:
+        return "graphs of which the reports tell no more"
+    kind = "" if change.id else KINDS.get(change.kind, change.kind)
+    parts = (change.id or kind, "" if change.kind in INTENDED else change.reason)
+    return "  ".join(part for part in parts if part)
+
+
+def was(change: Change) -> str:
+    """What it was called before, where that is otherwise; else empty."""
+    if change.how not in ("reworded", "reason"):
+        return ""
+    if change.was_id != change.id:
+        return "  ".join(part for part in (change.was_id or "no id", change.was_reason) if part)
+    return change.was_reason
+
+
+def amount(change: Change) -> str:
+    """``61 tests, +183 graphs``."""
+    return ", ".join((plural(len(change.effects), "test"), *growth(change.graphs)))
+
+
+def growth(graphs: Mapping[str, int]) -> list[str]:
+    """``+183 graphs``; by layer where more than one moved, nothing where none did."""
+    if len(graphs) == 1:
+        ((layer, count),) = graphs.items()
+        return [f"{count:+,} {layer} {'graph' if abs(count) == 1 else 'graphs'}"]
+    return [f"{layer} {count:+,}" for layer, count in graphs.items()]
+
+
+def place(frame: Frame) -> str:
+    line = f":{frame.line}" if frame.line else ""
+    function = f" in {frame.function}" if frame.function else ""
+    return f"{frame.file}{line}{function}"
+
+
+def owner(change: Change, found: Comparison) -> str:
+    """``transformers 5.20 -> 5.24``: whose place it is, and what of it moved; empty for none."""
+    package = change.package
+    if package is None:
+        return ""
+    if package.moved:
+        return f"{package.name} {package.before} -> {package.after}"
+    if package.before == package.after:
+        other = version_move("torch", found)
+        return f"{package.name} {package.after} on both sides" + (f", {other}" if other else "")
+    if package.before is None:
+        return f"{package.name} {package.after} after; no report before names it"
+    return f"{package.name} {package.before} before; no report after names it"
+
+
+def version_move(name: str, found: Comparison) -> str:
+    """``torch 2.9.1 -> 2.13.0``; empty where it did not move, or is not known on both sides."""
+    before, after = found.before.versions.get(name), found.after.versions.get(name)
+    return f"{name} {before} -> {after}" if before and after and before != after else ""
+
+
+def tried(change: Change) -> str | None:
+    """What mends it, on one line; only for what is there now."""
+    if change.how in ("gone", "fewer", "reworded"):
+        return None
+    kind, where, reason = change.kind, change.where, change.reason
+    if kind == "break":
+        return advice.short(Break(change.layer, reason, where, change.id, stack=change.stack))
+    if kind == "eager":
+        return advice.short(Eager(change.layer, reason, where))
+    if kind == "recompile":
+        return advice.short(Recompile(change.layer, "", reason, where, change.stack))
+    if kind in INTENDED or kind == UNEXPLAINED:
+        return None
+    return advice.short(Graph(change.layer, "", kind, where=where, reason=reason))
+
+
+def side(one: Side) -> str:
+    """``30 tests on cpu; torch 2.13.0, transformers 5.23.0``."""
+    versions = [f"{name} {version}" for name, version in one.versions.items() if name != "platform"]
+    versions += [f"{name} {version}" for name, version in one.packages.items()]
+    tests = f"{plural(one.tests, 'test')} on {', '.join(one.profiles) or 'no profile'}"
+    return "; ".join((tests, ", ".join(versions))) if versions else tests
+
+
+def headline(found: Comparison) -> str:
+    """How many tests were compared, and what became of them."""
+    pairs = found.pairs
+    if not pairs:
+        return "no test was measured on both sides"
+    more = sum(pair.growth > 0 for pair in pairs)
+    fewer = sum(pair.growth < 0 for pair in pairs)
+    empty = sum(bool(pair.emptied) for pair in pairs)
+    parts = [f"{plural(len(pairs), 'test')} compared"]
+    parts += [f"{more:,} with more graphs"] if more else []
+    parts += [f"{fewer:,} with fewer"] if fewer else []
+    parts += [f"{empty:,} that lost all graphs of a layer"] if empty else []
+    if not more and not fewer:
+        parts.append("no count of graphs moved" if found.differs else "nothing differs")
+    return ", ".join(parts)
+
+
+def totals(pairs: Iterable[Pair]) -> Iterator[str]:
+    """``dynamo 97 -> 93``, of all tests together, for each layer that both sides observed."""
+    before, after = dict[str, int](), dict[str, int]()
+    for pair in pairs:
+        for layer, (was, now) in pair.graphs.items():
+            before[layer] = before.get(layer, 0) + was
+            after[layer] = after.get(layer, 0) + now
+    for layer, count in before.items():
+        yield f"{layer} {moved(count, after[layer])}"
+
+
+def moved(was: int, now: int) -> str:
+    return f"{now:,}" if was == now else f"{was:,} -> {now:,}"
+
+
+def counts(pair: Pair) -> str:
+    """``dynamo 1 -> 4, xla 8``."""
+    return ", ".join(f"{layer} {moved(*count)}" for layer, count in pair.graphs.items())
+
+
+def unsure(pair: Moved) -> str:
+    """What may be, and what cannot be known."""
+    return f"{ALIKE[pair.why]}: renamed, or gone here and new there"
