@@ -14,7 +14,9 @@ import pytest
 
 from pytest_graphbreak.config import settings as _settings
 from pytest_graphbreak.suite.fixtures import compile_model, graph_budget
-from pytest_graphbreak.suite.gate import GATE, Gate, attach, dress
+from pytest_graphbreak.suite.gate import GATE, Gate
+from pytest_graphbreak.suite.phases import PHASES, Phases
+from pytest_graphbreak.suite.reports import attach, colour
 
 __all__ = ["compile_model", "graph_budget"]
 
@@ -27,7 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in _settings.MARKERS:
         config.addinivalue_line("markers", line)
     gate = config.stash[GATE] = Gate(_settings.from_config(config))
-    config.add_cleanup(gate.end)
+    phases = config.stash[PHASES] = Phases(gate)
+    config.add_cleanup(phases.end)
     if gate.settings.infra:
         from pytest_graphbreak.watching.measure import pass_over
 
@@ -58,9 +61,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     gate.log_tt(session.config, session.items)
     if any(map(gate.measures, session.items)):
-        from pytest_graphbreak.suite import phases
-
-        session.config.pluginmanager.register(phases, "graphbreak-phases")
+        session.config.pluginmanager.register(session.config.stash[PHASES], "graphbreak-phases")
         gate.warm(session.config)
 
 
@@ -74,7 +75,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     gate = item.config.stash.get(GATE, None)
     if gate is None or not gate.measures(item):
         return (yield)
-    return (yield from gate.call(item))
+    return (yield from item.config.stash[PHASES].call(item))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,4 +89,4 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    dress(report)
+    colour(report)

@@ -19,13 +19,12 @@ from pytest_graphbreak.config.device import (
     choose,
     environment,
     runs_tt,
-    version,
 )
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.judging import cap as caps
-from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Plain, Record
-from pytest_graphbreak.report import json, text
+from pytest_graphbreak.report import json
+from pytest_graphbreak.report.judgement import Case, Judgement, judgement
 from pytest_graphbreak.report.log import live
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
@@ -90,13 +89,12 @@ def run(args: argparse.Namespace) -> int:
     if word is not None and word.refused:
         return _refuse(word.refused)
     record = watched.whole(word, code)
-    cap = None if args.max_graphs is None else caps.parse((args.max_graphs,), {}, "--max-graphs")
-    verdict = judge(record, None, cap, torch=version("torch"))
+    judged = None if code else _judged(record, args.max_graphs)
     name = (word.name if word is not None else "") or program.name
-    failed = code == 0 and cap is not None and verdict.fails
+    failed = judged is not None and judged.fails
     with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
-        _tell(name, code, record, verdict if failed else None)
-    entry = _entry(name, code, record, verdict, failed, cap)
+        _tell(name, code, record, judged.message if judged is not None else None)
+    entry = _entry(name, code, record, judged)
     if not _write(files, live.markdown(name, f"exit {code}", record), entry, device, code):
         return code or UNUSABLE
     return 1 if failed else code
@@ -198,35 +196,29 @@ def _shown(path: Path, root: Path) -> str:
     return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
-def _tell(name: str, code: int, record: Record, verdict: Verdict | None) -> None:
+def _judged(record: Record, most: int | None) -> Judgement | None:
+    """The judgement on what a script did, by ``--max-graphs``; None without it."""
+    if most is None:
+        return None
+    return judgement(Case(record, cap=caps.parse((most,), {}, "--max-graphs", by="option")))
+
+
+def _tell(name: str, code: int, record: Record, message: str | None) -> None:
     """The report, after all that the script printed."""
     settle_streams()
     say("", sys.stderr)
     say(live.terminal(name, f"exit {code}", record), sys.stderr)
-    if verdict is not None:
+    if message is not None:
         say("", sys.stderr)
-        say(_failure(verdict, record), sys.stderr)
+        say(message, sys.stderr)
 
 
-def _failure(verdict: Verdict, record: Record) -> str:
-    return text.block_failure(verdict, record).replace("the block allows", "--max-graphs allows")
-
-
-def _entry(
-    name: str, code: int, record: Record, verdict: Verdict, failed: bool, cap: caps.Cap | None
-) -> Plain:
+def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Plain:
     """The script as an item of ``tests``."""
-    judged: Plain = {}
-    if cap is not None and code == 0:
-        judged = {
-            "verdict": verdict.name,
-            "budget": {"graphs": {layer: cap.graphs(layer) for layer in record.layers}},
-            "cap": cap.to_dict(),
-            "message": _failure(verdict, record) if failed else None,
-        }
-    failed_by = "test" if code else "gate" if failed else None
+    failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
-    return json.entry(name, outcome, record.to_dict() | judged, failed_by, 1)
+    said = {} if judged is None else judged.to_dict()
+    return json.entry(name, outcome, record.to_dict() | said, failed_by, 1)
 
 
 def _write(files: dict[str, str], page: str, entry: Plain, device: Device, code: int) -> bool:

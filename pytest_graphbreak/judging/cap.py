@@ -35,16 +35,18 @@ class Cap:
 
     ``every`` holds for each layer that was observed, ``layers`` for one by name
     and wins over ``every``. ``recompiles`` holds for each layer, ``breaks`` for
-    the number of distinct breaking places.
+    the number of distinct breaking places. ``by`` is whose cap it is, as texts say it:
+    the ``marker`` of a test, a ``block`` in it, the ``option`` of a command.
     """
 
     every: int | None = None
     layers: Mapping[str, int] = field(default_factory=dict)
     recompiles: int | None = None
     breaks: int | None = None
+    by: str = "marker"
 
     def to_dict(self) -> Plain:
-        """As the JSON report holds it; ``Cap(**data)`` is the inverse."""
+        """As the JSON report holds it; ``Cap(**data)`` is the inverse for that of a marker."""
         return {
             "every": self.every,
             "layers": dict(self.layers),
@@ -57,8 +59,13 @@ class Cap:
         return self.layers.get(layer, self.every)
 
 
-def parse(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = "max_graphs") -> Cap:
-    """The cap that a call ``max_graphs(*args, **kwargs)`` means.
+def parse(
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    name: str = "max_graphs",
+    by: str = "marker",
+) -> Cap:
+    """The cap that a call ``max_graphs(*args, **kwargs)`` means; ``by`` is that of ``Cap``.
 
     Raises ``CapError`` for anything but the forms in ``ALLOWED``.
     """
@@ -79,4 +86,5 @@ def parse(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = "max_gra
         layers={layer: kwargs[layer] for layer in LAYERS if layer in kwargs},
         recompiles=kwargs.get("recompiles"),
         breaks=kwargs.get("breaks"),
+        by=by,
     )

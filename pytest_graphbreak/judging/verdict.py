@@ -31,7 +31,7 @@ class Step:
     """One count that is not what it was: ``what`` is graphs, recompiles, ops, breaks or eager.
 
     ``layer`` is None for ``breaks`` and ``eager``, which are places of all
-    layers. ``by`` says whose number ``allowed`` is: ``baseline`` or ``marker``.
+    layers. ``by`` says whose number ``allowed`` is: ``baseline``, or that of ``Cap.by``.
     """
 
     what: str
@@ -174,15 +174,15 @@ def _against_cap(record: Record, cap: Cap) -> _Comparison:
         ):
             now = counts.get(layer, 0)
             if limit is not None and now > limit:
-                over.append(Step(what, layer, limit, now, "marker"))
+                over.append(Step(what, layer, limit, now, cap.by))
     if cap.breaks is not None and len(record.breaks) > cap.breaks:
-        over.append(Step("breaks", None, cap.breaks, len(record.breaks), "marker"))
+        over.append(Step("breaks", None, cap.breaks, len(record.breaks), cap.by))
     lost: tuple[Step, ...] = ()
     # A cap of 0 asks for no graph at all, so none is no loss there.
     limits = {layer: limit for layer in record.layers if (limit := cap.graphs(layer))}
     if record.attempted and not any(record.graphs.values()) and limits:
         layer = next(iter(limits))
-        lost = (Step("graphs", layer, limits[layer], 0, "marker"),)
+        lost = (Step("graphs", layer, limits[layer], 0, cap.by),)
     unseen = tuple(layer for layer in cap.layers if layer not in record.layers)
     return _Comparison(over=tuple(over), lost=lost, unseen=unseen)
 

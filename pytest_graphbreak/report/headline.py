@@ -31,9 +31,9 @@ def _nothing_left(verdict: Verdict, record: Record) -> str:
 
 
 def _who(step: Step) -> str:
-    if step.growth < 0:
-        return "the baseline has" if step.by == "baseline" else "the marker allows"
-    return f"the {step.by} allows"
+    if step.growth < 0 and step.by == "baseline":
+        return "the baseline has"
+    return "--max-graphs allows" if step.by == "option" else f"the {step.by} allows"
 
 
 def _amount(step: Step) -> str:

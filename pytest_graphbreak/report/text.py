@@ -82,12 +82,12 @@ def describe(record: Record) -> str:
 
 
 def block_failure(verdict: Verdict, record: Record) -> str:
-    """The text of a block that went over its budget: no baseline, no marker to point at."""
+    """The text of a block or a script that went over its cap: it has no baseline and no marker."""
     if verdict.name == "error":
         return "\n".join(_blocks(["graph budget: " + _first_error(record)], _errors(record)))
     return "\n".join(
         _blocks(
-            [headline(verdict, record).replace("the marker allows", "the block allows")],
+            [headline(verdict, record)],
             decomposed(verdict, record),
             places(verdict, record),
         )

@@ -10,22 +10,25 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import files_of, owner
-from pytest_graphbreak.judging import budget
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.recorded import values
-from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
+from pytest_graphbreak.judging.verdict import FAILING, STRICT, Verdict
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.text import failure
+from pytest_graphbreak.report.judgement import Case, Rules, judgement
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.accepting import Run
 from pytest_graphbreak.runs.loosened import Source
 from pytest_graphbreak.runs.union import BLIND, MEASURED, Seen
+
+_JUDGED_AGAIN: Final = ("verdict", "baseline", "budget", "ungated", "foreign", "message")
+"""What a report says of a judgement, but for what the marker of the test said in its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +76,41 @@ class Judge:
         entry = self.baselines.entry(seen.nodeid)
         other = self._against.get((seen.profile, seen.nodeid))
         expected: Expected | None
+        baseline: str | None
+        line: int | None
         if other is not None and other.level == MEASURED:
             expected, record = _budget_of(other, record)
-            context = self._context(seen, expected, other.report.name, None)
+            baseline, line = other.report.name, None
+        elif entry is not None:
+            expected = entry.expected(seen.profile)
+            baseline, line = shown(entry.path, self.checkout.root), entry.line
         else:
-            expected = entry.expected(seen.profile) if entry is not None else None
-            context = self._context(seen, expected, self._shown(entry), entry)
-        cap = _cap(seen.test)
-        verdict = judge(
+            expected = baseline = line = None
+        case = Case(
             record,
             expected,
-            cap,
-            gate=True,
+            _cap(seen.test),
+            ungated=self._ungated(seen, entry),
+            excused=self._excused(seen),
             torch=seen.report.torch,
             packages=_packages(seen),
-            ops=self.checkout.ops,
         )
-        ungated = self._ungated(seen, entry)
-        if ungated is not None:
-            verdict = replace(verdict, name="none")
-        # The gate fails a test inside its call, so an xfail mark takes that failure, too.
-        passes = seen.test["outcome"] in ("xfailed", "xpassed") or (
-            verdict.name == "new" and self.checkout.new == "report"
-        )
-        fails = not passes and (verdict.fails or (self.checkout.strict and verdict.name in STRICT))
+        rules = Rules(gate=True, strict=self.checkout.strict, ops=self.checkout.ops)
+        judged = judgement(case, rules, lambda: self._context(seen, baseline, line))
+        said = judged.to_dict()
         test = seen.test | {
-            "verdict": verdict.name,
-            "failed_by": "gate" if fails else None,
-            "outcome": "failed" if fails else _outcome(seen.test),
-            "baseline": budget.baseline(expected),
-            "budget": budget.budget(record, expected, cap),
-            "ungated": ungated,
-            "foreign": verdict.foreign,
-            "message": failure(verdict, record, context) if fails else None,
+            **{name: said[name] for name in _JUDGED_AGAIN},
+            "failed_by": "gate" if judged.fails else None,
+            "outcome": "failed" if judged.fails else _outcome(seen.test),
         }
-        return Judged(seen, verdict, test, fails)
+        return Judged(seen, judged.verdict, test, judged.fails)
+
+    def _excused(self, seen: Seen) -> tuple[str, ...]:
+        """The verdicts that do not fail this test."""
+        # The gate fails a test inside its call, so an xfail mark takes that failure, too.
+        if seen.test["outcome"] in ("xfailed", "xpassed"):
+            return (*FAILING, *STRICT)
+        return ("new",) if self.checkout.new == "report" else ()
 
     def _ungated(self, seen: Seen, entry: Entry | None) -> str | None:
         """Why the test is not judged: by its baseline now, or by its marker, as the run told."""
@@ -119,27 +122,15 @@ class Judge:
             return None
         return reason
 
-    def _context(
-        self, seen: Seen, expected: Expected | None, shown: str | None, entry: Entry | None
-    ) -> Context:
-        report = seen.report
+    def _context(self, seen: Seen, baseline: str | None, line: int | None) -> Context:
+        report = shlex.quote(seen.report.given or seen.report.name)
         return Context(
             nodeid=seen.nodeid,
             profile=seen.profile,
-            torch=seen.report.torch,
-            baseline=shown,
-            baseline_line=entry.line if entry is not None else None,
-            recorded_profile=expected.profile if expected is not None else None,
-            recorded_torch=expected.torch if expected is not None else None,
-            packages=_packages(seen),
-            recorded_packages=expected.packages if expected is not None else {},
-            accept=accepting.command(
-                shlex.quote(report.given or report.name), seen.nodeid, self.run
-            ),
+            baseline=baseline,
+            baseline_line=line,
+            accept=accepting.command(report, seen.nodeid, self.run),
         )
-
-    def _shown(self, entry: Entry | None) -> str | None:
-        return None if entry is None else shown(entry.path, self.checkout.root)
 
 
 def _packages(seen: Seen) -> dict[str, str]:

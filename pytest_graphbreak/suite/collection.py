@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.model.record import Plain
-from pytest_graphbreak.suite.gate import canonical
+from pytest_graphbreak.suite.markers import canonical
 
 PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "splits")
 """Options (by their ``dest``) under which no run is complete; the last is pytest-split's."""

@@ -1,34 +1,165 @@
-"""Hooks around set-up, fixtures and tear-down, registered where a test is measured.
+"""Measures a test in its phases: set-up, fixtures, call and tear-down.
 
-Apart from ``plugin``, whose hooks run in every pytest run of the environment: a
-wrapper that does nothing still costs each test of the user's something.
+Its hooks are registered where a test is measured, apart from ``plugin``, whose hooks
+run in every pytest run of the environment: a wrapper that does nothing still costs
+each test of the user's something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_graphbreak.suite.gate import GATE
+from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.suite import entry as entries
+from pytest_graphbreak.suite import junit
+from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING, TRACE
+from pytest_graphbreak.suite.gate import Gate
+from pytest_graphbreak.suite.markers import canonical, is_isolated, marked_budget, marked_cap
+from pytest_graphbreak.suite.reports import GraphBudgetFailure
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.suite.trace import Trace
+    from pytest_graphbreak.suite.window import TestWindow
+    from pytest_graphbreak.watching.measure import Measurement
+
+PHASES: Final = pytest.StashKey["Phases"]()
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    gate = item.config.stash[GATE]
-    if not gate.measures(item):
-        return (yield)
-    return (yield from gate.setup(item))
+class Phases:
+    """Opens and closes the window of each test. One for each pytest session."""
 
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._settings = gate.settings
+        self._coming: pytest.Item | None = None
+        self._around: Measurement | None = None
+        self._window: TestWindow | None = None
+        self._measured: pytest.Item | None = None
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
-    return (yield from request.config.stash[GATE].fixture(request.scope))
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """The set-up: what wider fixtures compile is told; the test's own are part of the test."""
+        if not self._gate.measures(item):
+            return (yield)
+        from pytest_graphbreak.watching.measure import Measurement, explain
 
+        explain(self._settings.reasons)
+        self.end()
+        entry = item.stash[ENTRY] = {"nodeid": canonical(item)}
+        self._coming, self._around = item, Measurement(self._settings.root)
+        try:
+            return (yield)
+        except BaseException:  # of its own fixtures, or skipped by one: told, not judged
+            if self._window is not None:
+                entries.not_judged(entry, self._close(entry))
+            raise
+        finally:
+            self._coming = None
+            entries.add_around(entry, "setup", self._around.close().graphs)
 
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    gate = item.config.stash[GATE]
-    if not gate.measures(item):
-        return (yield)
-    return (yield from gate.teardown(item))
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(
+        self, request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        """A fixture is set up: the first of function scope opens the window of its test."""
+        if request.scope == "function":
+            if self._coming is not None and self._window is None:
+                self._open(self._coming)
+            return (yield)
+        if self._window is None:
+            return (yield)
+        with self._window.aside():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """The tear-down: what compiles there is told, never judged."""
+        if not self._gate.measures(item):
+            return (yield)
+        from pytest_graphbreak.watching.measure import Measurement, explain
+
+        explain(self._settings.reasons)
+        with Measurement(self._settings.root) as seen:
+            result = yield
+        entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
+        entries.add_around(entry, "teardown", seen.close().graphs)
+        return result
+
+    def call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """The call, and the end of the window. Raises ``GraphBudgetFailure`` to fail the test."""
+        from pytest_graphbreak.watching.measure import explain
+
+        explain(self._settings.reasons)
+        entry = entries.begin(item, canonical(item))
+        item.stash[FAILED_SUBTEST] = False
+        if self._window is None or self._measured is not item:
+            self._open(item)
+        assert self._window is not None
+        try:
+            cap, mark = marked_cap(item), marked_budget(item)
+            self._window.call()
+            item.stash[RUNNING] = True
+            result = yield
+        except BaseException:
+            # The test's own failure, skip or xfail stands; what it did is told, not judged.
+            item.stash[RUNNING] = False
+            record = self._close(entry)
+            entries.not_judged(entry, record)
+            junit.set_properties(item, record)
+            raise
+        item.stash[RUNNING] = False
+        record = self._close(entry)
+        junit.set_properties(item, record)
+        if item.stash[FAILED_SUBTEST]:
+            entries.not_judged(entry, record)
+            entry["failed_by"] = "test"
+            return result
+        from pytest_graphbreak.suite.judging import judge
+
+        judged = judge(self._gate, item, record, cap, mark, entry["fixtures"])
+        entry.update(judged.case.record.to_dict(), **judged.to_dict())
+        if judged.fails:
+            raise GraphBudgetFailure(judged.message, pytrace=False)
+        return result
+
+    def end(self) -> None:
+        """Close what an interrupted test has left open."""
+        if self._window is not None:
+            self._window.close()
+            self._window = self._measured = None
+
+    def _open(self, item: pytest.Item) -> None:
+        """The window of a test opens: what is compiled from now on is the test's."""
+        from pytest_graphbreak.suite.window import TestWindow
+
+        self.end()
+        if self._around is not None:
+            self._around.close()
+        nodeid = canonical(item)
+        cold = self._settings.isolate and is_isolated(item)
+        self._window = TestWindow(
+            self._settings.root, nodeid, cold=cold, trace=self._trace(item, nodeid)
+        )
+        self._measured = item
+
+    def _close(self, entry: Plain) -> Record:
+        """The window of a test closes; ``entry`` is told which share fixtures have in it."""
+        window = self._window
+        assert window is not None
+        self._window = self._measured = None
+        record = window.close()
+        entries.add_around(entry, "setup", window.around)
+        entry["fixtures"] = entries.counts(window.fixtures)
+        return record
+
+    def _trace(self, item: pytest.Item, nodeid: str) -> Trace | None:
+        """The trace of this test; ``reports.attach`` decides whether it stays."""
+        if self._settings.trace is None:
+            return None
+        from pytest_graphbreak.suite.trace import Trace
+
+        trace = item.stash[TRACE] = Trace(self._settings.trace, nodeid)
+        return trace

@@ -77,7 +77,7 @@ def watch(
     cap = None
     if max_graphs is not None or limits:
         positional = () if max_graphs is None else (max_graphs,)
-        cap = caps.parse(positional, dict(limits), "graph_budget")
+        cap = caps.parse(positional, dict(limits), "graph_budget", by="block")
     return _Block(cap, root)
 
 
@@ -123,8 +123,6 @@ class _Block(AbstractContextManager[Seen]):
 
 def _over(record: Record, cap: caps.Cap) -> str | None:
     """Why the block fails; None where it keeps to its budget."""
-    from pytest_graphbreak.judging.verdict import judge
-    from pytest_graphbreak.report.text import block_failure
+    from pytest_graphbreak.report.judgement import Case, judgement
 
-    verdict = judge(record, None, cap)
-    return block_failure(verdict, record) if verdict.fails else None
+    return judgement(Case(record, cap=cap)).message

@@ -1,0 +1,149 @@
+"""One judgement, whoever asks: the gate, a block, a script that was run, a report read again.
+
+A record and all that it is judged by in; the verdict, whether it fails, what the
+report says of it and the text that a person reads out. Pure: no files, no pytest,
+no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.config.ini import OPS
+from pytest_graphbreak.judging import budget
+from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
+from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.text import block_failure, failure
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A record, and all that it is judged by.
+
+    ``expected`` is what the baseline says for its profile, ``cap`` what the code
+    says, ``ungated`` why it is not judged at all. ``excused`` are verdicts that do
+    not fail it. ``torch`` and the ``packages`` are the versions that made it.
+    """
+
+    record: Record
+    expected: Expected | None = None
+    cap: Cap | None = None
+    ungated: str | None = None
+    excused: Collection[str] = ()
+    torch: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a run or a checkout asked for: the names are those of the options and ini keys."""
+
+    gate: bool = False
+    strict: bool = False
+    ops: float | None = OPS
+    update: bool = False
+    record: bool = False
+    prune: bool = False
+
+    def writes(self, verdict: Verdict) -> bool:
+        """Whether the end of the run will record what was judged so."""
+        if verdict.name == "new":
+            return self.update or self.record
+        if verdict.shrunk:
+            return self.update
+        if verdict.name == "lost" or verdict.emptied:
+            return self.prune
+        return self.update and verdict.name in ("over", "improved", "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on a case. ``written`` says that its counts become the baseline's.
+
+    ``message`` is what a person reads where it ``fails``, and None elsewhere.
+    """
+
+    case: Case
+    verdict: Verdict
+    written: bool
+    fails: bool
+    message: str | None
+
+    def to_dict(self) -> Plain:
+        """In the shape of the JSON report."""
+        case, verdict = self.case, self.verdict
+        return {
+            "verdict": verdict.name,
+            "baseline": budget.baseline(case.expected),
+            "budget": budget.budget(case.record, case.expected, case.cap),
+            "cap": None if case.cap is None else case.cap.to_dict(),
+            "message": self.message,
+            "ungated": case.ungated,
+            "unseen": list(verdict.unseen),
+            "foreign": verdict.foreign,
+            "written": self.written,
+        }
+
+
+def judgement(
+    case: Case, rules: Rules | None = None, context: Callable[[], Context] | None = None
+) -> Judgement:
+    """Judge a case by the rules; without any, by its cap alone.
+
+    ``context`` is asked only where the case fails, for what the text says beside
+    the counts: node id, profile, the place of the baseline, what to type. Without
+    it the text is that of a block, which has none of these.
+    """
+    rules = rules or Rules()
+    verdict, written = _verdict(case, rules)
+    fails = (
+        (verdict.fails or (rules.strict and verdict.name in STRICT))
+        and not written
+        and verdict.name not in case.excused
+        # A run that only observes fails no test: a verdict is then the cap's, or nobody's.
+        and (rules.gate or case.cap is not None)
+    )
+    return Judgement(case, verdict, written, fails, _message(case, verdict, context, fails))
+
+
+def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
+    """The verdict, and whether what was counted is written."""
+    verdict = judge(
+        case.record,
+        case.expected,
+        case.cap,
+        gate=rules.gate,
+        torch=case.torch,
+        packages=case.packages,
+        ops=rules.ops,
+    )
+    if case.ungated is not None:
+        return replace(verdict, name="none"), False
+    if not rules.writes(verdict):
+        return verdict, False
+    # What is written passes; the cap is judged as always, and then nothing is.
+    capped = judge(case.record, None, case.cap, torch=case.torch)
+    return (capped, False) if capped.fails else (verdict, True)
+
+
+def _message(
+    case: Case, verdict: Verdict, context: Callable[[], Context] | None, fails: bool
+) -> str | None:
+    if not fails:
+        return None
+    if context is None:
+        return block_failure(verdict, case.record)
+    known, expected = context(), case.expected
+    known = replace(known, torch=case.torch, packages=case.packages)
+    if expected is not None:
+        known = replace(
+            known,
+            recorded_profile=expected.profile,
+            recorded_torch=expected.torch,
+            recorded_packages=expected.packages,
+        )
+    return failure(verdict, case.record, known)

@@ -1,0 +1,115 @@
+"""Judges one test of the session: what it is judged by is looked up here, and nowhere else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_graphbreak.config.settings import Settings, in_ci
+from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_graphbreak.baseline import Entry
+    from pytest_graphbreak.judging.cap import Cap
+    from pytest_graphbreak.report.context import Context
+    from pytest_graphbreak.report.judgement import Judgement
+    from pytest_graphbreak.suite.gate import Gate
+
+
+def judge(
+    gate: Gate,
+    item: pytest.Item,
+    record: Record,
+    cap: Cap | None,
+    mark: GraphBudgetMark,
+    fixtures: Mapping[str, int],
+) -> Judgement:
+    """The judgement on what ``item`` did. ``fixtures`` is their share in it, by layer."""
+    from pytest_graphbreak.baseline.model import BaselineError
+    from pytest_graphbreak.config.device import version
+    from pytest_graphbreak.report.judgement import Case, Rules, judgement
+
+    settings, nodeid = gate.settings, canonical(item)
+    entry = expected = None
+    if settings.gate:
+        try:
+            entry = gate.baselines.entry(nodeid)
+            expected = gate.baselines.expected(nodeid, gate.profile)
+        except BaselineError as error:  # a test outside of the rootdir can have none
+            if record.active:
+                record = replace(record, errors=(*record.errors, str(error)))
+    case = Case(
+        record,
+        expected,
+        cap,
+        ungated=_ungated(mark, entry),
+        excused=("new",) if settings.new == "report" or is_xfail(item) else (),
+        torch=version("torch"),
+        packages=_packages(record, settings) if expected and expected.packages else {},
+    )
+    rules = Rules(
+        gate=settings.gate,
+        strict=settings.strict,
+        ops=settings.ops,
+        update=settings.update,
+        record=settings.record,
+        prune=settings.prune,
+    )
+    return judgement(case, rules, lambda: _context(gate, item, entry, fixtures))
+
+
+def _ungated(mark: GraphBudgetMark, entry: Entry | None) -> str | None:
+    """Why the test is not judged; None where it is."""
+    if not mark.gate:
+        return mark.reason or "marked graph_budget(gate=False)"
+    return entry.ungated if entry else None
+
+
+def _context(
+    gate: Gate, item: pytest.Item, entry: Entry | None, fixtures: Mapping[str, int]
+) -> Context:
+    from pytest_graphbreak.report.context import Context
+
+    settings, nodeid = gate.settings, canonical(item)
+    file, line, name = item.location
+    return Context(
+        nodeid=nodeid,
+        profile=gate.profile,
+        baseline=_shown(entry, settings),
+        baseline_line=entry.line if entry else None,
+        accept=_accepting(settings, nodeid) if in_ci() else None,
+        typed=settings.typed,
+        test=Frame(file, name, 0 if line is None else line + 1),
+        fixtures=fixtures,
+    )
+
+
+def _packages(record: Record, settings: Settings) -> dict[str, str]:
+    """The versions of the packages that own places of a record."""
+    from pytest_graphbreak.config.packages import files_of, versions
+
+    return versions(files_of(record.to_dict()), settings.root)
+
+
+def _accepting(settings: Settings, nodeid: str) -> str:
+    """What accepts the count of a test that failed in CI, where no baseline is written."""
+    from pytest_graphbreak.runs import accepting
+
+    report = settings.report
+    if report is None:
+        return "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
+    return accepting.command(shlex.quote(report.name), nodeid, accepting.this_run())
+
+
+def _shown(entry: Entry | None, settings: Settings) -> str | None:
+    if entry is None:
+        return None
+    try:
+        return str(entry.path.relative_to(settings.root))
+    except ValueError:
+        return str(entry.path)

@@ -1,0 +1,93 @@
+"""What the markers of a test say: its cap, and whether it is judged, isolated and may fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from pytest_graphbreak.judging import cap as caps
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBudgetMark:
+    """What ``@pytest.mark.graph_budget`` says of a test: judged or not, isolated or not."""
+
+    gate: bool = True
+    isolate: bool = True
+    reason: str = ""
+
+
+def canonical(item: pytest.Item) -> str:
+    """The node id without the ``@group`` that xdist's loadgroup appends (until pytest 9.1)."""
+    for mark in item.iter_markers("xdist_group"):
+        name = mark.args[0] if mark.args else mark.kwargs.get("name", "default")
+        if item.nodeid.endswith(f"@{name}"):
+            return item.nodeid.removesuffix(f"@{name}")
+    return item.nodeid
+
+
+def is_capped(item: pytest.Item) -> bool:
+    """Whether a test carries a cap of its own, right or wrong."""
+    return item.get_closest_marker("max_graphs") is not None
+
+
+def is_counted(item: pytest.Item) -> bool:
+    """Whether a test has graphs counted without any option."""
+    wanted = {"compile_model", "graph_budget"}
+    return is_capped(item) or not wanted.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def marked_cap(item: pytest.Item) -> caps.Cap | None:
+    """The closest ``max_graphs`` marker. A wrong one fails the test, saying what is allowed."""
+    mark = item.get_closest_marker("max_graphs")
+    if mark is None:
+        return None
+    try:
+        return caps.parse(mark.args, mark.kwargs, "@pytest.mark.max_graphs")
+    except caps.CapError as error:
+        wrong = str(error)
+    # Outside the handler: the message alone is what the user should see.
+    pytest.fail(wrong, pytrace=False)
+
+
+def marked_budget(item: pytest.Item) -> GraphBudgetMark:
+    """The closest ``graph_budget`` marker. A wrong one fails the test."""
+    mark = item.get_closest_marker("graph_budget")
+    if mark is None:
+        return GraphBudgetMark()
+    allowed = "allowed: graph_budget(gate=False, isolate=False, reason='...')"
+    kinds = {"gate": bool, "isolate": bool, "reason": str}
+    if mark.args or not mark.kwargs:
+        pytest.fail(f"@pytest.mark.graph_budget: takes names only; {allowed}", pytrace=False)
+    for key, value in mark.kwargs.items():
+        if key not in kinds or not isinstance(value, kinds[key]):
+            message = f"@pytest.mark.graph_budget: {key}={value!r} is not known; {allowed}"
+            pytest.fail(message, pytrace=False)
+    return GraphBudgetMark(**mark.kwargs)
+
+
+def is_isolated(item: pytest.Item) -> bool:
+    """What the marker says of isolation; a wrong marker fails the test in its call."""
+    try:
+        return marked_budget(item).isolate
+    except pytest.fail.Exception:
+        return True
+
+
+def is_xfail(item: pytest.Item) -> bool:
+    """Whether an xfail marker holds here, so that a new test is reported and not failed.
+
+    A condition that is a string is not evaluated, and counts as one that does
+    not hold: then the test is judged.
+    """
+    if item.config.getoption("runxfail", default=False):
+        return False
+    for mark in item.iter_markers("xfail"):
+        conditions = (
+            *mark.args,
+            *([mark.kwargs["condition"]] if "condition" in mark.kwargs else ()),
+        )
+        if not conditions or any(c for c in conditions if not isinstance(c, str)):
+            return True
+    return False

@@ -1,0 +1,113 @@
+"""What goes on pytest's report of a test: its entry, our sections, the failure text in colour."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING, TRACE
+from pytest_graphbreak.suite.gate import GATE
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.config.typed import Typed
+
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+_EMPTY_TRACE: Final = re.compile(r"DEBUG +torch\.__trace:\S+:\d+ *$")
+
+
+class GraphBudgetFailure(pytest.fail.Exception):  # type: ignore[misc, name-defined]
+    """The gate failed a test; never a failure of the test's own."""
+
+
+def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
+    """Put the plain dict of a test on its report, and say who failed it.
+
+    Only the report of a whole phase carries it. A subtest's report is made
+    while the call phase still runs; it only leaves word that a subtest failed.
+    """
+    block = call.when == "call" and _is_over_in_a_block(call)
+    if block:
+        report.sections[:] = _without_trace(report.sections)
+    if ENTRY not in item.stash:  # it is not measured
+        return
+    if call.when == "call" and item.stash.get(RUNNING, False):
+        item.stash[FAILED_SUBTEST] = item.stash.get(FAILED_SUBTEST, False) or report.failed
+        return
+    over = call.when == "call" or (call.when == "setup" and not report.passed)
+    if over and (trace := item.stash.get(TRACE, None)) is not None:
+        trace.settle(failed=report.failed)
+    entry = item.stash[ENTRY]
+    typed = item.config.stash[GATE].settings.typed
+    if call.when == "setup" and report.failed and "verdict" in entry:
+        _add_section(report, entry, call, typed)
+    if call.when == "call" and report.failed:
+        ours = call.excinfo is not None and isinstance(call.excinfo.value, GraphBudgetFailure)
+        entry["failed_by"] = "gate" if ours else "test"
+        if ours:
+            report.sections[:] = _without_trace(report.sections)
+        elif "verdict" in entry:
+            # A unittest class keeps its failure to itself until here.
+            entry.update(verdict="none", message=None)
+            if not block:  # its own text says it
+                _add_section(report, entry, call, typed)
+    # A copy, since the dict grows on: teardown adds what it compiled.
+    report.graphbreak = dict(entry)  # type: ignore[attr-defined]
+
+
+def colour(report: pytest.TestReport) -> None:
+    """Give the gate's failure text its colours, where it is printed.
+
+    The text itself crosses processes as a plain str, and stays one in junit.
+    """
+    data: Plain = getattr(report, "graphbreak", None) or {}
+    if report.when == "call" and data.get("failed_by") == "gate" and data.get("message"):
+        from pytest_graphbreak.report.failure import Dressed
+
+        report.longrepr = Dressed(data["message"], report.location)  # type: ignore[assignment]
+
+
+def _is_over_in_a_block(call: pytest.CallInfo[Any]) -> bool:
+    """Whether a ``with graph_budget(...)`` block, or ``observe``, failed the test."""
+    watch = sys.modules.get("pytest_graphbreak.watching.watch")
+    return bool(watch and call.excinfo and isinstance(call.excinfo.value, watch.BudgetExceeded))
+
+
+def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Captured logs without the empty records of ``torch.__trace``.
+
+    From 9.1 on pytest listens to loggers that do not propagate, so a test that
+    compiles fills its log with hundreds of them; below our text they hide it.
+    On a terminal pytest colours the level of each.
+    """
+    return [
+        (name, kept)
+        for name, text in sections
+        if (kept := _of_interest(text) if "log" in name else text) or not text
+    ]
+
+
+def _of_interest(log: str) -> str:
+    lines = log.splitlines(keepends=True)
+    return "".join(line for line in lines if not _EMPTY_TRACE.match(_COLOUR.sub("", line)))
+
+
+def _add_section(
+    report: pytest.TestReport, entry: Mapping[str, Any], call: pytest.CallInfo[Any], typed: Typed
+) -> None:
+    """What a test that failed by itself compiled, and which kind of compile failure it is."""
+    from pytest_graphbreak.advice import triage
+    from pytest_graphbreak.report import text
+
+    record = Record.from_dict(entry)
+    if record.active or record.errors:
+        words = text.describe(record)
+        if record.active and call.excinfo is not None:
+            words = "\n".join(
+                (words, *triage.of_error(call.excinfo.value, typed.test(entry["nodeid"])))
+            )
+        report.sections[:] = [*_without_trace(report.sections), ("graph budget", words)]

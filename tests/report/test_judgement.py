@@ -1,0 +1,101 @@
+"""One judgement for the gate, a block, a script and a report that is read again."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.baseline.model import Expected, Values
+from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.judgement import Case, Rules, judgement
+
+TWO = Record(layers=("dynamo",), graphs={"dynamo": 2}, attempted=2, compiled=2)
+NONE = Record(layers=("dynamo",), attempted=1)
+BLIND = Record(errors=("Dynamo is disabled",))
+
+
+def expected(**graphs: int) -> Expected:
+    return Expected(
+        Values(graphs=graphs), profile="cpu", torch="2.13", recorded=True, own=frozenset({"dynamo"})
+    )
+
+
+def headline(message: str | None) -> str:
+    assert message is not None
+    return message.partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("by", "whose"),
+    [
+        ("marker", "the marker allows"),
+        ("block", "the block allows"),
+        ("option", "--max-graphs allows"),
+    ],
+)
+def test_the_text_says_whose_cap_it_is(by: str, whose: str) -> None:
+    over = judgement(Case(TWO, cap=Cap(every=1, by=by)))
+    assert headline(over.message) == f"graph budget: 2 dynamo graphs, {whose} 1 (+1)"
+    lost = judgement(Case(NONE, cap=Cap(every=1, by=by)))
+    assert headline(lost.message) == (
+        f"graph budget: no dynamo graph any more, {whose} 1 (nothing was compiled)"
+    )
+    assert [step.by for step in (*over.verdict.over, *lost.verdict.lost)] == [by, by]
+
+
+def test_whose_cap_it_is_is_no_part_of_the_report() -> None:
+    said = Cap(every=1, by="block").to_dict()
+    assert Cap(**said) == Cap(every=1)
+
+
+def test_a_run_that_only_observes_fails_no_test() -> None:
+    for record in (TWO, BLIND):
+        assert not judgement(Case(record)).fails
+        assert judgement(Case(record), Rules(gate=True), lambda: Context("a", "cpu")).fails
+    assert judgement(Case(BLIND, cap=Cap(every=1))).fails
+
+
+def test_what_is_excused_or_ungated_does_not_fail() -> None:
+    gate = Rules(gate=True)
+    assert not judgement(Case(TWO, excused=("new",)), gate).fails
+    over = judgement(Case(TWO, expected(dynamo=1), excused=("new",)), gate)
+    assert over.fails
+    ungated = judgement(Case(TWO, expected(dynamo=1), ungated="slow"), gate)
+    assert (ungated.verdict.name, ungated.fails, ungated.message) == ("none", False, None)
+    assert ungated.to_dict()["ungated"] == "slow"
+
+
+def test_strict_fails_what_improved() -> None:
+    case = Case(TWO, expected(dynamo=3))
+    assert not judgement(case, Rules(gate=True)).fails
+    strict = judgement(case, Rules(gate=True, strict=True), lambda: Context("a", "cpu"))
+    assert headline(strict.message) == "graph budget: 2 dynamo graphs, the baseline has 3 (-1)"
+
+
+def test_what_is_written_passes_but_the_cap_is_judged() -> None:
+    update = Rules(gate=True, update=True)
+    written = judgement(Case(TWO, expected(dynamo=1)), update)
+    assert (written.verdict.name, written.written, written.fails) == ("over", True, False)
+    capped = judgement(Case(TWO, expected(dynamo=1), Cap(every=1)), update)
+    assert (capped.verdict.name, capped.written, capped.fails) == ("over", False, True)
+    # A layer that had graphs and has none is never written by an update alone.
+    assert judgement(Case(NONE, expected(dynamo=1)), update).fails
+    assert judgement(Case(NONE, expected(dynamo=1)), Rules(gate=True, prune=True)).written
+
+
+def test_the_context_is_asked_only_where_the_case_fails() -> None:
+    def context() -> Context:
+        raise AssertionError
+
+    judgement(Case(TWO, expected(dynamo=2)), Rules(gate=True), context)
+    with pytest.raises(AssertionError):
+        judgement(Case(TWO, expected(dynamo=1)), Rules(gate=True), context)
+
+
+def test_the_text_knows_what_the_baseline_was_measured_with() -> None:
+    case = Case(TWO, expected(dynamo=1), torch="2.9.1")
+    context = Context("test_a.py::test_b", "cpu", baseline="test_a.yaml", baseline_line=3)
+    message = judgement(case, Rules(gate=True), lambda: context).message
+    assert message is not None
+    assert "baseline  test_a.yaml:3, recorded on cpu with torch 2.13 (now 2.9" in message
