@@ -16,6 +16,8 @@ from pytest_graphbreak.cli.messages import MOST, complain, listing, plural, say
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, row, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report import explained
+from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, standing, weight
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.git import GitError
@@ -30,7 +32,7 @@ OK, FAILS, UNUSABLE = 0, 1, 2
 LONGEST: Final = 120
 """Characters of report names that are printed to be typed again."""
 FULL: Final = 20
-"""Failing tests that are shown with their reasons; the others on one line each."""
+"""Failing tests that are shown with their reasons, one for each cause; all are on one line each."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -271,11 +273,17 @@ def _is_below(file: str) -> bool:
 
 
 def _tell(result: Result, together: Union, reports: Sequence[Report], accept: str) -> None:
+    failing = {f"{item.test['nodeid']}   on {item.seen.profile}": item for item in result.failing}
+    found = root_causes((name, item.test) for name, item in failing.items())
+    for line in explained.lines(found):
+        say(line)
+    if explained.tells(found):
+        say()
     # A test without a baseline has nothing that grew; a line says all.
-    shown = [item for item in result.failing if item.verdict.name != "new"]
-    for item in shown[:FULL]:
-        say(f"{item.test['nodeid']}   on {item.seen.profile}")
-        for line in (item.test["message"] or "").rstrip().split("\n"):
+    shown = [name for name in found.firsts if failing[name].verdict.name != "new"]
+    for name in shown[:FULL]:
+        say(name)
+        for line in (failing[name].test["message"] or "").rstrip().split("\n"):
             say(f"  {line}".rstrip())
         say()
     for verdict in TOLD:

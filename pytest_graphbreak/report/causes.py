@@ -87,9 +87,9 @@ def places(verdict: Verdict, record: Record) -> Iterator[str]:
     found = telling.told(verdict, record)
     shown: list[list[str]] = [
         *(break_lines("+", *pair) for pair in found.breaks),
-        *(_graph("+", item) for item in found.graphs),
+        *(graph_lines("+", item) for item in found.graphs),
         *(_entry(item, count) for item, count in telling.entries(verdict, record)),
-        *(_recompile("+", item) for item in series(found.recompiles)),
+        *(recompile_lines("+", item) for item in series(found.recompiles)),
         *(eager_lines("+", item) for item in found.eager),
         *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
         *(_reworded(old, new) for old, new in verdict.reworded),
@@ -136,7 +136,7 @@ def _with_it(fallen: Fallen) -> Iterator[str]:
         yield f"        {place(graph.where)} is a graph more: {printable(graph.reason)}"
 
 
-def _graph(sign: str, item: Graph) -> list[str]:
+def graph_lines(sign: str, item: Graph) -> list[str]:
     reason = f"   {printable(item.reason)}" if item.reason else ""
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
     return [
@@ -152,7 +152,7 @@ def _entry(item: Graph, count: int) -> list[str]:
     return [f"  * entry{times}{process(item)}", *at(item.where)]
 
 
-def _recompile(sign: str, item: Series) -> list[str]:
+def recompile_lines(sign: str, item: Series) -> list[str]:
     return [
         f"  {sign} recompile {item.graphs}   {printable(item.reason)}",
         *at(item.first.where),

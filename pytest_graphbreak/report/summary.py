@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import LAYERS, Plain
-from pytest_graphbreak.report import look
+from pytest_graphbreak.report import explained, look
+from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import REPORTED, counted, standing
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.text.safe import printable
@@ -67,6 +68,7 @@ def header(outcome: Outcome) -> str:
 
 def lines(outcome: Outcome) -> Iterator[Line]:
     """The summary, line by line with its markup; nothing where there is nothing to say."""
+    yield from _explained(outcome)
     yield from _table(outcome)
     yield from _list(RED, "unmeasured", outcome.unmeasured)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
@@ -80,6 +82,15 @@ def lines(outcome: Outcome) -> Iterator[Line]:
             yield PLAIN, line
     yield from _totals(outcome)
     yield from _next(outcome)
+
+
+def _explained(outcome: Outcome) -> Iterator[Line]:
+    """What makes tests red, each cause once; the tests follow after a blank line."""
+    found = root_causes((test["nodeid"], test) for test in _standing(outcome))
+    for line in explained.lines(found):
+        yield BOLD if line[0] != " " else RED if line.startswith("  + ") else PLAIN, line
+    if explained.tells(found):
+        yield PLAIN, ""
 
 
 def _table(outcome: Outcome) -> Iterator[Line]:

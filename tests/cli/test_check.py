@@ -348,6 +348,18 @@ def test_a_marker_on_breaks_holds_where_the_report_tells_it(desk: Desk) -> None:
     assert "2 breaking places, the marker allows 0" in desk.run("check", "one.json").out
 
 
+def test_one_cause_behind_many_red_tests_is_told_once(desk: Desk) -> None:
+    names = [f"{T}[{number}]" for number in range(30)]
+    accepted(desk, *(a_test(name) for name in names))
+    desk.report("one.json", a_report(*(a_test(name, 2) for name in names)))
+    said = desk.run("check", "one.json")
+    assert said.out.startswith("1 place explains 30 red tests\n  + GB0124  Unsupported")
+    assert "      in 30 tests, which make 30 graphs more; the first of them:\n" in said.out
+    assert f"          {names[0]}   on cpu\n\n{names[0]}   on cpu\n  graph budget: 2" in said.out
+    assert said.out.count("graph budget: 2 dynamo graphs") == 1
+    assert said.out.count("\nover ") == 30
+
+
 # what cannot be judged
 
 

@@ -1,0 +1,72 @@
+"""What makes tests red, as lines: each cause once, with its place, what to do and its tests.
+
+The lines of a cause are those of a failure (``causes``): who has read the one knows the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from pytest_graphbreak.model.record import Break, Eager, Graph
+from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
+from pytest_graphbreak.report.fallen import Fallen
+from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
+from pytest_graphbreak.text.safe import cut, printable
+
+MOST: Final = 10
+"""Causes that are told; the rest are counted."""
+
+
+def tells(found: RootCauses) -> bool:
+    """Whether there is more to tell than a failure has: of one red test it has said all."""
+    return found.red > 1 and bool(found.places)
+
+
+def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
+    """All of it, for a terminal; nothing where no place explains a test, or one test is red."""
+    if not tells(found):
+        return
+    yield headline(found)
+    for cause in found.all[:most]:
+        yield from told(cause)
+    rest = len(found.all) - most
+    if rest > 0:
+        yield f"  ... and {rest:,} more {'cause' if rest == 1 else 'causes'}"
+
+
+def told(cause: RootCause) -> Iterator[str]:
+    """One cause: what, where, what to try, how many tests and graphs, and the first test."""
+    yield from map(cut, what(cause))
+    yield f"      {extent(cause)}"
+    yield f"          {printable(cause.tests[0])}"
+
+
+def what(cause: RootCause) -> list[str]:
+    """What happened, where, and what to try: without what only one of its tests knows."""
+    item = cause.item
+    if item is None:
+        return [f"  + {printable(cause.words)}"]
+    if isinstance(item, Break):
+        return break_lines("+", replace(item, count=1, stack=()), Fallen())
+    if isinstance(item, Eager):
+        return eager_lines("+", replace(item, count=1))
+    if isinstance(item, Graph):
+        return graph_lines("+", replace(item, sources=(), process=None, stack=()))
+    return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
+
+
+def title(cause: RootCause) -> str:
+    """What happened, on one line: ``GB0124  Unsupported Tensor.item() call``."""
+    return cut(what(cause)[0].strip().removeprefix("+ "))
+
+
+def extent(cause: RootCause) -> str:
+    """``in 218 tests, which make 436 graphs more; the first of them:``."""
+    tests, graphs = len(cause.tests), cause.graphs
+    words = f"in {tests:,} {'test' if tests == 1 else 'tests'}"
+    if graphs:
+        makes = "which makes" if tests == 1 else "which make"
+        words += f", {makes} {graphs:,} {'graph' if graphs == 1 else 'graphs'} more"
+    return words if tests == 1 else f"{words}; the first of them:"

@@ -1,0 +1,188 @@
+"""What makes tests red, each cause once: 220 tests that one ``print`` broke are one finding.
+
+Pure: tests go in as the JSON report has them. The summary of a run, ``check``, the comment, the
+page and the annotations all tell what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from pytest_graphbreak.baseline.model import Expected, Known, Values
+from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.judging.verdict import Verdict, judge
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Plain, Record
+from pytest_graphbreak.report import telling
+from pytest_graphbreak.report.repeats import Series, series
+from pytest_graphbreak.report.view import growth, weight
+
+Item = Break | Eager | Series | Graph
+"""What happened at a place."""
+
+
+@dataclass(slots=True)
+class RootCause:
+    """One reason for which tests are red.
+
+    ``item`` is what happened, as the first of ``tests`` has it. It is None where nothing that
+    happened tells why; then ``words`` say what is known. ``tests`` are the names of the red tests,
+    the most urgent first, and ``graphs`` is how many graphs more than allowed they make together.
+    """
+
+    item: Item | None = None
+    words: str = ""
+    tests: list[str] = field(default_factory=list)
+    graphs: int = 0
+
+    @property
+    def where(self) -> Frame:
+        """The place; ``NOWHERE`` for a cause that has none."""
+        return NOWHERE if self.item is None else _where(self.item)
+
+
+@dataclass(frozen=True, slots=True)
+class RootCauses:
+    """What makes the tests of a run red: ``places`` in the source, and causes ``without`` one.
+
+    What makes most tests red comes first. A test with two places is told at both, and is one of
+    the ``red`` tests, and one of those that a place ``explained``.
+    """
+
+    places: tuple[RootCause, ...] = ()
+    without: tuple[RootCause, ...] = ()
+    red: int = 0
+    explained: int = 0
+
+    @property
+    def all(self) -> tuple[RootCause, ...]:
+        return (*self.places, *self.without)
+
+    @property
+    def firsts(self) -> tuple[str, ...]:
+        """The first test of each cause: who has read why these are red has read all of it."""
+        return tuple(dict.fromkeys(cause.tests[0] for cause in self.all))
+
+
+def root_causes(tests: Iterable[tuple[str, Plain]]) -> RootCauses:
+    """The causes of the red ones of these tests, each given with the name that it is told by."""
+    found: dict[Hashable, RootCause] = {}
+    names, explained = set[str](), set[str]()
+    for name, test in sorted(filter(_is_red, tests), key=lambda pair: weight(pair[1])):
+        names.add(name)
+        more = max(growth(test), 0)
+        for key, cause in _causes(test).items():
+            known = found.setdefault(key, cause)
+            known.tests.append(name)
+            known.graphs += more
+            if known.where.file:
+                explained.add(name)
+    ranked = sorted(found.values(), key=lambda cause: (-len(cause.tests), -cause.graphs))
+    return RootCauses(
+        places=tuple(cause for cause in ranked if cause.where.file),
+        without=tuple(cause for cause in ranked if not cause.where.file),
+        red=len(names),
+        explained=len(explained),
+    )
+
+
+def headline(found: RootCauses) -> str:
+    """``2 places explain 218 of 220 red tests``; empty where no place explains any."""
+    if not found.places:
+        return ""
+    places = _count(len(found.places), "place")
+    verb = "explains" if len(found.places) == 1 else "explain"
+    of = "" if found.explained == found.red else f"{found.explained:,} of "
+    return f"{places} {verb} {of}{_count(found.red, 'red test')}"
+
+
+def _is_red(pair: tuple[str, Plain]) -> bool:
+    return bool(pair[1]["failed_by"] == "gate")
+
+
+def _causes(test: Plain) -> dict[Hashable, RootCause]:
+    """Why one test is red, by what the same cause of another test has in common with it."""
+    if test["verdict"] == "error":
+        return _by_words(f"could not see: {next(iter(test['errors']), 'the reason is not known')}")
+    if test["verdict"] == "new":
+        return _by_words("no baseline")
+    record = Record.from_dict(test)
+    verdict = replace(_judged(test, record), name=test["verdict"])
+    found: dict[Hashable, RootCause] = {}
+    for item in _items(verdict, record):
+        found.setdefault(_key(item), RootCause(item))
+    return found or _by_words(_known_only(verdict, record))
+
+
+def _by_words(words: str) -> dict[Hashable, RootCause]:
+    return {words: RootCause(words=words)}
+
+
+def _items(verdict: Verdict, record: Record) -> Iterator[Item]:
+    """What the failure of a test tells as new and of itself, a break before all else."""
+    told = telling.told(verdict, record)
+    yield from (item for item, _ in told.breaks)
+    yield from told.graphs
+    yield from series(told.recompiles)
+    yield from told.eager
+    functions = list(telling.entries(verdict, record))
+    if len(functions) == 1:  # of several, which one is new is not known
+        yield functions[0][0]
+
+
+def _where(item: Item) -> Frame:
+    return item.first.where if isinstance(item, Series) else item.where
+
+
+def _key(item: Item) -> Hashable:
+    """The place, whatever happened there; what has none is known by its reason."""
+    where = _where(item)
+    return where.key if where.file else (type(item).__name__, item.reason)
+
+
+def _known_only(verdict: Verdict, record: Record) -> str:
+    """What can be said of a test that is red by its counts alone."""
+    if verdict.emptied:
+        if record.attempted:
+            return "no tensor operation was found to compile"
+        return "nothing was handed to the compiler"
+    for step in (*verdict.over, *verdict.lost):
+        layer = f"{step.layer} " if step.layer else ""
+        return f"{'more' if step.growth > 0 else 'fewer'} {layer}{step.what}, no place is known"
+    if verdict.name == "lost":
+        return "fewer captured operations"
+    return f"{verdict.name}: another baseline would hold"
+
+
+def _judged(test: Plain, record: Record) -> Verdict:
+    """What moved, as the report has it: the budget of its test, without captured operations."""
+    cap = None if test.get("cap") is None else Cap(**test["cap"])
+    return judge(record, _expected(test), cap, ops=None)
+
+
+def _expected(test: Plain) -> Expected | None:
+    known = test["baseline"]
+    if known is None:
+        return None
+    values = Values(
+        graphs=known["graphs"],
+        recompiles=known["recompiles"],
+        breaks=_places(known["breaks"]),
+        eager=_places(known["eager"]),
+    )
+    own = test.get("foreign") is None
+    return Expected(
+        values,
+        profile=known["profile"] or "",
+        torch=known["torch"],
+        recorded=own,
+        own=values.layers if own else frozenset(),
+    )
+
+
+def _places(known: Iterable[Plain]) -> tuple[Known, ...]:
+    return tuple(Known(item["where"], item["code"], item["count"]) for item in known)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
