@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from pytest_graphbreak.doctor.checks.checks import NOTE, OK, PROBLEM, Finding, checks
 
+from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding, checks
 from tests.options.test_device import cards, machine, on_tt
 
 

@@ -261,7 +261,7 @@ def test_the_environment_is_the_users_again(
             monkeypatch.setenv("PYTHONPATH", before)
         was = dict(os.environ)
         with Measurement(tmp_path), Measurement(tmp_path):
-            assert os.environ["PYTHONPATH"].split(os.pathsep)[0].endswith("children_site")
+            assert os.environ["PYTHONPATH"].split(os.pathsep)[0].endswith("children/site")
             assert os.environ["GRAPHBREAK_CHILDREN"]
         assert dict(os.environ) == was
 
@@ -345,7 +345,7 @@ def test_together() -> None:
 
 def test_the_hook_is_shipped() -> None:
     package = Path(pytest_graphbreak.__file__).parent
-    assert (package / "observers" / "children_site" / "sitecustomize.py").is_file()
+    assert (package / "layers" / "children" / "site" / "sitecustomize.py").is_file()
 
 
 CAPPED = """

@@ -13,7 +13,7 @@ from pytest_graphbreak.layers.children import spool
 
 KILLED = """
 import os, signal
-from pytest_graphbreak.layers import children_spool as spool
+from pytest_graphbreak.layers.children import spool
 own = spool.fresh()
 if os.fork() == 0:
     spool.Node(own).compiling(True)

@@ -144,7 +144,7 @@ def test_order_changes_nothing() -> None:
 ALONE = """
 import gc, json, logging, os, select, signal, warnings
 import torch
-from tests.layers import test_dynamo_cases as here
+from tests.layers.dynamo import test_cases as here
 
 here.compile(torch.sin)(torch.ones(2))  # imports what every child would import again
 torch._dynamo.reset()
