@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding, checks
+from pytest_graphbreak.doctor import checks
+from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding
 from tests.options.test_device import cards, machine, on_tt
 
 
