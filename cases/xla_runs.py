@@ -21,7 +21,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 os.environ.setdefault("PJRT_DEVICE", "CPU")
-sys.path.insert(0, str(HERE.parent.parent))
+sys.path.insert(0, str(HERE.parent))
 
 
 def raw(name: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def observed(name: str) -> dict[str, Any]:
     torch._dynamo.utils.counters.clear()
     observer = XlaObserver()
     observer.isolate(name)
-    window = observer.open(Places(HERE.parent.parent))
+    window = observer.open(Places(HERE.parent))
     try:
         CASES[name].run()
     finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType, TracebackType
 from typing import Final, TextIO
 
-from pytest_graphbreak.layers.dynamo.hooks import OnImport
+from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.watching import threads
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
@@ -164,11 +164,12 @@ def kept_log(path: str) -> Iterator[None]:
     if unset:
         os.environ["TORCH_LOGS"] = TORCH_LOGS
     terminal = sys.stderr
-    torch = OnImport("torch", lambda: _redirect(terminal, kept))
+    torch = ImportWatch(["torch"], lambda: _redirect(terminal, kept))
+    torch.attach()
     try:
         yield
     finally:
-        torch.remove()
+        torch.detach()
         if unset and os.environ.get("TORCH_LOGS") == TORCH_LOGS:
             del os.environ["TORCH_LOGS"]
         if not terminal.closed:

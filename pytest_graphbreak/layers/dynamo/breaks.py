@@ -26,8 +26,8 @@ from pytest_graphbreak.layers.dynamo.events import (
     argument,
     say,
 )
-from pytest_graphbreak.layers.dynamo.hooks import Hook
 from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.hooks import Hook
 
 
 class BreakSensors:

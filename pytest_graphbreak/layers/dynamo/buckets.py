@@ -8,44 +8,25 @@ part to the user's backend by ``SubmodCompiler.compile_submod``
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pytest_graphbreak.layers.dynamo.events import Local, shape_of
-from pytest_graphbreak.layers.dynamo.hooks import Hook, OnImport, Patch
+from pytest_graphbreak.layers.hooks import Hook, LatePatch
 
-MODULE, OWNER, FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler", "compile_submod"
+MODULE, FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
 """Imported by Dynamo when it first compiles inside DDP."""
+BUCKETS = "the buckets of DDP"
 
 
-class BucketSensor:
+class BucketSensor(LatePatch):
     """Notes in ``local.buckets`` what DDP hands to the backend."""
 
     def __init__(self, local: Local, fell: Callable[[str, BaseException], None]) -> None:
         self._local = local
-        self._fell = fell
-        self._patch: Patch | None = None
-        self._import: OnImport | None = None
-
-    def attach(self) -> None:
-        if MODULE in sys.modules:
-            self._install()
-        else:
-            self._import = OnImport(MODULE, self._install)
-
-    def detach(self) -> None:
-        if self._import is not None:
-            self._import.remove()
-        if self._patch is not None:
-            self._patch.remove()
-        self._import = self._patch = None
-
-    def _install(self) -> None:
-        try:
-            self._patch = Patch(getattr(sys.modules[MODULE], OWNER), FUNCTION, self._compile)
-        except AttributeError as fault:
-            self._fell("the buckets of DDP", fault)
+        self._fell = partial(fell, BUCKETS)
+        super().__init__(MODULE, FUNCTION, self._compile, self._fell)
 
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """``compile_submod(self, input_mod, ...)``"""
@@ -54,7 +35,7 @@ class BucketSensor:
         try:
             shape = shape_of(args[1] if len(args) > 1 else kwargs["input_mod"])
         except Exception as fault:
-            self._fell("the buckets of DDP", fault)
+            self._fell(fault)
         result = original(*args, **kwargs)
         self._local.buckets.append(shape)
         return result

@@ -8,20 +8,21 @@ its reason and its place. It reaches the test as it would have.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from pytest_graphbreak.layers.dynamo.events import Event, Line, Stopped, say
-from pytest_graphbreak.layers.dynamo.hooks import Hook, OnImport, Patch
+from pytest_graphbreak.layers.hooks import Hook, LatePatch
 
 MODULE, FUNCTION = "torch.export._trace", "_export"
 """Imported by the first export; ``torch.export.export`` looks it up at each call (2.6 to 2.15)."""
+EXPORTS = "exports that are stopped"
 
 
-class ExportSensor:
+class ExportSensor(LatePatch):
     """Notes among ``events`` what stopped an export; ``above`` gives the stack that called it."""
 
     def __init__(
@@ -34,27 +35,7 @@ class ExportSensor:
         self._above = above
         self._fell = fell
         self._depth = threading.local()
-        self._patch: Patch | None = None
-        self._import: OnImport | None = None
-
-    def attach(self) -> None:
-        if MODULE in sys.modules:
-            self._install()
-        else:
-            self._import = OnImport(MODULE, self._install)
-
-    def detach(self) -> None:
-        if self._import is not None:
-            self._import.remove()
-        if self._patch is not None:
-            self._patch.remove()
-        self._import = self._patch = None
-
-    def _install(self) -> None:
-        try:
-            self._patch = Patch(sys.modules[MODULE], FUNCTION, self._export)
-        except AttributeError as fault:
-            self._fell("exports that are stopped", fault)
+        super().__init__(MODULE, FUNCTION, self._export, partial(fell, EXPORTS))
 
     def _export(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -80,7 +61,7 @@ class ExportSensor:
             )
             self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
         except Exception as error:
-            self._fell("exports that are stopped", error)
+            self._fell(EXPORTS, error)
 
 
 def _root(fault: BaseException) -> BaseException:

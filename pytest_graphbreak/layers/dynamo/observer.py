@@ -24,8 +24,8 @@ from pytest_graphbreak.layers.base import Window
 from pytest_graphbreak.layers.dynamo import cold
 from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
 from pytest_graphbreak.layers.dynamo.explain import observation
-from pytest_graphbreak.layers.dynamo.hooks import OnImport
 from pytest_graphbreak.layers.dynamo.sensors import Sensors
+from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Observation
 
@@ -46,7 +46,7 @@ class DynamoObserver:
         self._lock = threading.RLock()
         self._windows: list[DynamoWindow] = []
         self._sensors: Sensors | None = None
-        self._import: OnImport | None = None
+        self._import: ImportWatch | None = None
         self._isolated: list[str] | None = None
         self._stuck = False
         if hasattr(os, "register_at_fork"):
@@ -62,7 +62,8 @@ class DynamoObserver:
             self._isolated = None
             self._windows.append(window)
             if DYNAMO not in sys.modules and self._import is None:
-                self._import = OnImport(DYNAMO, lambda: self._imported(sensors))
+                self._import = ImportWatch([DYNAMO], lambda: self._imported(sensors))
+                self._import.attach()
         if DYNAMO in sys.modules:
             try:
                 if not sensors.attached:
@@ -125,7 +126,7 @@ class DynamoObserver:
 
     def _stop_waiting(self) -> None:
         if self._import is not None:
-            self._import.remove()
+            self._import.detach()
             self._import = None
 
 

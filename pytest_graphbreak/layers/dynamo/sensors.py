@@ -44,9 +44,9 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.layers.dynamo.export import ExportSensor
 from pytest_graphbreak.layers.dynamo.guard_values import now
-from pytest_graphbreak.layers.dynamo.hooks import Hook, Patch
 from pytest_graphbreak.layers.dynamo.ledger import Ledger
 from pytest_graphbreak.layers.dynamo.private import Name
+from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.notify import BELL
 
 
@@ -64,7 +64,7 @@ class Sensors:
         self._ledger = Ledger()
         self._found: dict[Name, Any] = {}
         self._breaks = BreakSensors(self.events, self._local, self._found, self._fell)
-        self._exports = ExportSensor(self.events, self._caller, self._fell)
+        self._exports = ExportSensor(self.events, self._above, self._fell)
         self._buckets = BucketSensor(self._local, self._fell)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
@@ -148,7 +148,7 @@ class Sensors:
         except Exception as fault:
             self._fell("frames", fault)
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: ours as well
-            kwargs["skip"] += 2
+            kwargs["skip"] += FRAMES
         running = self._local.running
         running.append(attempt)
         if BELL.listener is not None:
@@ -174,12 +174,12 @@ class Sensors:
             attempt.written = _code(forward)
         attempt.export = bool(argument("export", self._where, args, kwargs))
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
-        attempt.above, attempt.parent = self._look_up(sys._getframe(3))
+        attempt.above, attempt.parent = self._look_up(caller())
         self._known[attempt.code] = attempt
 
-    def _caller(self) -> tuple[Line, ...]:
+    def _above(self) -> tuple[Line, ...]:
         """The stack that called a function of torch, from the test on."""
-        return self._look_up(sys._getframe(4))[0]
+        return self._look_up(caller())[0]
 
     def _look_up(self, frame: FrameType | None) -> tuple[tuple[Line, ...], Attempt | None]:
         """The stack above Dynamo up to the test, and the attempt at the nearest function on it."""
@@ -260,7 +260,7 @@ class Sensors:
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
             attempt = Attempt(f"capture/{self._captures}", outcome="compiled")
-            attempt.above, _ = self._look_up(sys._getframe(3))
+            attempt.above = self._above()
             self._captures += 1
             self.events += [Started(attempt), Ended(attempt)]
         number = attempt.graphs

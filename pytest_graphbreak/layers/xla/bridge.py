@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import differences
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import Context, Recorder, python_stack
 from pytest_graphbreak.layers.xla.fx import FxGraph, Piece
-from pytest_graphbreak.layers.xla.lazy import Lazy, caller_of_ours
+from pytest_graphbreak.layers.xla.lazy import Lazy
 from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name, written_forward
 from pytest_graphbreak.layers.xla.reports import Line
 
@@ -186,10 +187,10 @@ class Bridge:
     # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or somebody calls.
 
     def settling(self, args: tuple[Any, ...]) -> Context | None:
-        caller = caller_of_ours()
-        if caller is None or caller.f_code.co_name != "optimized_mod":
+        frame = caller()
+        if frame is None or frame.f_code.co_name != "optimized_mod":
             return None
-        values = caller.f_locals
+        values = frame.f_locals
         gm = values.get("xla_model")
         piece = self._pieces.get(gm) if gm is not None else None
         inputs = piece.inputs if piece else ()

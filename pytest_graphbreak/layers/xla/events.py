@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from pytest_graphbreak.layers import patch
+from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.notify import BELL
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.debug import DebugFile
@@ -26,7 +26,7 @@ from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.meter import Meter
 from pytest_graphbreak.layers.xla.reports import Line, Report
 
-_OURS = patch.__file__
+_OURS = hooks.__file__
 """Where a function that is watched is called from: no part of the stack."""
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import differences
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla.events import Context, Recorder
@@ -82,11 +83,11 @@ class Lazy:
 
     def calling(self, args: tuple[Any, ...]) -> None:
         depth = self._depth.value = getattr(self._depth, "value", 0) + 1
-        caller = caller_of_ours()
-        while caller is not None and caller.f_code.co_filename.endswith(_CALLS):
-            caller = caller.f_back
-        if depth == 1 or caller is None or not caller.f_code.co_filename.startswith(_WRITTEN):
-            self._begins(args[1], args[2:], caller)
+        frame = caller()
+        while frame is not None and frame.f_code.co_filename.endswith(_CALLS):
+            frame = frame.f_back
+        if depth == 1 or frame is None or not frame.f_code.co_filename.startswith(_WRITTEN):
+            self._begins(args[1], args[2:], frame)
 
     def called(self, token: None, result: Any) -> None:
         self._depth.value = getattr(self._depth, "value", 1) - 1
@@ -95,16 +96,13 @@ class Lazy:
     # itself, since Dynamo names it where it meets it.
 
     def interpreting(self, args: tuple[Any, ...]) -> None:
-        caller = caller_of_ours()
-        interpreter: Any = caller.f_locals.get("self") if caller is not None else None
+        frame = caller()
+        interpreter: Any = frame.f_locals.get("self") if frame is not None else None
         if not hasattr(interpreter, "run_node"):
             return
-        while caller is not None and caller.f_locals.get("self") is interpreter:
-            caller = caller.f_back
-        self._begins(interpreter.module, args[1:], caller)
-
-    def interpreted(self, token: None, result: Any) -> None:
-        """It goes on."""
+        while frame is not None and frame.f_locals.get("self") is interpreter:
+            frame = frame.f_back
+        self._begins(interpreter.module, args[1:], frame)
 
     def owner(self, report: Report, ops: Iterable[str]) -> Context | None:
         """What a compilation belongs to, if it belongs to the graph that was run last."""
@@ -125,8 +123,8 @@ class Lazy:
         known.last = run
         return context
 
-    def _begins(self, module: Any, inputs: Sequence[Any], caller: FrameType | None) -> None:
-        if caller is None or self._busy(module) or _is_tracing():
+    def _begins(self, module: Any, inputs: Sequence[Any], frame: FrameType | None) -> None:
+        if frame is None or self._busy(module) or _is_tracing():
             return
         if not any(map(_computed, inputs)):
             return
@@ -135,7 +133,7 @@ class Lazy:
         known = self._know(module, inputs)
         if known is None:
             return
-        within = caller.f_code.co_filename, caller.f_code.co_name
+        within = frame.f_code.co_filename, frame.f_code.co_name
         pending = tuple(xla_fx.pending_inputs(inputs, known.graph.names))
         numbers = tuple(value for value in inputs if type(value) in (int, float))
         self._run = _Run(weakref.ref(module), within, pending, numbers)
@@ -147,14 +145,6 @@ class Lazy:
             piece = xla_fx.describe_piece(module, graph) if graph else None
             self._modules[module] = _Known(graph, piece) if graph and piece else None
         return self._modules[module]
-
-
-def caller_of_ours() -> FrameType | None:
-    """The frame that called the function that is watched, from inside a hook."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals.get("__package__") == __package__:
-        frame = frame.f_back
-    return frame
 
 
 def _inside(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pytest_graphbreak.layers.patch import Patch
+from pytest_graphbreak.layers.hooks import Patch, beside
 from pytest_graphbreak.layers.xla import private as native
 
 CLEARED = (
@@ -56,9 +56,8 @@ class Meter:
         """Keep what was counted when the metrics are cleared. Raises ``native.Missing``."""
         if not self.attached and native.loaded():
             native.function("_clear_xla_metrics")
-            self._patch = Patch(
-                native.binding(), "_clear_xla_metrics", lambda args: self._keep(), _nothing
-            )
+            hook = beside(lambda args: self._keep())
+            self._patch = Patch(native.binding(), "_clear_xla_metrics", hook)
 
     def detach(self) -> None:
         if self._patch is not None:
@@ -72,10 +71,6 @@ class Meter:
             return
         self._kept += self._seen.graphs
         self._seen = native.Compiles(0, ())
-
-
-def _nothing(token: None, result: None) -> None:
-    """The metrics are clear now, as the user wanted."""
 
 
 def _continues(before: native.Compiles, now: native.Compiles) -> bool:

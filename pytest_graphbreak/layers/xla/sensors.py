@@ -8,93 +8,92 @@ observation, never a graph that nobody sees.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from operator import attrgetter
+from functools import cache, partial
+from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
-from pytest_graphbreak.layers.patch import Patch
+from pytest_graphbreak.layers.hooks import (
+    After,
+    Before,
+    ImportWatch,
+    Patch,
+    beside,
+    locate,
+    nothing,
+)
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder
-from pytest_graphbreak.layers.xla.imports import ImportWatch
 
 
 class Sensor(NamedTuple):
-    """A function that is watched, by the names of the hooks of ``Bridge`` around it."""
+    """A function that is watched: ``chain`` inside of ``module``, and what is seen there."""
 
     module: str
     chain: str
-    before: str
-    after: str
     purpose: str
 
 
-BRIDGE = "torch_xla._dynamo.dynamo_bridge"
-COPY = "torch_xla.core.dynamo_bridge"
+BRIDGE: Final = "torch_xla._dynamo.dynamo_bridge"
+COPY: Final = "torch_xla.core.dynamo_bridge"
 """``from`` the bridge ``import *``: where torch's openxla and tt look the bridge up."""
 
-EXTRACT = "extract_compiled_graph"
-SENSORS = (
-    Sensor(BRIDGE, EXTRACT, "extracting", "extracted", "FX graphs are seen there"),
-    Sensor(COPY, EXTRACT, "extracting", "extracted", "FX graphs are seen there"),
-    Sensor(
-        BRIDGE,
-        "extract_graph_helper",
-        "lowering",
-        "lowered",
-        "the xla graphs of an FX graph are seen there",
-    ),
-    Sensor(
-        BRIDGE,
-        "UnsupportedNodesCollector.run_node",
-        "trying",
-        "tried",
-        "the nodes that split a graph are seen there",
-    ),
-    Sensor(
-        BRIDGE,
-        "InputCollector.run_node",
-        "running",
-        "ran",
-        "the nodes that split a graph are seen there",
-    ),
-    Sensor(
-        "_XLAC",
-        "_xla_sync_multi",
-        "settling",
-        "settled",
-        "inputs that are settled before a compiled program runs are seen there",
-    ),
-    Sensor(
-        "torch.fx.graph_module",
-        "_WrappedCall.__call__",
-        "lazy.calling",
-        "lazy.called",
-        "graphs that a backend runs lazily are seen there",
-    ),
-    Sensor(
-        "torch.fx.graph",
-        "Graph.process_inputs",
-        "lazy.interpreting",
-        "lazy.interpreted",
-        "graphs that a backend runs lazily are seen there",
-    ),
-    Sensor(
-        "torch.autograd",
-        "_engine_run_backward",
-        "backward_begins",
-        "backward_ends",
-        "backward passes are seen there",
-    ),
-    Sensor(
-        "torch._dynamo.output_graph",
-        "OutputGraph.compile_and_call_fx_graph",
-        "compiling",
-        "compiled",
-        "device graphs are tied to Dynamo's there",
-    ),
+EXTRACT = Sensor(BRIDGE, "extract_compiled_graph", "FX graphs are seen there")
+EXTRACT_COPY = EXTRACT._replace(module=COPY)
+LOWER = Sensor(BRIDGE, "extract_graph_helper", "the xla graphs of an FX graph are seen there")
+TRY = Sensor(
+    BRIDGE, "UnsupportedNodesCollector.run_node", "the nodes that split a graph are seen there"
 )
+RUN = Sensor(BRIDGE, "InputCollector.run_node", "the nodes that split a graph are seen there")
+SETTLE = Sensor(
+    "_XLAC",
+    "_xla_sync_multi",
+    "inputs that are settled before a compiled program runs are seen there",
+)
+CALL = Sensor(
+    "torch.fx.graph_module",
+    "_WrappedCall.__call__",
+    "graphs that a backend runs lazily are seen there",
+)
+INTERPRET = Sensor(
+    "torch.fx.graph", "Graph.process_inputs", "graphs that a backend runs lazily are seen there"
+)
+BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
+COMPILE = Sensor(
+    "torch._dynamo.output_graph",
+    "OutputGraph.compile_and_call_fx_graph",
+    "device graphs are tied to Dynamo's there",
+)
+SENSORS: Final = (
+    EXTRACT,
+    EXTRACT_COPY,
+    LOWER,
+    TRY,
+    RUN,
+    SETTLE,
+    CALL,
+    INTERPRET,
+    BACKWARD,
+    COMPILE,
+)
+
+
+def _hooks(bridge: Bridge) -> dict[Sensor, tuple[Before, After]]:
+    """What is done before and after each function."""
+    lazy = bridge.lazy
+    return {
+        EXTRACT: (bridge.extracting, bridge.extracted),
+        EXTRACT_COPY: (bridge.extracting, bridge.extracted),
+        LOWER: (bridge.lowering, bridge.lowered),
+        TRY: (bridge.trying, bridge.tried),
+        RUN: (bridge.running, bridge.ran),
+        SETTLE: (bridge.settling, bridge.settled),
+        CALL: (lazy.calling, lazy.called),
+        INTERPRET: (lazy.interpreting, nothing),
+        BACKWARD: (bridge.backward_begins, bridge.backward_ends),
+        COMPILE: (bridge.compiling, bridge.compiled),
+    }
 
 
 class Sensors:
@@ -103,9 +102,10 @@ class Sensors:
     def __init__(self) -> None:
         self.recorder = Recorder()
         self._bridge = Bridge(self.recorder)
+        self._hooks = _hooks(self._bridge)
         self._windows = 0
         self._reasons = 0
-        self._imports = ImportWatch(self._attach)
+        self._imports = ImportWatch(("torch_xla", BRIDGE), self._attach)
         self._patches: dict[Sensor, Patch | None] = {}
 
     def acquire(self, reasons: bool) -> None:
@@ -117,7 +117,8 @@ class Sensors:
             if self._windows == 1:
                 recorder.errors.clear()
                 recorder.events.clear()
-                self._imports.attach()
+                if _installed():
+                    self._imports.attach()
             if native.loaded():
                 self._attach()
                 recorder.drain()
@@ -145,24 +146,18 @@ class Sensors:
 
     def _patch(self, sensor: Sensor) -> Patch | None:
         module: ModuleType = sys.modules[sensor.module]
-        owner: Any = module
-        *path, name = sensor.chain.split(".")
-        for step in path:
-            owner = getattr(owner, step, None)
-        if not hasattr(owner, name):
-            raise native.Missing(f"{sensor.module} has no {sensor.chain}: {sensor.purpose}")
+        try:
+            owner, name = locate(module, sensor.chain)
+        except AttributeError:
+            missing = f"{sensor.module} has no {sensor.chain}: {sensor.purpose}"
+            raise native.Missing(missing) from None
         ours = [patch.patched for patch in self._patches.values() if patch is not None]
         if getattr(owner, name) in ours:
             return None  # copied from a module that is watched already
-        before: Callable[..., Any] = attrgetter(sensor.before)(self._bridge)
-        after: Callable[..., Any] = attrgetter(sensor.after)(self._bridge)
+        before, after = self._hooks[sensor]
         guard = self.recorder.guard
-        return Patch(
-            owner,
-            name,
-            lambda args: guard(before, args),
-            lambda token, result: guard(after, token, result),
-        )
+        hook = beside(partial(guard, before), partial(guard, after))
+        return Patch(owner, name, hook)
 
     def _detach(self) -> None:
         self._imports.detach()
@@ -177,3 +172,8 @@ class Sensors:
         self._patches.clear()
         self._bridge.forget()
         self.recorder.backward.clear()
+
+
+@cache
+def _installed() -> bool:
+    return "torch_xla" in sys.modules or find_spec("torch_xla") is not None

@@ -32,9 +32,9 @@ from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
 from pytest_graphbreak.layers.dynamo.guard_values import now  # noqa: E402
-from pytest_graphbreak.layers.dynamo.hooks import Patch  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
 from pytest_graphbreak.layers.dynamo.sensors import Sensors  # noqa: E402
+from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Observation  # noqa: E402
 from tests.known import THREADS_CRASH, THREADS_CRASH_WHY  # noqa: E402
@@ -1018,7 +1018,7 @@ def test_torch_may_come_inside_the_window() -> None:
             seen = opened.close()
             assert (seen.graphs, len(seen.breaks), seen.errors) == (1, 1, ()), seen
         import torch._dynamo
-        assert "OnImport" not in {type(finder).__name__ for finder in sys.meta_path}
+        assert "ImportWatch" not in {type(finder).__name__ for finder in sys.meta_path}
         loader = torch._dynamo.__spec__.loader
         assert torch._dynamo.__loader__ is loader
         assert "exec_module" not in vars(loader)

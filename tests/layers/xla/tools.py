@@ -19,7 +19,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Observation
 
 ROOT = Path(__file__).parents[3]
-RUNS = ROOT / "tests" / "cases" / "xla_runs.py"
+RUNS = ROOT / "cases" / "xla_runs.py"
 PLACES = Places(ROOT)
 SHARED: Path | None = None
 """The directory of the whole run of pytest (set by ``conftest``)."""

@@ -1,0 +1,219 @@
+"""How a sensor gets into torch: around a function, now or once its module is imported.
+
+``Patch`` replaces one function, ``LatePatch`` one of a module that may not be
+imported yet, ``ImportWatch`` tells when modules are imported. All are taken out
+again with the last open window.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Collection, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
+from typing import Any, Final
+
+Hook = Callable[..., Any]
+"""Called as ``hook(original, *args, **kwargs)``; returns what the original returns."""
+
+Before = Callable[[tuple[Any, ...]], Any]
+"""Called with the positional arguments before the original; what it returns goes to ``After``."""
+
+After = Callable[[Any, Any], None]
+"""Called with that token and the result, which is None after an exception too."""
+
+FRAMES: Final = 2
+"""Python frames between a caller and the original: that of the patch and that of the hook."""
+
+_PACKAGE: Final = __name__.partition(".")[0]
+
+
+class Patch:
+    """One function replaced by a wrapper that calls ``hook``, and put back.
+
+    Another tool may have wrapped ours by the time it has to go. Then ours stays
+    in the chain and only passes calls on: taking it out would throw theirs away.
+    """
+
+    def __init__(self, owner: Any, attribute: str, hook: Hook) -> None:
+        """Raises ``AttributeError`` where there is no such attribute."""
+        self.owner = owner
+        self.attribute = attribute
+        self.original = original = getattr(owner, attribute)
+        self._inherited = isinstance(owner, type) and attribute not in vars(owner)
+        self._live = True
+
+        @functools.wraps(original)
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if not self._live:
+                return original(*args, **kwargs)
+            return hook(original, *args, **kwargs)
+
+        _never_compiled(patched)
+        self.patched = patched
+        setattr(owner, attribute, patched)
+
+    def remove(self) -> None:
+        self._live = False
+        if vars(self.owner).get(self.attribute) is not self.patched:
+            return
+        if self._inherited:
+            delattr(self.owner, self.attribute)
+        else:
+            setattr(self.owner, self.attribute, self.original)
+
+
+def nothing(token: Any, result: Any) -> None:
+    """An ``After`` that does nothing."""
+
+
+def beside(before: Before, after: After = nothing) -> Hook:
+    """A hook for a function that the user's code calls at run time. Both must not raise.
+
+    Dynamo's frame hook may be active then: it must not find our Python frames,
+    or it would compile them.
+    """
+    from torch._C._dynamo.eval_frame import set_eval_frame
+
+    def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        dynamo = set_eval_frame(None)
+        token = before(args)
+        set_eval_frame(dynamo)
+        result = None
+        try:
+            result = original(*args, **kwargs)
+            return result
+        finally:
+            dynamo = set_eval_frame(None)
+            after(token, result)
+            set_eval_frame(dynamo)
+
+    _never_compiled(hook)
+    return hook
+
+
+def _never_compiled(function: Any) -> None:
+    from torch._dynamo.decorators import skip_code
+
+    skip_code(function.__code__)
+
+
+def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
+    """The object that holds a name, ``OutputGraph.call_user_compiler``, and its last part.
+
+    Raises ``AttributeError`` where the name, or what should hold it, is not there.
+    """
+    *path, last = chain.split(".")
+    owner: Any = module
+    for attribute in path:
+        owner = getattr(owner, attribute)
+    getattr(owner, last)
+    return owner, last
+
+
+class LatePatch:
+    """A patch of a module that may be imported only while a window is open.
+
+    ``failed`` is told where the function is not there.
+    """
+
+    def __init__(
+        self, module: str, chain: str, hook: Hook, failed: Callable[[AttributeError], None]
+    ) -> None:
+        self._module = module
+        self._chain = chain
+        self._hook = hook
+        self._failed = failed
+        self._patch: Patch | None = None
+        self._imports = ImportWatch([module], self._install)
+
+    def attach(self) -> None:
+        if self._module in sys.modules:
+            self._install()
+        else:
+            self._imports.attach()
+
+    def detach(self) -> None:
+        self._imports.detach()
+        if self._patch is not None:
+            self._patch.remove()
+            self._patch = None
+
+    def _install(self) -> None:
+        self._imports.detach()
+        try:
+            self._patch = Patch(*locate(sys.modules[self._module], self._chain), self._hook)
+        except AttributeError as fault:
+            self._failed(fault)
+
+
+class ImportWatch(MetaPathFinder):
+    """While attached, calls ``then`` after each of ``modules`` was imported, whoever does it.
+
+    A finder before all others, which leaves the finding to them and only follows
+    the module's own loader to its end.
+    """
+
+    def __init__(self, modules: Collection[str], then: Callable[[], None]) -> None:
+        self._modules = modules
+        self._then = then
+        self._asking = False
+
+    def attach(self) -> None:
+        if self not in sys.meta_path and not all(name in sys.modules for name in self._modules):
+            sys.meta_path.insert(0, self)
+
+    def detach(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._modules or self._asking:
+            return None
+        self._asking = True  # one of the others may be another one of these, and ask us
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec: ModuleSpec | None = find(fullname, path, target) if find else None
+                if spec is not None:
+                    self._follow(spec)
+                    return spec
+        finally:
+            self._asking = False
+        return None
+
+    def _follow(self, spec: ModuleSpec) -> None:
+        """Have the loader call back at its end. A loader that does not let us is left alone."""
+        loader: Any = spec.loader
+        if not hasattr(loader, "exec_module") or not hasattr(loader, "__dict__"):
+            return
+        before = vars(loader).get("exec_module")
+
+        def exec_module(module: ModuleType) -> None:
+            if before is None:
+                del loader.exec_module  # the class has its own again
+            else:
+                loader.exec_module = before
+            loader.exec_module(module)
+            self._then()
+
+        loader.exec_module = exec_module
+
+
+def caller() -> FrameType | None:
+    """The innermost frame outside of this package: in a hook, what called the function."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__")
+    return type(name) is str and name.partition(".")[0] == _PACKAGE
