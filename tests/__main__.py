@@ -29,7 +29,7 @@ PURE: Final = (
     "tests/test_distribution.py",
     "tests/runs/test_history.py",
     "tests/runs/test_loosened.py",
-    "tests/model/test_places.py",
+    "tests/model/test_*.py",
     "tests/test_platforms.py",
     "tests/test_public.py",
     "tests/test_regexes.py",

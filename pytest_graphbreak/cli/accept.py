@@ -37,8 +37,8 @@ from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.judging.recorded import measured
 from pytest_graphbreak.model.record import LAYERS, Record
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
-from pytest_graphbreak.runs.rejudge import shown
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
+from pytest_graphbreak.text.paths import shown
 
 HELP = "write baselines from JSON reports"
 

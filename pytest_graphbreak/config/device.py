@@ -18,7 +18,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.baseline.model import minor
+from pytest_graphbreak.model.versions import minor
 
 TT_NODES: Final = "/dev/tenstorrent/*"
 TT_DESCRIBED: Final = "TT_COMPILE_ONLY_SYSTEM_DESC"

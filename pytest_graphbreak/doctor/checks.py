@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, Baselines
-from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.device import (
     TT_DESCRIBED,
@@ -28,6 +27,7 @@ from pytest_graphbreak.config.device import (
     version,
 )
 from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.log.words import plural
 
 OK: Final = "ok"

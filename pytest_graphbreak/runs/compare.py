@@ -24,9 +24,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from pytest_graphbreak.baseline.model import same_minor
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.model.record import LAYERS, NOWHERE, Frame, Graph, Plain, Record
+from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Seen, Union, union
 

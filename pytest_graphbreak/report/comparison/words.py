@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.runs.compare import (
     INTENDED,
     UNEXPLAINED,
