@@ -28,7 +28,7 @@ from pytest_graphbreak.config.device import (
 )
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.model.versions import minor
-from pytest_graphbreak.report.log.words import plural
+from pytest_graphbreak.text.numbers import plural
 
 OK: Final = "ok"
 NOTE: Final = "note"

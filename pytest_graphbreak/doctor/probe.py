@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
-from pytest_graphbreak.report.log.words import plural
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.watching.measure import Measurement
 
 

@@ -13,6 +13,7 @@ from pytest_graphbreak.model.record import Break, Eager, Graph
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.fallen import Fallen
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 10
@@ -33,7 +34,7 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
         yield from told(cause)
     rest = len(found.all) - most
     if rest > 0:
-        yield f"  ... and {rest:,} more {'cause' if rest == 1 else 'causes'}"
+        yield f"  ... and {plural(rest, 'more cause')}"
 
 
 def told(cause: RootCause) -> Iterator[str]:
@@ -65,8 +66,8 @@ def title(cause: RootCause) -> str:
 def extent(cause: RootCause) -> str:
     """``in 218 tests, which make 436 graphs more; the first of them:``."""
     tests, graphs = len(cause.tests), cause.graphs
-    words = f"in {tests:,} {'test' if tests == 1 else 'tests'}"
+    words = f"in {plural(tests, 'test')}"
     if graphs:
         makes = "which makes" if tests == 1 else "which make"
-        words += f", {makes} {graphs:,} {'graph' if graphs == 1 else 'graphs'} more"
+        words += f", {makes} {plural(graphs, 'graph')} more"
     return words if tests == 1 else f"{words}; the first of them:"

@@ -25,6 +25,7 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.numbers import plural
 
 COMMENT: Final = 64_000
 """Bytes of a comment: a byte is at least one character, and something is left for a greeting."""
@@ -121,7 +122,7 @@ def _headline(runs: Sequence[Run], aside: Aside) -> str:
         parts.append(f"{blind} not measured")
     total = sum(verdicts.values())
     if not parts:
-        parts.append(f"{total:,} {'test' if total == 1 else 'tests'}")
+        parts.append(f"{plural(total, 'test')}")
         unjudged = verdicts.get(UNJUDGED, 0)
         said = "not judged" if unjudged == total else "none over budget"
         if unjudged and unjudged < total:
@@ -255,9 +256,9 @@ def _shorten(text: str) -> str:
 def _left_out(rows: int, reasons: int) -> str:
     parts = []
     if rows:
-        parts.append(f"{rows:,} more {'test' if rows == 1 else 'tests'} moved")
+        parts.append(f"{plural(rows, 'more test')} moved")
     if reasons:
-        parts.append(f"the reasons of {reasons:,} {'test' if reasons == 1 else 'tests'}")
+        parts.append(f"the reasons of {plural(reasons, 'test')}")
     if not parts:
         return ""
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"

@@ -16,6 +16,7 @@ from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, 
 from pytest_graphbreak.report import telling
 from pytest_graphbreak.report.repeats import Series, series
 from pytest_graphbreak.report.view import growth, weight
+from pytest_graphbreak.text.numbers import plural
 
 Item = Break | Eager | Series | Graph
 """What happened at a place."""
@@ -90,10 +91,10 @@ def headline(found: RootCauses) -> str:
     """``2 places explain 218 of 220 red tests``; empty where no place explains any."""
     if not found.places:
         return ""
-    places = _count(len(found.places), "place")
+    places = plural(len(found.places), "place")
     verb = "explains" if len(found.places) == 1 else "explain"
     of = "" if found.explained == found.red else f"{found.explained:,} of "
-    return f"{places} {verb} {of}{_count(found.red, 'red test')}"
+    return f"{places} {verb} {of}{plural(found.red, 'red test')}"
 
 
 def _is_red(pair: tuple[str, Plain]) -> bool:
@@ -182,7 +183,3 @@ def _expected(test: Plain) -> Expected | None:
 
 def _places(known: Iterable[Plain]) -> tuple[Known, ...]:
     return tuple(Known(item["where"], item["code"], item["count"]) for item in known)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")

@@ -15,6 +15,7 @@ from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import REPORTED, counted, standing
 from pytest_graphbreak.runs import accepting
+from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _row(test: Plain) -> str:
             moves.append(f"{layer} {was} -> {now}" if was != now else f"{layer} {now}")
     places = len(test["breaks"])
     if places:
-        moves.append(f"{places} breaking place" + ("s" if places > 1 else ""))
+        moves.append(f"{places} {noun(places, 'breaking place')}")
     return f"{test['nodeid']}   {', '.join(moves)}".rstrip()
 
 
@@ -161,7 +162,8 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
             f"{foreign} judged by another profile ({outcome.profile} was never recorded for them)"
         )
     if parts:
-        yield BOLD, f"{_count(len(outcome.tests), 'test')} on {outcome.profile}: {', '.join(parts)}"
+        number = len(outcome.tests)
+        yield BOLD, f"{number} {noun(number, 'test')} on {outcome.profile}: {', '.join(parts)}"
 
 
 def _unjudged(outcome: Outcome) -> Counter[str]:
@@ -177,10 +179,6 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
         else:
             found["without graphs"] += 1
     return found
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _next(outcome: Outcome) -> Iterator[Line]:

@@ -37,7 +37,7 @@ _MARKUP: Final = tuple(
         (r" {0,2}graph budget:", ("red", "bold")),
         (rf" {{2,6}}\+ (?:{_CAUSES})\b", ("red",)),
         (r"^.*\. (?:Over the graph budget|No verdict)\b", ("red", "bold")),
-        (r"\d[\d,]* places? explains? ", ("bold",)),
+        (r"\d[\d,]{0,15} places? explains? ", ("bold",)),
         (r"^.*\. Within the graph budget\.", ("green", "bold")),
         (r"(?:error|over|lost|unmeasured|crashed|UNVERIFIED|PROBLEM) +\S", ("red",)),
         (r"(?:new|changed|stale|note|looser) +\S", ("yellow",)),

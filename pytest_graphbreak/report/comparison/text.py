@@ -8,6 +8,7 @@ from typing import Final
 from pytest_graphbreak.model.record import LAYERS
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.runs.compare import Change, Comparison, Effect, Moved, Pair
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20
@@ -26,7 +27,7 @@ def lines(found: Comparison, ops: float = 10.0) -> Iterator[str]:
     yield ""
     yield "; ".join((words.headline(found), ", ".join(words.totals(found.pairs)))).rstrip("; ")
     for section in words.sections(found):
-        yield from ("", f"{section.title}: {words.plural(len(section.changes), 'place')}")
+        yield from ("", f"{section.title}: {plural(len(section.changes), 'place')}")
         blocks = (list(_change(change, found)) for change in section.changes[:MOST])
         yield from _listed(blocks, len(section.changes))
     yield from _unsure(found)
@@ -79,7 +80,7 @@ def _names(effects: Sequence[Effect]) -> Iterator[str]:
 def _unsure(found: Comparison) -> Iterator[str]:
     if not found.moved:
         return
-    yield from ("", f"cannot be told: {words.plural(len(found.moved), 'place')}")
+    yield from ("", f"cannot be told: {plural(len(found.moved), 'place')}")
     blocks = (list(_moved(pair, found)) for pair in found.moved[:MOST])
     yield from _listed(blocks, len(found.moved))
 
@@ -110,7 +111,7 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
         steps = [now - was for _, name, was, now in changed if name == layer]
         up, down = [step for step in steps if step > 0], [step for step in steps if step < 0]
         parts = [
-            f"{words.plural(len(some), 'test')} {word} ({sum(some):+,})"
+            f"{plural(len(some), 'test')} {word} ({sum(some):+,})"
             for word, some in (("up", up), ("down", down))
             if some
         ]
@@ -151,7 +152,7 @@ def _profile(pair: Pair) -> str:
 
 def _named(title: str, items: Sequence[str]) -> Iterator[str]:
     if items:
-        yield from ("", f"{title}: {words.plural(len(items), 'test')}")
+        yield from ("", f"{title}: {plural(len(items), 'test')}")
         yield from (f"  {printable(item)}" for item in items[:MOST])
         if len(items) > MOST:
             yield f"  ... and {len(items) - MOST:,} more"

@@ -19,6 +19,7 @@ from pytest_graphbreak.runs.compare import (
     Pair,
     Side,
 )
+from pytest_graphbreak.text.numbers import plural
 
 KINDS: Final = {"break": "graph break", "eager": "left to eager"}
 """How a kind of change is called; others are called by their names."""
@@ -37,10 +38,6 @@ class Section:
     name: str
     title: str
     changes: tuple[Change, ...]
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def sections(found: Comparison) -> list[Section]:

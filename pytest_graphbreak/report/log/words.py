@@ -11,6 +11,7 @@ from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame, Record, causes_told, decomposition
 from pytest_graphbreak.report.log.findings import Failure, extra
+from pytest_graphbreak.text.numbers import plural
 
 KINDS = {
     "break": "graph break",
@@ -19,10 +20,6 @@ KINDS = {
     "other": "cut by torch_xla",
 }
 """How a finding's kind is called; a cause of device graphs is called by its name."""
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def size(count: int) -> str:
