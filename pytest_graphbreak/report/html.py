@@ -73,7 +73,7 @@ def _hash(text: str) -> str:
 
 def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
-    shared = _Shared(sources)
+    shared = Shared(sources)
     found: dict[str, list[Plain | None]] = {}
     for number, run in enumerate(runs):
         for test in run.tests:
@@ -98,7 +98,7 @@ def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> 
     }
 
 
-class _Shared:
+class Shared:
     """Frames and texts that many tests have in common: written once, named by their number."""
 
     def __init__(self, sources: Sources) -> None:
@@ -156,7 +156,7 @@ def _clean(text: str) -> str:
     return text if text.isprintable() else printable(text)
 
 
-def _test(nodeid: str, here: Sequence[Plain | None], shared: _Shared) -> Plain:
+def _test(nodeid: str, here: Sequence[Plain | None], shared: Shared) -> Plain:
     places = _Places(len(here), shared)
     runs = [
         None if test is None else _result(number, test, places) for number, test in enumerate(here)
@@ -259,7 +259,7 @@ class _Places:
     no baseline, or where baselines do not know this kind), and what was seen.
     """
 
-    def __init__(self, runs: int, shared: _Shared) -> None:
+    def __init__(self, runs: int, shared: Shared) -> None:
         self.rows: list[Plain] = []
         self.shared = shared
         self._runs = runs

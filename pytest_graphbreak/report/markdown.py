@@ -60,7 +60,7 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
         ((run, test) for run in runs for test in run.tests if standing(test) in TOLD),
         key=lambda pair: weight(pair[1]),
     )
-    page = _Page(limit - _RESERVE)
+    page = Page(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
     _listed(page, _environment(runs), len(runs), "run", limit // 8)
     for title, names in (
@@ -84,8 +84,8 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
     return page.text
 
 
-class _Page:
-    """Text that grows while it fits."""
+class Page:
+    """Text that grows while it fits into ``limit`` bytes of UTF-8."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -157,7 +157,7 @@ def _code(text: str, most: int = _LONGEST_NAME) -> str:
     return safe.markdown(_cut(text, most))
 
 
-def _listed(page: _Page, lines: Iterable[str], total: int, word: str, size: int) -> None:
+def _listed(page: Page, lines: Iterable[str], total: int, word: str, size: int) -> None:
     """As many lines as fit into ``size`` bytes, and how many more there are."""
     end, shown = page.size + size, 0
     for line in lines:
@@ -168,7 +168,7 @@ def _listed(page: _Page, lines: Iterable[str], total: int, word: str, size: int)
         page.add(f"- and {total - shown:,} more{f' {word}s' if word else ''}\n")
 
 
-def _table(page: _Page, told: Sequence[tuple[Run, Plain]], many_runs: bool, limit: int) -> int:
+def _table(page: Page, told: Sequence[tuple[Run, Plain]], many_runs: bool, limit: int) -> int:
     """The table of tests, as many rows as fit; returns how many.
 
     The first rows are there to be read; further ones are folded away.
@@ -212,7 +212,7 @@ def _breaks(test: Plain) -> str:
     return str(now or "") if was == now else f"{was} → {now}"
 
 
-def _details(page: _Page, failing: Iterable[tuple[Run, Plain]]) -> int:
+def _details(page: Page, failing: Iterable[tuple[Run, Plain]]) -> int:
     """The reasons, folded, test by test while they fit; returns how many did not."""
     left = 0
     for run, test in failing:

@@ -209,3 +209,34 @@ def counts(pair: Pair) -> str:
 def unsure(pair: Moved) -> str:
     """What may be, and what cannot be known."""
     return f"{ALIKE[pair.why]}: renamed, or gone here and new there"
+
+
+def asides(found: Comparison) -> Iterator[tuple[str, list[str]]]:
+    """Test by test: those whose counts moved, those that are there once only, the rest."""
+    yield (
+        "tests with other counts",
+        [
+            f"{counts(pair)}   {pair.nodeid}{_profiles(pair)}"
+            for pair in found.pairs
+            if any(was != now for was, now in pair.graphs.values())
+        ],
+    )
+    for side in ("before", "after"):
+        once = [one for one in found.once if one.side == side]
+        yield (
+            f"only {side}",
+            [
+                f"{one.nodeid}   on {one.profile}"
+                + (f"   or is it {one.maybe}? A renamed file is unknown here" if one.maybe else "")
+                for one in once
+            ],
+        )
+    yield (
+        "cannot be compared",
+        [f"{one.nodeid}   {one.why}   on {one.profile}" for one in found.unequal],
+    )
+
+
+def _profiles(pair: Pair) -> str:
+    """Both profiles, where they are two."""
+    return f"   {pair.profile}" if "->" in pair.profile else ""
