@@ -15,7 +15,7 @@ from cases.xla import CASES
 from pytest_graphbreak.model.record import CAUSES, Graph
 from tests.layers.xla.tools import python, runs
 
-ORDERS = [("forked",), ("order", "1"), ("order", "2")]
+ORDERS = [("forked",), ("order", "1")]
 PRELUDE = """
     from pathlib import Path
     import torch, torch_xla
