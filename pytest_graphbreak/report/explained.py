@@ -12,9 +12,10 @@ from typing import Final
 from pytest_graphbreak.model.record import Break, Eager, Graph
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.fallen import Fallen
+from pytest_graphbreak.report.repeats import Series
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.safe import cut, printable
+from pytest_graphbreak.text.safe import console, cut, printable
 
 MOST: Final = 10
 """Causes that are told; the rest are counted."""
@@ -39,28 +40,32 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
 
 def told(cause: RootCause) -> Iterator[str]:
     """One cause: what, where, what to try, how many tests and graphs, and the first test."""
-    yield from map(cut, what(cause))
+    yield from what(cause)
     yield f"      {extent(cause)}"
     yield f"          {printable(cause.tests[0])}"
 
 
 def what(cause: RootCause) -> list[str]:
     """What happened, where, and what to try: without what only one of its tests knows."""
-    item = cause.item
-    if item is None:
-        return [f"  + {printable(cause.words)}"]
-    if isinstance(item, Break):
-        return break_lines("+", replace(item, count=1, stack=()), Fallen())
-    if isinstance(item, Eager):
-        return eager_lines("+", replace(item, count=1))
-    if isinstance(item, Graph):
-        return graph_lines("+", replace(item, sources=(), process=None, stack=()))
-    return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
+    return [cut(console(line)) for line in _what(cause)]
+
+
+def _what(cause: RootCause) -> list[str]:
+    match cause.item:
+        case Break() as item:
+            return break_lines("+", replace(item, count=1, stack=()), Fallen())
+        case Eager() as item:
+            return eager_lines("+", replace(item, count=1))
+        case Graph() as item:
+            return graph_lines("+", replace(item, sources=(), process=None, stack=()))
+        case Series() as item:
+            return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
+    return [f"  + {cause.words}"]
 
 
 def title(cause: RootCause) -> str:
     """What happened, on one line: ``GB0124  Unsupported Tensor.item() call``."""
-    return cut(what(cause)[0].strip().removeprefix("+ "))
+    return what(cause)[0].strip().removeprefix("+ ")
 
 
 def extent(cause: RootCause) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.model.record import LAYERS, Plain, Record, causes_told, decomposition
-from pytest_graphbreak.report import look
+from pytest_graphbreak.report import explained, look
+from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
     NOTHING,
     REPORTED,
@@ -26,6 +27,7 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.terminal import wrapped
 
 COMMENT: Final = 64_000
 """Bytes of a comment: a byte is at least one character, and something is left for a greeting."""
@@ -42,6 +44,8 @@ _WORDS: Final = {
     "lost": ("test lost compiled code", "tests lost compiled code"),
     "new": ("test has no baseline", "tests have no baseline"),
 }
+_WIDE: Final = 100
+"""Columns of a line of advice: about as many as a comment shows without scrolling."""
 _LONGEST_NAME: Final = 200
 _NAMES: Final = 10
 """Lines of one kind that are listed."""
@@ -62,6 +66,13 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
     )
     page = Page(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
+    failing = {
+        f"{test['nodeid']}   on {run.label}" if len(runs) > 1 else test["nodeid"]: (run, test)
+        for run, test in told
+        if test["verdict"] in _FAILING
+    }
+    found = root_causes((name, test) for name, (_, test) in failing.items())
+    page.add(_causes(found, limit // 4))
     _listed(page, _environment(runs), len(runs), "run", limit // 8)
     for title, names in (
         ("Cannot be judged", list(aside.problems)),
@@ -76,10 +87,15 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
             _listed(page, some, len(names), "", limit // 16)
     # The table may take half: then there is room for the reasons of the first tests.
     shown = _table(page, told, len(runs) > 1, limit // 2)
-    explained = _details(page, [pair for pair in told if pair[1]["verdict"] in _FAILING])
+    firsts = set(found.firsts)
+    folded = [
+        pair for name, pair in failing.items() if name in firsts or pair[1]["failed_by"] != "gate"
+    ]
+    untold = _details(page, folded)
+    page.add(_same(len(failing) - len(folded)))
     page.add(_looked_at(runs))
     page.reserve(_RESERVE)
-    page.add(_left_out(len(told) - shown, explained))
+    page.add(_left_out(len(told) - shown, untold))
     page.add(_next(told, aside.accept))
     return page.text
 
@@ -133,6 +149,32 @@ def _headline(runs: Sequence[Run], aside: Aside) -> str:
     if UNGATED in verdicts:
         parts.append(f"{verdicts[UNGATED]:,} not gated")
     return f"Graph budget: {', '.join(parts)}"
+
+
+def _causes(found: RootCauses, size: int) -> str:
+    """What makes tests red, each cause once, as many as fit into ``size`` bytes."""
+    if not found.places:
+        return ""
+    lines: list[str] = []
+    left = len(found.all)
+    for cause in found.all:
+        told = [part for line in explained.told(cause) for part in wrapped(line, _WIDE)]
+        size -= sum(len(safe.preformatted(line).encode()) for line in told)
+        if size < 0:
+            break
+        lines += told
+        left -= 1
+    if left:
+        lines.append(f"  ... and {plural(left, 'more cause')}")
+    return f"**{headline(found)}**\n\n{safe.preformatted(chr(10).join(lines))}\n\n"
+
+
+def _same(tests: int) -> str:
+    """The red tests of which no reasons follow: another one has told them."""
+    if tests <= 0:
+        return ""
+    verb = "is" if tests == 1 else "are"
+    return f"\n{plural(tests, 'more test')} {verb} red for the same causes.\n"
 
 
 def _looked_at(runs: Sequence[Run]) -> str:

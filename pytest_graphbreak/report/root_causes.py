@@ -41,6 +41,16 @@ class RootCause:
         """The place; ``NOWHERE`` for a cause that has none."""
         return NOWHERE if self.item is None else _where(self.item)
 
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        """The calls that lead to the place in the first test, from the outermost to the place."""
+        match self.item:
+            case Break() | Graph() as item:
+                return (*item.stack[:-1], item.where)
+            case Series(first=first):
+                return (*first.stack, first.where)
+        return (self.where,)
+
 
 @dataclass(frozen=True, slots=True)
 class RootCauses:
@@ -63,6 +73,11 @@ class RootCauses:
     def firsts(self) -> tuple[str, ...]:
         """The first test of each cause: who has read why these are red has read all of it."""
         return tuple(dict.fromkeys(cause.tests[0] for cause in self.all))
+
+
+def by_nodeid(tests: Iterable[Plain]) -> Iterator[tuple[str, Plain]]:
+    """The tests of one run with the names that they are told by."""
+    return ((test["nodeid"], test) for test in tests)
 
 
 def root_causes(tests: Iterable[tuple[str, Plain]]) -> RootCauses:
@@ -158,7 +173,7 @@ def _known_only(verdict: Verdict, record: Record) -> str:
 def _judged(test: Plain, record: Record) -> Verdict:
     """What moved, as the report has it: the budget of its test, without captured operations."""
     cap = None if test.get("cap") is None else Cap(**test["cap"])
-    return judge(record, _expected(test), cap, ops=None)
+    return judge(replace(record, errors=()), _expected(test), cap, ops=None)
 
 
 def _expected(test: Plain) -> Expected | None:

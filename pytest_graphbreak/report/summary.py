@@ -12,7 +12,7 @@ from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import LAYERS, Plain
 from pytest_graphbreak.report import explained, look
-from pytest_graphbreak.report.root_causes import root_causes
+from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, counted, standing
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.text.numbers import noun
@@ -87,7 +87,7 @@ def lines(outcome: Outcome) -> Iterator[Line]:
 
 def _explained(outcome: Outcome) -> Iterator[Line]:
     """What makes tests red, each cause once; the tests follow after a blank line."""
-    found = root_causes((test["nodeid"], test) for test in _standing(outcome))
+    found = root_causes(by_nodeid(_standing(outcome)))
     for line in explained.lines(found):
         yield BOLD if line[0] != " " else RED if line.startswith("  + ") else PLAIN, line
     if explained.tells(found):
