@@ -1,5 +1,8 @@
 """Runs the suite: ``python -m tests pure`` is the half that needs no torch, ``torch`` the rest.
 
+``xla`` is the rest in an environment that comes after that of ``torch``: what no layer of a device
+and no version of torch changes (``ONCE``) is left out. ``torch`` runs it there as well.
+
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
 made, and the exit code is that of the first that failed.
@@ -29,7 +32,7 @@ PURE: Final = (
     "tests/test_distribution.py",
     "tests/runs/test_history.py",
     "tests/runs/test_loosened.py",
-    "tests/model/test_places.py",
+    "tests/model/test_*.py",
     "tests/test_platforms.py",
     "tests/test_public.py",
     "tests/test_regexes.py",
@@ -68,6 +71,20 @@ APART: Final = (
 )
 """What takes the observers apart or starts processes that other processes watch: not gated."""
 
+ONCE: Final = (
+    "tests/advice/test_registry.py",
+    "tests/config/test_typed.py",
+    "tests/options/test_prune.py",
+    "tests/repair/test_by_path.py",
+    "tests/repair/test_collected.py",
+    "tests/repair/test_fix.py",
+    "tests/repair/test_gain.py",
+    "tests/repair/test_killed.py",
+    "tests/repair/test_opaque.py",
+    "tests/repair/test_repro.py",
+)
+"""Files that need torch, and do the same with any; ``tests/repair/test_xla.py`` is of torch_xla."""
+
 WORKERS: Final = ("-n2", "--dist=worksteal")
 
 
@@ -86,7 +103,8 @@ def runs(half: str) -> list[list[str]]:
     """The arguments of pytest for each run of a half."""
     if half == "pure":
         return [[*WORKERS, *pure()]]
-    without = [f"--ignore={path}" for path in pure()]
+    left = [*pure(), *(ONCE if half == "xla" else ())]
+    without = [f"--ignore={path}" for path in left]
     # Our own medicine: what compiles is held to baselines/.
     gated = [*WORKERS, "--graph-budget", *without, *(f"--ignore={path}" for path in APART)]
     return [[*gated, "tests"], [*WORKERS, *without, *APART]]
@@ -102,6 +120,6 @@ def pytest(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] not in (["pure"], ["torch"]):
-        sys.exit("usage: python -m tests pure|torch [arguments of pytest]")
+    if sys.argv[1:2] not in (["pure"], ["torch"], ["xla"]):
+        sys.exit("usage: python -m tests pure|torch|xla [arguments of pytest]")
     sys.exit(main(*sys.argv[1:]))

@@ -16,7 +16,14 @@ from email import message_from_string
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-IN_WHEEL = ("py.typed", "schemas/report.json", "schemas/baseline.json", "report/assets/", "advice/")
+IN_WHEEL = (
+    "py.typed",
+    "schemas/report.json",
+    "schemas/baseline.json",
+    "schemas/comparison.json",
+    "report/assets/",
+    "advice/",
+)
 IN_SDIST = ("tests/conftest.py", "docs/index.md", "baselines/", "action.yml", "tox.ini")
 IN_SDIST_TOO = (".github/workflows/tests.yml", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 LINK = re.compile(r"\]\((?!https?:|#)([^)]*)\)")

@@ -8,18 +8,20 @@ import sys
 
 import pytest
 
-from tests.__main__ import APART, ROOT, pure, runs
+from tests.__main__ import APART, ONCE, ROOT, pure, runs
 
 FILES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
 
 
-def test_every_file_is_in_a_half() -> None:
-    gated, apart = runs("torch")
+@pytest.mark.parametrize(("half", "once"), [("torch", ()), ("xla", ONCE)])
+def test_every_file_is_in_a_half(half: str, once: tuple[str, ...]) -> None:
+    gated, apart = runs(half)
     left_out = {word.partition("=")[2] for word in gated if word.startswith("--ignore=")}
-    assert left_out == {*pure(), *APART}
+    assert left_out == {*pure(), *once, *APART}
     assert "tests" in gated
     assert set(APART) <= set(apart)
-    assert {word.partition("=")[2] for word in apart if "--ignore=" in word} == set(pure())
+    assert {word.partition("=")[2] for word in apart if "--ignore=" in word} == {*pure(), *once}
+    assert set(once) < FILES - set(pure())
     assert set(pure()) < FILES
 
 

@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.versions import same_minor
+from pytest_graphbreak.text.paths import shown
 
 PLACES_LAYER = "dynamo"
 """The layer that ``breaks`` and ``eager`` belong to: judged and written only with it."""
@@ -48,24 +50,6 @@ class BaselineError(ValueError):
         if self.step:
             own += f"; {self.step}"
         return "\n".join([own, *(str(error) for error in self.also)])
-
-
-def shown(path: Path) -> str:
-    """A path as a message shows it: relative where it is under the current directory."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(path)
-
-
-def minor(version: str | None) -> str | None:
-    """``2.9`` of ``2.9.1+cpu``; None of None."""
-    return ".".join(version.split("+")[0].split(".")[:2]) if version else None
-
-
-def same_minor(one: str | None, other: str | None) -> bool:
-    """Whether two torch versions share major and minor; unknown is never the same."""
-    return bool(one and other) and minor(one) == minor(other)
 
 
 def writable(text: str) -> str:

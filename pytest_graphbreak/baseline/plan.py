@@ -17,12 +17,11 @@ from pytest_graphbreak.baseline.model import (
     Override,
     Values,
     inherited_ops,
-    minor,
-    same_minor,
     writable,
 )
 from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, known, places
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.versions import minor, same_minor
 
 COUNTS = ("graphs", "recompiles")
 LISTS = ("breaks", "eager")

@@ -22,7 +22,6 @@ from pytest_graphbreak.baseline.model import (
     Measured,
     Stale,
     Values,
-    minor,
     writable,
 )
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
@@ -36,7 +35,8 @@ from pytest_graphbreak.baseline.read import (
     own,
 )
 from pytest_graphbreak.baseline.tree import Mapping, no_garbage
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.versions import minor
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another run that writes."""

@@ -31,15 +31,15 @@ from pytest_graphbreak.baseline import (
 from pytest_graphbreak.baseline.update import both_ops
 from pytest_graphbreak.cli import artifacts
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
-from pytest_graphbreak.cli.messages import complain, listing, plural, say
+from pytest_graphbreak.cli.messages import complain, listing, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.judging.recorded import measured
-from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import LAYERS, Record
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
-from pytest_graphbreak.runs.rejudge import shown
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.paths import shown
 
 HELP = "write baselines from JSON reports"
 

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
-from pytest_graphbreak.cli.messages import MOST, complain, listing, plural, say
+from pytest_graphbreak.cli.messages import MOST, complain, listing, say
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, row, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained
+from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, standing, weight
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
 from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
-from pytest_graphbreak.runs.rejudge import Judge, Judged
 from pytest_graphbreak.runs.union import FAILED, Union, union
+from pytest_graphbreak.text.numbers import plural
 
 HELP = "one verdict over the reports of all shards"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
-from pytest_graphbreak.report.comparison import text
+from pytest_graphbreak.report.comparison import data, markdown, page, text
 from pytest_graphbreak.runs.compare import Comparison, compare
 from pytest_graphbreak.runs.incoming import ReportError, load_all, uncollected
 
@@ -23,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reports", nargs="*", metavar="REPORT", help=f"BEFORE and AFTER: {REPORTS}")
     parser.add_argument("--before", nargs="+", default=[], metavar="REPORT", help="the one side")
     parser.add_argument("--after", nargs="+", default=[], metavar="REPORT", help="the other side")
+    parser.add_argument("--json", metavar="F", help="all of it, as JSON")
+    parser.add_argument("--markdown", metavar="F", help="a comment for a pull request")
+    parser.add_argument("--html", metavar="F", help="a page with both sides of each test")
     parser.add_argument(
         "--exit-code", action="store_true", help="end with 1 where anything differs but words"
     )
@@ -50,6 +53,17 @@ def _sides(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def _told(args: argparse.Namespace, found: Comparison) -> int:
-    for line in text.lines(found):
-        say(line)
+    """Say it, or write the pages that were asked for."""
+    written = []
+    if args.json:
+        written.append(write_report(args.json, data.document(found)))
+    if args.markdown:
+        written.append(write(args.markdown, markdown.render(found)))
+    if args.html:
+        written.append(write(args.html, page.render(found)))
+    if not written:
+        for line in text.lines(found):
+            say(line)
+    if not all(written):
+        return UNUSABLE
     return DIFFERS if args.exit_code and found.differs else SAME

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from pytest_graphbreak.cli.check import add_directory
-from pytest_graphbreak.cli.messages import plural, say
+from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding, examine
+from pytest_graphbreak.text.numbers import plural
 
 HELP = "what works here and what does not"
 

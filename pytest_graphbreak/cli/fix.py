@@ -14,7 +14,7 @@ from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Outcome, Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, BenchError, bench
-from pytest_graphbreak.runs.rejudge import shown
+from pytest_graphbreak.text.paths import shown
 
 HELP = "write a patched copy of a script, verified"
 

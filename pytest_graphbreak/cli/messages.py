@@ -40,10 +40,6 @@ def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
         say(f"{word:<10} ... and {len(found) - most:,} more")
 
 
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word if count == 1 else word + 's'}"
-
-
 def write(path: str, text: str) -> bool:
     """Write a file, with its directories; complains and returns False where that fails."""
 

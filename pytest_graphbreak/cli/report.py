@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli.artifacts import named
-from pytest_graphbreak.cli.messages import complain, listing, plural, say, write
+from pytest_graphbreak.cli.messages import complain, listing, say, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import html, junit, look, markdown
@@ -27,6 +27,7 @@ from pytest_graphbreak.report.view import (
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.accepting import Run as GitHubRun
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
+from pytest_graphbreak.text.numbers import plural
 
 HELP = "turn JSON reports into pages that people read"
 REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"

@@ -26,6 +26,7 @@ from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.judgement import Case, Judgement, judgement
 from pytest_graphbreak.report.log import live
+from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
 from pytest_graphbreak.watching.script import Program, kept_log, settle_streams
@@ -181,7 +182,7 @@ def _name(program: Program, root: Path) -> str:
         spec = None
     if spec is None or not spec.origin:
         return program.name
-    return _shown(Path(spec.origin), root)
+    return shown(Path(spec.origin), root)
 
 
 def _running(program: Program, root: Path) -> str:
@@ -189,11 +190,7 @@ def _running(program: Program, root: Path) -> str:
     if not program.is_module:
         return program.name
     origin = getattr(getattr(sys.modules["__main__"], "__spec__", None), "origin", None)
-    return _shown(Path(origin), root) if origin else program.name
-
-
-def _shown(path: Path, root: Path) -> str:
-    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+    return shown(Path(origin), root) if origin else program.name
 
 
 def _judged(record: Record, most: int | None) -> Judgement | None:

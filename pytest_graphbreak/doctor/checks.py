@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, Baselines
-from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.device import (
     TT_DESCRIBED,
@@ -27,9 +26,9 @@ from pytest_graphbreak.config.device import (
     this_machine,
     version,
 )
-from pytest_graphbreak.model.layers import KNOWN
 from pytest_graphbreak.model.record import Plain
-from pytest_graphbreak.report.log.words import plural
+from pytest_graphbreak.model.versions import minor
+from pytest_graphbreak.text.numbers import plural
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -64,9 +63,13 @@ def examine(
     yield from devices(here)
     yield from variables(environ)
     yield from baselines(directory)
-    for layer in KNOWN.values():
-        if layer.probe is not None and here.has(layer):
-            yield from probed(layer.name, patience, environ)
+    if version("torch") is None:
+        return
+    yield from probed("dynamo", patience, environ)
+    if here.torch_xla():
+        yield from probed("xla", patience, environ)
+    if not here.tt():
+        yield from probed("tt", patience, environ)
 
 
 def packages() -> Iterator[Finding]:
@@ -239,18 +242,18 @@ def baselines(directory: str | None) -> Iterator[Finding]:
 
 def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[Finding]:
     """What the observer of one layer sees of a small function."""
-    seen, remedy = _probe(layer, patience, environ), KNOWN[layer].remedy
+    seen = _probe(layer, patience, environ)
     if "fault" in seen:
-        yield Finding(layer, PROBLEM, seen["fault"], remedy)
+        yield Finding(layer, PROBLEM, seen["fault"], _step(layer))
         return
     for error in seen["errors"]:
-        yield Finding(layer, PROBLEM, f"could not see: {error}", remedy)
+        yield Finding(layer, PROBLEM, f"could not see: {error}", _step(layer))
     if seen["saw"] != seen["expected"]:
         yield Finding(
             layer,
             PROBLEM,
             f"of a small function that makes {seen['expected']} it saw {seen['saw']}",
-            remedy,
+            _step(layer),
         )
     elif not seen["errors"]:
         yield Finding(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
@@ -288,6 +291,15 @@ def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     words = [line for line in done.stderr.strip().splitlines() if line.strip()]
     reason = words[-1].strip() if words else "it said nothing"
     return {"fault": f"the probe ended with exit code {done.returncode}: {reason}"}
+
+
+def _step(layer: str) -> str:
+    """What to do where a layer cannot be seen."""
+    if layer == "dynamo":
+        return "docs/reference/versions.md has the versions that are known to work"
+    if layer == "xla":
+        return "install torch and torch_xla of one version, or uninstall torch_xla"
+    return "docs/how-to/tt-hardware.md has the steps; graphbreak analyze reads its log"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_graphbreak.baseline.model import Known, Measured, Values, minor
+from pytest_graphbreak.baseline.model import Known, Measured, Values
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.verdict import place_of
 from pytest_graphbreak.model.record import Break, Eager, Record
+from pytest_graphbreak.model.versions import minor
 
 
 def values(record: Record) -> Values:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from pytest_graphbreak.baseline.model import Expected, Known, place_key, same_minor
+from pytest_graphbreak.baseline.model import Expected, Known, place_key
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.model.record import Break, Eager, Frame, Record
+from pytest_graphbreak.model.versions import same_minor
 
 FAILING: Final = ("error", "over", "lost", "new")
 """Verdicts that fail a gated test."""

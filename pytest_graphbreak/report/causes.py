@@ -19,8 +19,9 @@ from pytest_graphbreak.model.record import (
 from pytest_graphbreak.report import telling
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import Fallen
-from pytest_graphbreak.report.lines import at, calls, noun, place, process, to_try
+from pytest_graphbreak.report.lines import at, calls, place, process, to_try
 from pytest_graphbreak.report.repeats import Series, series
+from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
 MOST_PLACES = 12
@@ -38,7 +39,7 @@ def decomposed(
         causes = decomposition(record, layer)
         count = record.graphs.get(layer, 0)
         if count and causes:
-            yield f"  {count} {layer} {noun('graph', count)} = {causes_told(causes)}"
+            yield f"  {count} {layer} {noun(count, 'graph')} = {causes_told(causes)}"
             if own := (fixtures or {}).get(layer):
                 yield f"    {own} of {'it' if count == 1 else 'them'} in the test's fixtures"
 
@@ -48,7 +49,7 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]
     if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
         return
     if record.attempted:
-        number = f"{record.attempted} {noun('function', record.attempted)}"
+        number = f"{record.attempted} {noun(record.attempted, 'function')}"
         yield f"  - {number} looked at, and no tensor operation found to compile"
         words = "compile the function that computes, and not one that only calls or returns"
     else:
@@ -101,7 +102,7 @@ def places(verdict: Verdict, record: Record) -> Iterator[str]:
     if verdict.known:
         ids = ", ".join(dict.fromkeys(item.id or "break" for item in verdict.known))
         number = len(verdict.known)
-        yield f"  = {ids}   {number} known {noun('break', number)} unchanged"
+        yield f"  = {ids}   {number} known {noun(number, 'break')} unchanged"
 
 
 def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
@@ -149,7 +150,7 @@ def graph_lines(sign: str, item: Graph) -> list[str]:
 
 def _entry(item: Graph, count: int) -> list[str]:
     times = f"   x{count}" if count > 1 else ""
-    return [f"  * {item.cause}{times}{process(item)}", *at(item.where)]
+    return [f"  * entry{times}{process(item)}", *at(item.where)]
 
 
 def recompile_lines(sign: str, item: Series) -> list[str]:

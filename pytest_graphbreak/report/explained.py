@@ -12,8 +12,10 @@ from typing import Final
 from pytest_graphbreak.model.record import Break, Eager, Graph
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.fallen import Fallen
+from pytest_graphbreak.report.repeats import Series
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
-from pytest_graphbreak.text.safe import cut, printable
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.safe import console, cut, printable
 
 MOST: Final = 10
 """Causes that are told; the rest are counted."""
@@ -33,40 +35,44 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
         yield from told(cause)
     rest = len(found.all) - most
     if rest > 0:
-        yield f"  ... and {rest:,} more {'cause' if rest == 1 else 'causes'}"
+        yield f"  ... and {plural(rest, 'more cause')}"
 
 
 def told(cause: RootCause) -> Iterator[str]:
     """One cause: what, where, what to try, how many tests and graphs, and the first test."""
-    yield from map(cut, what(cause))
+    yield from what(cause)
     yield f"      {extent(cause)}"
     yield f"          {printable(cause.tests[0])}"
 
 
 def what(cause: RootCause) -> list[str]:
     """What happened, where, and what to try: without what only one of its tests knows."""
-    item = cause.item
-    if item is None:
-        return [f"  + {printable(cause.words)}"]
-    if isinstance(item, Break):
-        return break_lines("+", replace(item, count=1, stack=()), Fallen())
-    if isinstance(item, Eager):
-        return eager_lines("+", replace(item, count=1))
-    if isinstance(item, Graph):
-        return graph_lines("+", replace(item, sources=(), process=None, stack=()))
-    return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
+    return [cut(console(line)) for line in _what(cause)]
+
+
+def _what(cause: RootCause) -> list[str]:
+    match cause.item:
+        case Break() as item:
+            return break_lines("+", replace(item, count=1, stack=()), Fallen())
+        case Eager() as item:
+            return eager_lines("+", replace(item, count=1))
+        case Graph() as item:
+            return graph_lines("+", replace(item, sources=(), process=None, stack=()))
+        case Series() as item:
+            return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
+    return [f"  + {cause.words}"]
 
 
 def title(cause: RootCause) -> str:
     """What happened, on one line: ``GB0124  Unsupported Tensor.item() call``."""
-    return cut(what(cause)[0].strip().removeprefix("+ "))
+    return what(cause)[0].strip().removeprefix("+ ")
 
 
 def extent(cause: RootCause) -> str:
     """``in 218 tests, which make 436 graphs more; the first of them:``."""
     tests, graphs = len(cause.tests), cause.graphs
-    words = f"in {tests:,} {'test' if tests == 1 else 'tests'}"
+    words = f"in {plural(tests, 'test')}"
     if graphs:
         makes = "which makes" if tests == 1 else "which make"
-        words += f", {makes} {graphs:,} {'graph' if graphs == 1 else 'graphs'} more"
+        words += f", {makes} {plural(graphs, 'graph')} more"
     return words if tests == 1 else f"{words}; the first of them:"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_graphbreak.baseline.model import minor, same_minor
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report import telling
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.text.safe import printable

@@ -8,14 +8,16 @@ See GitHub's "Workflow commands for GitHub Actions" for the syntax.
 
 import os
 import shlex
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.judging.verdict import FAILING, place_of
-from pytest_graphbreak.model.record import Frame, Plain
-from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.view import REPORTED, Aside, Run, standing, weight
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report import explained, markdown
+from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
+from pytest_graphbreak.report.view import REPORTED, Aside, Run, standing
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
@@ -27,15 +29,22 @@ _LONGEST: Final = 4_000
 
 
 def annotations(tests: Iterable[Plain], root: Path, workspace: Path | None = None) -> list[str]:
-    """Workflow commands for the worst tests, each at the user's line of its first new break.
+    """Workflow commands for what makes most tests red, each at the user's line of its place.
 
     ``tests`` are entries of the JSON report that the gate judged, ``root`` the
     directory that their files are named from. ``workspace`` is the checkout
     that GitHub names files from, by default ``root``.
     """
-    failing = [test for test in tests if test["verdict"] in FAILING and test["failed_by"] == "gate"]
+    red = dict(by_nodeid(tests))
+    found = root_causes(red.items()).all
     base = _below(root, workspace or root)
-    return [_command(test, root, base) for test in sorted(failing, key=weight)[:MOST]]
+    causes = Counter(name for cause in found for name in cause.tests)
+    commands = []
+    for cause in found[:MOST]:
+        first = cause.tests[0]
+        told = _of_test(cause, red[first], causes[first]) if len(cause.tests) == 1 else _of(cause)
+        commands.append(_command(base, _place(cause, root), *told))
+    return commands
 
 
 def step_summary(runs: Iterable[Run], accept: str = "") -> str:
@@ -99,46 +108,46 @@ def _below(root: Path, workspace: Path) -> str:
     return "" if below == "." else below + "/"
 
 
-def _command(test: Plain, root: Path, base: str) -> str:
+def _of_test(cause: RootCause, test: Plain, causes: int) -> tuple[str, str]:
+    """Title and text of what makes one test red: its failure, or its part where it has more."""
     message = (test["message"] or "graph budget").strip()
     first, _, rest = message.partition("\n")
-    # The first line of the message is the headline of the annotation already.
-    body = rest.strip("\n")
-    text = f"{test['nodeid']}\n{body}" if body else test["nodeid"]
-    file, line = _place(test, root)
-    properties = {"file": base + file, "line": str(line), "title": first}
+    body = rest.strip("\n") if causes == 1 else _text(explained.what(cause))
+    return first, f"{test['nodeid']}\n{body}" if body else test["nodeid"]
+
+
+def _of(cause: RootCause) -> tuple[str, str]:
+    """Title and text of what makes many tests red: what, where, what to do, the first of them."""
+    number = len(cause.tests)
+    names = [f"          {name}" for name in cause.tests[:MOST]]
+    if number > MOST:
+        names.append(f"          and {number - MOST:,} more")
+    lines = (*explained.what(cause), f"      {explained.extent(cause)}", *names)
+    return f"graph budget: {number:,} tests, {explained.title(cause)}", _text(lines)
+
+
+def _text(lines: Iterable[str]) -> str:
+    return textwrap.dedent("\n".join(lines))
+
+
+def _command(base: str, place: tuple[str, int], title: str, text: str) -> str:
+    file, line = place
+    properties = {"file": base + file, "line": str(line), "title": title}
     shown = ",".join(
         f"{name}={workflow_property(value)}" for name, value in properties.items() if value != "0"
     )
     return f"::error {shown}::{workflow_message(text[:_LONGEST])}"
 
 
-def _place(test: Plain, root: Path) -> tuple[str, int]:
-    """The line to show: of the first new break, or graph, that is in the repository.
+def _place(cause: RootCause, root: Path) -> tuple[str, int]:
+    """The line to show: of the place, or of the innermost call of the user's that led there.
 
-    A break deep in a library is shown at the innermost frame of the user's own
-    code; a test without any place, at its file.
+    A cause without a line in the repository is shown at the file of its first test.
     """
-    for frames in _candidates(test):
-        for frame in reversed(frames):
-            if frame and frame["line"] and _is_own(frame["file"], root):
-                return frame["file"], frame["line"]
-    return test["nodeid"].partition("::")[0], 0
-
-
-def _candidates(test: Plain) -> Iterator[list[Plain]]:
-    """Frames, outermost first, of what is new and then of everything else."""
-    known = {(item["where"], item["code"]) for item in (test["baseline"] or {}).get("breaks", ())}
-    breaks = sorted(test["breaks"], key=lambda item: _key(item["where"]) in known)
-    for item in breaks:
-        yield [*item["stack"], item["where"]]
-    for items in (test["recompile_list"], test["eager"], test["graph_list"][1:]):
-        for item in items:
-            yield [*item.get("stack", ()), item["where"]]
-
-
-def _key(where: Plain) -> tuple[str, str]:
-    return place_of(Frame.from_dict(where))
+    for frame in reversed(cause.stack):
+        if frame.line and _is_own(frame.file, root):
+            return frame.file, frame.line
+    return cause.tests[0].partition("::")[0], 0
 
 
 def _is_own(file: str, root: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pytest_graphbreak.judging.verdict import Step, Verdict
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.lines import noun
+from pytest_graphbreak.text.numbers import noun
 
 
 def headline(verdict: Verdict, record: Record) -> str:
@@ -38,14 +38,14 @@ def _who(step: Step) -> str:
 
 def _amount(step: Step) -> str:
     if step.what == "graphs":
-        return f"{step.now} {step.layer} {noun('graph', step.now)}"
+        return f"{step.now} {step.layer} {noun(step.now, 'graph')}"
     if step.what == "recompiles":
-        return f"{step.now} {step.layer} {noun('recompile', step.now)}"
+        return f"{step.now} {step.layer} {noun(step.now, 'recompile')}"
     if step.what == "ops":
-        return f"{step.now} captured {noun('operation', step.now)} left in {step.layer} graphs"
+        return f"{step.now} captured {noun(step.now, 'operation')} left in {step.layer} graphs"
     if step.what == "breaks":
-        return f"{step.now} {noun('breaking place', step.now)}"
-    return f"{step.now} {noun('place', step.now)} left the compiler"
+        return f"{step.now} {noun(step.now, 'breaking place')}"
+    return f"{step.now} {noun(step.now, 'place')} left the compiler"
 
 
 def totals(record: Record) -> str:
@@ -53,9 +53,9 @@ def totals(record: Record) -> str:
     made = {layer: count for layer, count in counts.items() if count}
     if counts and not made:
         made = {record.headline: 0}
-    parts = [f"{count} {layer} {noun('graph', count)}" for layer, count in made.items()]
+    parts = [f"{count} {layer} {noun(count, 'graph')}" for layer, count in made.items()]
     if record.breaks:
-        parts.append(f"{len(record.breaks)} {noun('breaking place', len(record.breaks))}")
+        parts.append(f"{len(record.breaks)} {noun(len(record.breaks), 'breaking place')}")
     return ", ".join(parts) or "nothing was compiled"
 
 

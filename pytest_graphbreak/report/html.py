@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.verdict import place_of
-from pytest_graphbreak.model.layers import BY_NAME, KNOWN, MEANT, VERSIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report.source import Sources
 from pytest_graphbreak.report.view import (
@@ -35,6 +34,8 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.text.safe import html, printable, script_json
 
+INTENDED: Final = ("entry", "fx", "backward")
+"""Causes of graphs that are there in a model that compiles well."""
 MOST_GRAPHS: Final = 400
 """Graphs of one layer that a page lists for one test; a test had 343."""
 
@@ -49,7 +50,7 @@ def fill(name: str, title: str, data: Any) -> str:
 
     ``name`` is that of the HTML file and of the script beside it.
     """
-    style, script = _asset("page.css").replace("{{layers}}", _lines()), _asset(f"{name}.js")
+    style, script = _asset("page.css"), _asset(f"{name}.js")
     return (
         _asset(f"{name}.html")
         .replace("{{style-hash}}", _hash(style))
@@ -62,14 +63,6 @@ def fill(name: str, title: str, data: Any) -> str:
     )
 
 
-def _lines() -> str:
-    """How the line of each layer is drawn in a plot."""
-    styles = [(layer.name, layer.style) for layer in KNOWN.values()]
-    strokes = [f".plots .l-{name} {{ stroke: {style.stroke}; }}" for name, style in styles]
-    lines = [f".plots path.l-{name} {{ {style.line} }}" for name, style in styles if style.line]
-    return f"{' '.join(strokes)}\n{' '.join(lines)}"
-
-
 def _asset(name: str) -> str:
     return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
@@ -80,7 +73,7 @@ def _hash(text: str) -> str:
 
 def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
-    shared = _Shared(sources)
+    shared = Shared(sources)
     found: dict[str, list[Plain | None]] = {}
     for number, run in enumerate(runs):
         for test in run.tests:
@@ -91,9 +84,6 @@ def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> 
     ]
     return {
         "verdicts": list(ORDER),
-        "meant": list(MEANT),
-        "again": [cause.name for cause in BY_NAME.values() if cause.kind == "again"],
-        "plurals": {cause.name: cause.plural for cause in BY_NAME.values() if cause.plural},
         "runs": [_run(run) for run in runs],
         "noVerdict": aside.no_verdict,
         "base": _clean(aside.base),
@@ -108,7 +98,7 @@ def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> 
     }
 
 
-class _Shared:
+class Shared:
     """Frames and texts that many tests have in common: written once, named by their number."""
 
     def __init__(self, sources: Sources) -> None:
@@ -146,7 +136,9 @@ def _weight(tests: Iterable[Plain | None]) -> tuple[int, int, int, str]:
 def _run(run: Run) -> Plain:
     facts = run.reports[0].environment
     versions = [
-        f"{name.replace('_', '-')} {facts[name]}" for name in (*VERSIONS, "python") if facts[name]
+        f"{name.replace('_', '-')} {facts[name]}"
+        for name in ("torch", "torch_xla", "python")
+        if facts[name]
     ]
     shown = [*versions, *([facts["platform"]] if facts["platform"] else [])]
     return {
@@ -164,7 +156,7 @@ def _clean(text: str) -> str:
     return text if text.isprintable() else printable(text)
 
 
-def _test(nodeid: str, here: Sequence[Plain | None], shared: _Shared) -> Plain:
+def _test(nodeid: str, here: Sequence[Plain | None], shared: Shared) -> Plain:
     places = _Places(len(here), shared)
     runs = [
         None if test is None else _result(number, test, places) for number, test in enumerate(here)
@@ -267,7 +259,7 @@ class _Places:
     no baseline, or where baselines do not know this kind), and what was seen.
     """
 
-    def __init__(self, runs: int, shared: _Shared) -> None:
+    def __init__(self, runs: int, shared: Shared) -> None:
         self.rows: list[Plain] = []
         self.shared = shared
         self._runs = runs
@@ -332,10 +324,10 @@ class _Places:
 
     def of_graph(self, number: int, graph: Plain) -> int | None:
         """The row that says why this graph exists; None for a graph that is meant to be."""
-        layer, cause = graph["layer"], KNOWN[graph["layer"]].cause(graph["cause"])
-        if cause.is_meant:
+        layer, cause = graph["layer"], graph["cause"]
+        if cause in INTENDED:
             return None
-        if cause.told_by == "break":
+        if layer == "dynamo" and cause in ("break", "callee"):
             where = graph["where"]
             if not where:
                 return None
@@ -344,12 +336,13 @@ class _Places:
             found = self._frames.get(_identity(where))
             return self._functions.get(_function(where)) if found is None else found
         key = self._again.get((number, layer, graph["name"]))
-        return self._index.get(key or _key(cause.name, layer, graph["where"], graph["reason"]))
+        return self._index.get(key or _key(cause, layer, graph["where"], graph["reason"]))
 
     def _is_cut(self, graph: Plain) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
-        cause = KNOWN[graph["layer"]].cause(graph["cause"])
-        return not (cause.is_meant or cause.told_by)
+        if graph["layer"] == "dynamo":
+            return bool(graph["cause"] == "bucket")
+        return graph["cause"] not in INTENDED
 
     def _row(
         self, kind: str, layer: str, where: Plain, reason: str, id: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_graphbreak.model.record import Frame, Graph
+from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
 NEAR = 2
@@ -33,7 +34,7 @@ def calls(callers: Sequence[Frame]) -> Iterator[str]:
     between = len(callers) - len(near) - 1
     if between >= 0:
         if between:
-            yield f"      ... {between} {noun('call', between)} between"
+            yield f"      ... {between} {noun(between, 'call')} between"
         yield from (f"      from {place(callers[0])}", *code(callers[0]))
 
 
@@ -43,7 +44,3 @@ def process(item: Graph) -> str:
 
 def to_try(words: str | None) -> list[str]:
     return [f"      try: {printable(words)}"] if words else []
-
-
-def noun(word: str, count: int) -> str:
-    return word if count == 1 else word + "s"

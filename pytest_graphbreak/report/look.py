@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from pytest_graphbreak.model.layers import CAUSES, KNOWN, LAYERS
-from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
-from pytest_graphbreak.report.log import text, words
+from pytest_graphbreak.model.record import CAUSES, LAYERS, Plain, Record, causes_told, decomposition
+from pytest_graphbreak.report.log import text
 from pytest_graphbreak.report.log.findings import Finding, observed
 from pytest_graphbreak.report.view import UNJUDGED, standing
+from pytest_graphbreak.text.numbers import plural
 
 MOST: Final = 10
 """Reasons that are shown with their places; the rest are counted."""
@@ -26,7 +26,7 @@ def lines(tests: Iterable[Plain]) -> Iterator[str]:
     records = [Record.from_dict(test) for test in tests if standing(test) == UNJUDGED]
     if not records:
         return
-    yield f"not judged: what {words.plural(len(records), 'test')} made, by cause"
+    yield f"not judged: what {plural(len(records), 'test')} made, by cause"
     for layer in reversed(LAYERS):
         if any(layer in record.layers for record in records):
             yield f"  {layer:<8} {_counts(layer, records)}"
@@ -35,7 +35,7 @@ def lines(tests: Iterable[Plain]) -> Iterator[str]:
         "most frequent", [list(_reason(item, tests)) for item, tests in found[:MOST]]
     )
     if len(found) > MOST:
-        yield f"    ... and {words.plural(len(found) - MOST, 'more reason')} in the JSON report"
+        yield f"    ... and {plural(len(found) - MOST, 'more reason')} in the JSON report"
 
 
 def _counts(layer: str, records: Iterable[Record]) -> str:
@@ -49,12 +49,12 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
         places |= {item.where.key for item in record.breaks if item.layer == layer}
         left |= {item.where.key for item in record.eager if item.layer == layer}
     parts = causes_told({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
-    told = words.plural(graphs, "graph") + (f" = {parts}" if parts else "")
-    if KNOWN[layer].breaks:
-        told += f"; {words.plural(len(places), 'breaking place')}"
-        told += f", {words.plural(recompiles, 'recompile')}"
+    told = plural(graphs, "graph") + (f" = {parts}" if parts else "")
+    if layer == "dynamo":
+        told += f"; {plural(len(places), 'breaking place')}"
+        told += f", {plural(recompiles, 'recompile')}"
     if left:
-        told += f", {words.plural(len(left), 'place')} left to eager"
+        told += f", {plural(len(left), 'place')} left to eager"
     return told
 
 
@@ -73,5 +73,5 @@ def _reasons(records: Iterable[Record]) -> list[tuple[Finding, int]]:
 
 def _reason(item: Finding, tests: int) -> Iterator[str]:
     first, *rest = text.finding(item)
-    yield f"{first}   in {words.plural(tests, 'test')}"
+    yield f"{first}   in {plural(tests, 'test')}"
     yield from rest

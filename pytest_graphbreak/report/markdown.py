@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
-from pytest_graphbreak.report import look
+from pytest_graphbreak.model.record import LAYERS, Plain, Record, causes_told, decomposition
+from pytest_graphbreak.report import explained, look
+from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
     NOTHING,
     REPORTED,
@@ -26,6 +26,8 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.terminal import wrapped
 
 COMMENT: Final = 64_000
 """Bytes of a comment: a byte is at least one character, and something is left for a greeting."""
@@ -42,6 +44,8 @@ _WORDS: Final = {
     "lost": ("test lost compiled code", "tests lost compiled code"),
     "new": ("test has no baseline", "tests have no baseline"),
 }
+_WIDE: Final = 100
+"""Columns of a line of advice: about as many as a comment shows without scrolling."""
 _LONGEST_NAME: Final = 200
 _NAMES: Final = 10
 """Lines of one kind that are listed."""
@@ -60,8 +64,15 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
         ((run, test) for run in runs for test in run.tests if standing(test) in TOLD),
         key=lambda pair: weight(pair[1]),
     )
-    page = _Page(limit - _RESERVE)
+    page = Page(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
+    failing = {
+        f"{test['nodeid']}   on {run.label}" if len(runs) > 1 else test["nodeid"]: (run, test)
+        for run, test in told
+        if test["verdict"] in _FAILING
+    }
+    found = root_causes((name, test) for name, (_, test) in failing.items())
+    page.add(_causes(found, limit // 4))
     _listed(page, _environment(runs), len(runs), "run", limit // 8)
     for title, names in (
         ("Cannot be judged", list(aside.problems)),
@@ -76,16 +87,21 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
             _listed(page, some, len(names), "", limit // 16)
     # The table may take half: then there is room for the reasons of the first tests.
     shown = _table(page, told, len(runs) > 1, limit // 2)
-    explained = _details(page, [pair for pair in told if pair[1]["verdict"] in _FAILING])
+    firsts = set(found.firsts)
+    folded = [
+        pair for name, pair in failing.items() if name in firsts or pair[1]["failed_by"] != "gate"
+    ]
+    untold = _details(page, folded)
+    page.add(_same(len(failing) - len(folded)))
     page.add(_looked_at(runs))
     page.reserve(_RESERVE)
-    page.add(_left_out(len(told) - shown, explained))
+    page.add(_left_out(len(told) - shown, untold))
     page.add(_next(told, aside.accept))
     return page.text
 
 
-class _Page:
-    """Text that grows while it fits."""
+class Page:
+    """Text that grows while it fits into ``limit`` bytes of UTF-8."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -122,7 +138,7 @@ def _headline(runs: Sequence[Run], aside: Aside) -> str:
         parts.append(f"{blind} not measured")
     total = sum(verdicts.values())
     if not parts:
-        parts.append(f"{total:,} {'test' if total == 1 else 'tests'}")
+        parts.append(f"{plural(total, 'test')}")
         unjudged = verdicts.get(UNJUDGED, 0)
         said = "not judged" if unjudged == total else "none over budget"
         if unjudged and unjudged < total:
@@ -133,6 +149,32 @@ def _headline(runs: Sequence[Run], aside: Aside) -> str:
     if UNGATED in verdicts:
         parts.append(f"{verdicts[UNGATED]:,} not gated")
     return f"Graph budget: {', '.join(parts)}"
+
+
+def _causes(found: RootCauses, size: int) -> str:
+    """What makes tests red, each cause once, as many as fit into ``size`` bytes."""
+    if not found.places:
+        return ""
+    lines: list[str] = []
+    left = len(found.all)
+    for cause in found.all:
+        told = [part for line in explained.told(cause) for part in wrapped(line, _WIDE)]
+        size -= sum(len(safe.preformatted(line).encode()) for line in told)
+        if size < 0:
+            break
+        lines += told
+        left -= 1
+    if left:
+        lines.append(f"  ... and {plural(left, 'more cause')}")
+    return f"**{headline(found)}**\n\n{safe.preformatted(chr(10).join(lines))}\n\n"
+
+
+def _same(tests: int) -> str:
+    """The red tests of which no reasons follow: another one has told them."""
+    if tests <= 0:
+        return ""
+    verb = "is" if tests == 1 else "are"
+    return f"\n{plural(tests, 'more test')} {verb} red for the same causes.\n"
 
 
 def _looked_at(runs: Sequence[Run]) -> str:
@@ -157,7 +199,7 @@ def _code(text: str, most: int = _LONGEST_NAME) -> str:
     return safe.markdown(_cut(text, most))
 
 
-def _listed(page: _Page, lines: Iterable[str], total: int, word: str, size: int) -> None:
+def _listed(page: Page, lines: Iterable[str], total: int, word: str, size: int) -> None:
     """As many lines as fit into ``size`` bytes, and how many more there are."""
     end, shown = page.size + size, 0
     for line in lines:
@@ -168,7 +210,7 @@ def _listed(page: _Page, lines: Iterable[str], total: int, word: str, size: int)
         page.add(f"- and {total - shown:,} more{f' {word}s' if word else ''}\n")
 
 
-def _table(page: _Page, told: Sequence[tuple[Run, Plain]], many_runs: bool, limit: int) -> int:
+def _table(page: Page, told: Sequence[tuple[Run, Plain]], many_runs: bool, limit: int) -> int:
     """The table of tests, as many rows as fit; returns how many.
 
     The first rows are there to be read; further ones are folded away.
@@ -212,7 +254,7 @@ def _breaks(test: Plain) -> str:
     return str(now or "") if was == now else f"{was} → {now}"
 
 
-def _details(page: _Page, failing: Iterable[tuple[Run, Plain]]) -> int:
+def _details(page: Page, failing: Iterable[tuple[Run, Plain]]) -> int:
     """The reasons, folded, test by test while they fit; returns how many did not."""
     left = 0
     for run, test in failing:
@@ -256,9 +298,9 @@ def _shorten(text: str) -> str:
 def _left_out(rows: int, reasons: int) -> str:
     parts = []
     if rows:
-        parts.append(f"{rows:,} more {'test' if rows == 1 else 'tests'} moved")
+        parts.append(f"{plural(rows, 'more test')} moved")
     if reasons:
-        parts.append(f"the reasons of {reasons:,} {'test' if reasons == 1 else 'tests'}")
+        parts.append(f"the reasons of {plural(reasons, 'test')}")
     if not parts:
         return ""
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"

@@ -16,6 +16,7 @@ from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, 
 from pytest_graphbreak.report import telling
 from pytest_graphbreak.report.repeats import Series, series
 from pytest_graphbreak.report.view import growth, weight
+from pytest_graphbreak.text.numbers import plural
 
 Item = Break | Eager | Series | Graph
 """What happened at a place."""
@@ -40,6 +41,16 @@ class RootCause:
         """The place; ``NOWHERE`` for a cause that has none."""
         return NOWHERE if self.item is None else _where(self.item)
 
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        """The calls that lead to the place in the first test, from the outermost to the place."""
+        match self.item:
+            case Break() | Graph() as item:
+                return (*item.stack[:-1], item.where)
+            case Series(first=first):
+                return (*first.stack, first.where)
+        return (self.where,)
+
 
 @dataclass(frozen=True, slots=True)
 class RootCauses:
@@ -62,6 +73,11 @@ class RootCauses:
     def firsts(self) -> tuple[str, ...]:
         """The first test of each cause: who has read why these are red has read all of it."""
         return tuple(dict.fromkeys(cause.tests[0] for cause in self.all))
+
+
+def by_nodeid(tests: Iterable[Plain]) -> Iterator[tuple[str, Plain]]:
+    """The tests of one run with the names that they are told by."""
+    return ((test["nodeid"], test) for test in tests)
 
 
 def root_causes(tests: Iterable[tuple[str, Plain]]) -> RootCauses:
@@ -90,10 +106,10 @@ def headline(found: RootCauses) -> str:
     """``2 places explain 218 of 220 red tests``; empty where no place explains any."""
     if not found.places:
         return ""
-    places = _count(len(found.places), "place")
+    places = plural(len(found.places), "place")
     verb = "explains" if len(found.places) == 1 else "explain"
     of = "" if found.explained == found.red else f"{found.explained:,} of "
-    return f"{places} {verb} {of}{_count(found.red, 'red test')}"
+    return f"{places} {verb} {of}{plural(found.red, 'red test')}"
 
 
 def _is_red(pair: tuple[str, Plain]) -> bool:
@@ -157,7 +173,7 @@ def _known_only(verdict: Verdict, record: Record) -> str:
 def _judged(test: Plain, record: Record) -> Verdict:
     """What moved, as the report has it: the budget of its test, without captured operations."""
     cap = None if test.get("cap") is None else Cap(**test["cap"])
-    return judge(record, _expected(test), cap, ops=None)
+    return judge(replace(record, errors=()), _expected(test), cap, ops=None)
 
 
 def _expected(test: Plain) -> Expected | None:
@@ -182,7 +198,3 @@ def _expected(test: Plain) -> Expected | None:
 
 def _places(known: Iterable[Plain]) -> tuple[Known, ...]:
     return tuple(Known(item["where"], item["code"], item["count"]) for item in known)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")

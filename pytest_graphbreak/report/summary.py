@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.record import LAYERS, Plain
 from pytest_graphbreak.report import explained, look
-from pytest_graphbreak.report.root_causes import root_causes
+from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, counted, standing
 from pytest_graphbreak.runs import accepting
+from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def lines(outcome: Outcome) -> Iterator[Line]:
 
 def _explained(outcome: Outcome) -> Iterator[Line]:
     """What makes tests red, each cause once; the tests follow after a blank line."""
-    found = root_causes((test["nodeid"], test) for test in _standing(outcome))
+    found = root_causes(by_nodeid(_standing(outcome)))
     for line in explained.lines(found):
         yield BOLD if line[0] != " " else RED if line.startswith("  + ") else PLAIN, line
     if explained.tells(found):
@@ -123,7 +123,7 @@ def _row(test: Plain) -> str:
             moves.append(f"{layer} {was} -> {now}" if was != now else f"{layer} {now}")
     places = len(test["breaks"])
     if places:
-        moves.append(f"{places} breaking place" + ("s" if places > 1 else ""))
+        moves.append(f"{places} {noun(places, 'breaking place')}")
     return f"{test['nodeid']}   {', '.join(moves)}".rstrip()
 
 
@@ -162,7 +162,8 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
             f"{foreign} judged by another profile ({outcome.profile} was never recorded for them)"
         )
     if parts:
-        yield BOLD, f"{_count(len(outcome.tests), 'test')} on {outcome.profile}: {', '.join(parts)}"
+        number = len(outcome.tests)
+        yield BOLD, f"{number} {noun(number, 'test')} on {outcome.profile}: {', '.join(parts)}"
 
 
 def _unjudged(outcome: Outcome) -> Counter[str]:
@@ -178,10 +179,6 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
         else:
             found["without graphs"] += 1
     return found
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _next(outcome: Outcome) -> Iterator[Line]:

@@ -24,10 +24,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from pytest_graphbreak.baseline.model import same_minor
 from pytest_graphbreak.config.packages import owner
-from pytest_graphbreak.model.layers import KNOWN, LAYERS, MEANT
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Plain, Record
+from pytest_graphbreak.model.record import LAYERS, NOWHERE, Frame, Graph, Plain, Record
+from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Seen, Union, union
 
@@ -38,7 +37,7 @@ gives another reason at the same place."""
 Alike = Literal["file", "function", "place", "line"]
 """What is another one at two places that may be the same."""
 
-INTENDED: Final = MEANT
+INTENDED: Final = ("entry", "fx", "backward")
 """Causes of graphs that a model has which compiles well; they are told where their number moved."""
 UNEXPLAINED: Final = "unexplained"
 """The kind of graphs that were counted and of which a report tells no more."""
@@ -334,11 +333,11 @@ class _Step:
     """How one cause moved in one test."""
 
     how: How
-    before: _Cause | None
-    after: _Cause | None
+    before: Cause | None
+    after: Cause | None
 
     @property
-    def cause(self) -> _Cause:
+    def cause(self) -> Cause:
         cause = self.after or self.before
         assert cause is not None
         return cause
@@ -363,7 +362,7 @@ def _pair(one: Seen, other: Seen, profile: str, changes: _Groups, found: Compari
     mine: list[Change] = []
     if not _same(was, now):
         same_torch = same_minor(one.report.torch, other.report.torch)
-        steps = _steps(_causes(was, layers), _causes(now, layers), same_torch)
+        steps = _steps(book(was, layers).causes, book(now, layers).causes, same_torch)
         breaks = [step for step in steps if step.cause.kind == "break"]
         heads: dict[int, Change] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
@@ -463,12 +462,17 @@ def _less(now: Mapping[str, int], was: Mapping[str, int]) -> dict[str, int]:
 # why graphs exist
 
 
-_Key = tuple[str, ...]
+Key = tuple[str, ...]
+"""What a cause is known by: kind, layer and place."""
 
 
 @dataclass(slots=True)
-class _Cause:
-    """Why graphs of one test exist, or why code of it is not compiled, at one place."""
+class Cause:
+    """Why graphs of one test exist, or why code of it is not compiled, at one place.
+
+    ``times`` are breaks, frames or recompiles there, or graphs of this cause; ``graphs`` are those
+    that exist for it, by layer.
+    """
 
     kind: str
     layer: str
@@ -480,27 +484,30 @@ class _Cause:
     graphs: Counter[str] = field(default_factory=Counter)
 
 
-class _Book:
-    """The causes of one record, each with the graphs that exist for it."""
+class Book:
+    """The causes of one record, each with the graphs that exist for it.
+
+    ``names`` says by layer and name of a graph what it exists for.
+    """
 
     def __init__(self, record: Record, layers: Sequence[str]) -> None:
-        self.causes: dict[_Key, _Cause] = {}
-        self._frames: dict[_Key, _Key] = {}
-        self._functions: dict[_Key, _Key] = {}
-        self._reasons: dict[str, _Key] = {}
-        self._again: dict[tuple[str, str], _Key] = {}
-        self._names: dict[tuple[str, str], _Key] = {}
-        self._layers = layers
-        for item in record.breaks:
+        self.causes: dict[Key, Cause] = {}
+        self.names: dict[tuple[str, str], Key] = {}
+        self._frames: dict[Key, Key] = {}
+        self._functions: dict[Key, Key] = {}
+        self._reasons: dict[str, Key] = {}
+        self._again: dict[tuple[str, str], Key] = {}
+        breaks = [item for item in record.breaks if item.layer in layers]
+        for item in breaks:
             self._add("break", item.layer, item.where, item.reason, item.count, item.id, item.stack)
-        for left in record.eager:
+        for left in (item for item in record.eager if item.layer in layers):
             self._add("eager", left.layer, left.where, left.reason, left.count)
-        for again in record.recompile_list:
+        for again in (item for item in record.recompile_list if item.layer in layers):
             key = self._add(
                 "recompile", again.layer, again.where, again.reason, 1, None, again.stack
             )
             self._again[again.layer, again.graph] = key
-        for item in record.breaks:
+        for item in breaks:
             key = ("break", item.layer, *item.where.key)
             self._reasons.setdefault(item.reason, key)
             for frame in (item.where, *reversed(item.stack)):
@@ -510,7 +517,7 @@ class _Book:
         for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
             if graph.layer in layers:
                 key = self._of_graph(graph)
-                self._names[graph.layer, graph.name] = key
+                self.names[graph.layer, graph.name] = key
                 self.causes[key].graphs[graph.layer] += 1
         for layer in layers:
             known = sum(cause.graphs[layer] for cause in self.causes.values())
@@ -527,49 +534,48 @@ class _Book:
         times: int,
         id: str | None = None,
         stack: tuple[Frame, ...] = (),
-    ) -> _Key:
+    ) -> Key:
         # Where a model is meant to be compiled its first line is no identity: it is often edited.
         place = where.key[:2] if kind in INTENDED else where.key
         key = (kind, layer, *place)
         if key not in self.causes:
-            self.causes[key] = _Cause(kind, layer, where, reason, id, stack)
+            self.causes[key] = Cause(kind, layer, where, reason, id, stack)
         self.causes[key].times += times
         return key
 
-    def _of_graph(self, graph: Graph) -> _Key:
+    def _of_graph(self, graph: Graph) -> Key:
         layer, cause, where = graph.layer, graph.cause, graph.where
-        known = KNOWN[layer].cause(cause)
-        if known.told_by == "break":
+        if layer == "dynamo" and cause in ("break", "callee"):
             # A frame that called the one that broke goes on after its call; what it called is
             # compiled from its first line.
             found = self._frames.get(where.key) or self._functions.get(where.key[:2])
             found = found or self._reasons.get(graph.reason)
             if found is not None:
                 return found
-        if known.kind == "again":
+        if cause == "recompile":
             found = self._again.get((layer, graph.name))
             if found is not None:
                 return found
-        if KNOWN[layer].above is not None and (known.is_meant or cause == "pending"):
+        if layer != "dynamo" and cause in ("fx", "backward", "pending"):
             for name in graph.sources:
                 found = self._source(layer, name)
                 if found is not None and found[0] not in INTENDED:
                     return found
         return self._add(cause, layer, where, graph.reason, 1, None, graph.stack)
 
-    def _source(self, layer: str, name: str) -> _Key | None:
+    def _source(self, layer: str, name: str) -> Key | None:
         """What the graph above exists for that this one was lowered from."""
         above = LAYERS[: LAYERS.index(layer)]
-        found = (self._names.get((one, name)) for one in reversed(above))
+        found = (self.names.get((one, name)) for one in reversed(above))
         return next((key for key in found if key is not None), None)
 
 
-def _causes(test: Plain, layers: Sequence[str]) -> dict[_Key, _Cause]:
-    causes = _Book(Record.from_dict(test), layers).causes
-    return {key: cause for key, cause in causes.items() if cause.layer in layers}
+def book(test: Plain, layers: Sequence[str]) -> Book:
+    """The causes of one test of a report, on some layers."""
+    return Book(Record.from_dict(test), layers)
 
 
-def _steps(was: Mapping[_Key, _Cause], now: Mapping[_Key, _Cause], same_torch: bool) -> list[_Step]:
+def _steps(was: Mapping[Key, Cause], now: Mapping[Key, Cause], same_torch: bool) -> list[_Step]:
     """What moved from one record of a test to the other."""
     still = {
         kind for kind in INTENDED if _number(was.values(), kind) == _number(now.values(), kind)
@@ -597,7 +603,7 @@ def _sum(steps: Iterable[_Step]) -> bool:
     return any(total.values())
 
 
-def _number(causes: Iterable[_Cause], kind: str) -> Counter[str]:
+def _number(causes: Iterable[Cause], kind: str) -> Counter[str]:
     total = Counter[str]()
     for cause in causes:
         if cause.kind == kind:
@@ -605,7 +611,7 @@ def _number(causes: Iterable[_Cause], kind: str) -> Counter[str]:
     return total
 
 
-def _how(before: _Cause | None, after: _Cause | None, same_torch: bool) -> How | None:
+def _how(before: Cause | None, after: Cause | None, same_torch: bool) -> How | None:
     if before is None:
         return "new"
     if after is None:

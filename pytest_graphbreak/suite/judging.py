@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
+from pytest_graphbreak.text.paths import shown
 
 if TYPE_CHECKING:
     import pytest
@@ -80,7 +81,7 @@ def _context(
     return Context(
         nodeid=nodeid,
         profile=gate.profile,
-        baseline=_shown(entry, settings),
+        baseline=shown(entry.path, settings.root) if entry else None,
         baseline_line=entry.line if entry else None,
         accept=_accepting(settings, nodeid) if in_ci() else None,
         typed=settings.typed,
@@ -104,12 +105,3 @@ def _accepting(settings: Settings, nodeid: str) -> str:
     if report is None:
         return "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
     return accepting.command(shlex.quote(report.name), nodeid, accepting.this_run())
-
-
-def _shown(entry: Entry | None, settings: Settings) -> str | None:
-    if entry is None:
-        return None
-    try:
-        return str(entry.path.relative_to(settings.root))
-    except ValueError:
-        return str(entry.path)

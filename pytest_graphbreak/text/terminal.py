@@ -12,8 +12,6 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final, TextIO
 
-from pytest_graphbreak.model.layers import BY_NAME
-
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
 
@@ -32,17 +30,14 @@ _PROSE: Final = re.compile(
     re.VERBOSE,
 )
 
-_TOLD: Final = [
-    name for name, cause in BY_NAME.items() if not cause.is_plain and cause.told_by != "break"
-]
-_CAUSES: Final = "|".join((r"GB\d+", *map(re.escape, _TOLD), "eager"))
+_CAUSES: Final = r"GB\d+|bucket|split|access|sync|pending|reshard|backward|eager|recompile|other"
 _MARKUP: Final = tuple(
     (re.compile(pattern), markup)
     for pattern, markup in (
         (r" {0,2}graph budget:", ("red", "bold")),
         (rf" {{2,6}}\+ (?:{_CAUSES})\b", ("red",)),
         (r"^.*\. (?:Over the graph budget|No verdict)\b", ("red", "bold")),
-        (r"\d[\d,]* places? explains? ", ("bold",)),
+        (r"\d[\d,]{0,15} places? explains? ", ("bold",)),
         (r"^.*\. Within the graph budget\.", ("green", "bold")),
         (r"(?:error|over|lost|unmeasured|crashed|UNVERIFIED|PROBLEM) +\S", ("red",)),
         (r"(?:new|changed|stale|note|looser) +\S", ("yellow",)),

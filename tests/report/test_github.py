@@ -65,16 +65,44 @@ def test_a_test_without_a_place_is_shown_at_its_file(root: Path) -> None:
 def test_only_what_the_gate_failed_and_ten_at_most(root: Path) -> None:
     own = a_test("t.py::own", outcome="failed", failed_by="test")
     fine = a_test("t.py::fine", verdict="improved")
-    many = [over(f"t.py::test[{number}]", 1, 2 + number) for number in range(15)]
+    many = [
+        over(f"t.py::test[{number}]", 1, 2, breaks=[a_break(place(code=f"line {number}"))])
+        for number in range(15)
+    ]
     found = github.annotations([own, fine, *many], root)
     assert len(found) == 10
-    names = [parts(command)[1].partition("\n")[0] for command in found]
-    assert names[0] == "t.py::test[14]"
-    assert not {"t.py::own", "t.py::fine"} & set(names)
+    names = {parts(command)[1].partition("\n")[0] for command in found}
+    assert names < {test["nodeid"] for test in many}
+
+
+def test_one_place_behind_many_red_tests_is_one_error(root: Path) -> None:
+    many = [over(f"t.py::test[{number}]", 1, 2) for number in range(220)]
+    blind = a_test("t.py::blind", verdict="error", failed_by="gate", errors=["no sensor"])
+    shared, alone = github.annotations([blind, *many], root)
+    properties, message = parts(shared)
+    assert (properties["file"], properties["line"]) == ("models/head.py", "10")
+    assert properties["title"] == "graph budget: 220 tests, GB0124  Unsupported Tensor.item() call"
+    assert "    in 220 tests, which make 220 graphs more; the first of them:\n" in message
+    assert message.endswith("\n        t.py::test[108]\n        and 210 more")
+    assert "    try: keep the value a tensor, or " in message
+    assert parts(alone)[1] == "t.py::blind"
+
+
+def test_a_test_with_two_places_is_at_both(root: Path) -> None:
+    test = over(breaks=[a_break(place(line=11, code="one")), a_break(place(line=12, code="two"))])
+    found = github.annotations([test], root)
+    for command, line, code in zip(found, ("11", "12"), ("one", "two"), strict=True):
+        properties, message = parts(command)
+        assert (properties["line"], properties["title"]) == (
+            line,
+            "graph budget: 3 dynamo graphs, the baseline allows 1 (+2)",
+        )
+        assert message.startswith("tests/test_a.py::test_b\n+ GB0124  Unsupported")
+        assert f"        {code}\n" in message
 
 
 def test_files_are_named_from_the_workspace(root: Path) -> None:
-    (command,) = github.annotations([over()], root, root.parent)
+    (command,) = github.annotations([over(now=2)], root, root.parent)
     assert parts(command)[0]["file"] == f"{root.name}/models/head.py"
 
 
@@ -96,7 +124,11 @@ def test_no_file_outside_of_the_repository_is_named(file: str, root: Path) -> No
 
 
 def test_summary_is_below_the_size_at_which_it_is_dropped() -> None:
-    many = [over(f"t.py::test[{number}]", message="line\n" * 5_000) for number in range(500)]
+    many = [
+        over(f"t.py::test[{number}]", message="line\n" * 5_000)
+        | {"breaks": [a_break(place(code=f"line {number}"))]}
+        for number in range(500)
+    ]
     summary = github.step_summary(as_runs(a_report(*many)))
     assert len(summary.encode()) < 2**20
     assert "Left out for its length" in summary

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from pytest_graphbreak.report import html
 from pytest_graphbreak.text.safe import printable
 from tests.hostile import STRINGS, a_hostile_report
 from tests.making import Data, a_break, a_graph, a_report, a_test, known, over, place
-from tests.report import browser
 from tests.report.browser import Browser
 from tests.report.test_markdown import as_runs
 from tests.text.test_safe import Parsed
@@ -204,15 +202,6 @@ def test_343_graphs_are_all_there() -> None:
 
 
 # the browser
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = browser.find()
-    if path is None:
-        pytest.skip("no Chromium here (Debian's package is chromium)")
-    with Browser(path) as found:
-        yield found
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pytest_graphbreak.report.view import Aside, Run, runs
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text.safe import printable
 from tests.hostile import STRINGS, a_hostile_report
-from tests.making import Data, a_report, a_test, over
+from tests.making import Data, a_break, a_report, a_test, over, place
 from tests.text.test_safe import Parsed, obeyed
 
 
@@ -38,6 +38,21 @@ def test_what_is_over_by_how_much_and_why() -> None:
     assert "0 → 3" in row
     details = text.partition("<details>")[2]
     assert "4 dynamo graphs, the baseline allows 1 (+3)" in details
+
+
+def test_one_cause_behind_many_red_tests_leads() -> None:
+    tests = [over(f"tests/test_a.py::test[{number}]", 1, 2) for number in range(220)]
+    report = a_report(a_test("t.py::fine", verdict="ok"), *tests)
+    text = rendered(report)
+    head, _, rest = text.partition("- <code>cpu</code>, torch")
+    assert "**1 place explains 220 red tests**\n\n<pre>\n  + GB0124  Unsupported" in head
+    assert "      models/head.py:10 in Head.forward\n" in head
+    assert "in 220 tests, which make 220 graphs more; the first of them:\n" in head
+    assert rest.count("<pre>") == 1
+    assert "\n219 more tests are red for the same causes.\n" in rest
+    both = rendered(report, report | {"environment": report["environment"] | {"profile": "tt"}})
+    assert "**1 place explains 440 red tests**" in both
+    assert "          tests/test_a.py::test[0]   on cpu\n" in both
 
 
 def test_breaks_are_told_where_no_failure_text_is() -> None:
@@ -79,6 +94,7 @@ def test_unmeasured_and_stale_are_named() -> None:
 def test_fits_and_says_what_it_left_out(limit: int) -> None:
     many = [
         over(f"t.py::test_{'é' * 40}[{number}]", 1, 2, graphs={"dynamo": 2 + number})
+        | {"breaks": [a_break(place(code=f"line {number}"))]}
         for number in range(900)
     ]
     text = rendered(a_report(*many), limit=limit)
@@ -88,7 +104,9 @@ def test_fits_and_says_what_it_left_out(limit: int) -> None:
     assert left is not None
     assert rows + int(left[1].replace(",", "")) == 900
     assert "[899]" in text  # the one that grew most
-    explained = text.count("<pre>")
+    explained = text.count("<pre>") - 1  # the first is that of all causes
+    assert "**900 places explain 900 red tests**" in text
+    assert re.search(r"\.\.\. and [\d,]+ more causes\n</pre>", text)
     assert f"the reasons of {900 - explained} tests" in text
     assert text.count("<details>") == text.count("</details>")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.config.ini import OPS
+from pytest_graphbreak.model.record import LAYERS
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.runs.compare import Change, Comparison, Effect, Moved, Pair
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20
@@ -16,22 +18,38 @@ NAMES: Final = 3
 """Tests that are named below a cause."""
 
 
-def lines(found: Comparison, ops: float = 10.0) -> Iterator[str]:
+def lines(found: Comparison, ops: float = OPS) -> Iterator[str]:
     """All of it. Captured operations are told test by test where they fell by ``ops`` percent."""
-    yield f"before  {words.side(found.before)}"
-    yield f"after   {words.side(found.after)}"
+    yield f"before  {printable(words.side(found.before))}"
+    yield f"after   {printable(words.side(found.after))}"
     for word, side in (("before", found.before), ("after", found.after)):
         for problem in side.problems:
             yield f"note    {word}: {printable(problem)}"
     yield ""
-    yield "; ".join((words.headline(found), ", ".join(words.totals(found.pairs)))).rstrip("; ")
+    yield "; ".join(part for part in (words.headline(found), _totals(found)) if part)
+    for title, body in parts(found, ops):
+        yield from ("", title, *body)
+
+
+def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[str]]]:
+    """Each part of it that is not empty: its title and its lines."""
     for section in words.sections(found):
-        yield from ("", f"{section.title}: {words.plural(len(section.changes), 'place')}")
-        blocks = (list(_change(change, found)) for change in section.changes[:MOST])
-        yield from _listed(blocks, len(section.changes))
-    yield from _unsure(found)
-    yield from _operations(found.pairs, ops)
-    yield from _tests(found)
+        blocks = (_change(change, found) for change in section.changes[:MOST])
+        title = f"{section.title}: {plural(len(section.changes), 'place')}"
+        yield title, _listed(blocks, len(section.changes))
+    if found.moved:
+        blocks = (_moved(pair, found) for pair in found.moved[:MOST])
+        title = f"cannot be told: {plural(len(found.moved), 'place')}"
+        yield title, _listed(blocks, len(found.moved))
+    if any(was != now for pair in found.pairs for was, now in pair.ops.values()):
+        yield "captured operations", _operations(found.pairs, ops)
+    for title, items in words.asides(found):
+        if items:
+            yield f"{title}: {plural(len(items), 'test')}", _named(items)
+
+
+def _totals(found: Comparison) -> str:
+    return ", ".join(words.totals(found.pairs))
 
 
 def _listed(blocks: Iterable[Iterable[str]], total: int) -> Iterator[str]:
@@ -76,14 +94,6 @@ def _names(effects: Sequence[Effect]) -> Iterator[str]:
         yield f"      in {len(names) - NAMES:,} more"
 
 
-def _unsure(found: Comparison) -> Iterator[str]:
-    if not found.moved:
-        return
-    yield from ("", f"cannot be told: {words.plural(len(found.moved), 'place')}")
-    blocks = (list(_moved(pair, found)) for pair in found.moved[:MOST])
-    yield from _listed(blocks, len(found.moved))
-
-
 def _moved(pair: Moved, found: Comparison) -> Iterator[str]:
     after = pair.after
     yield f"  ? {cut(printable(words.name(after)))}   {words.unsure(pair)}"
@@ -103,55 +113,25 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
         for layer, (was, now) in pair.ops.items()
         if was != now
     ]
-    if not changed:
-        return
-    yield ""
     for layer in LAYERS:
         steps = [now - was for _, name, was, now in changed if name == layer]
         up, down = [step for step in steps if step > 0], [step for step in steps if step < 0]
-        parts = [
-            f"{words.plural(len(some), 'test')} {word} ({sum(some):+,})"
+        told = [
+            f"{plural(len(some), 'test')} {word} ({sum(some):+,})"
             for word, some in (("up", up), ("down", down))
             if some
         ]
-        if parts:
-            yield f"captured operations ({layer}): {', '.join(parts)}"
+        if told:
+            yield f"  {layer}: {', '.join(told)}"
     fell = [item for item in changed if item[3] < item[2] * (1 - percent / 100)]
     fell.sort(key=lambda item: (item[3] / item[2], item[0].nodeid))
     for pair, layer, was, now in fell[:MOST]:
-        yield f"  {layer} {was:,} -> {now:,}   {printable(pair.nodeid)}"
+        yield f"    {layer} {was:,} -> {now:,}   {printable(pair.nodeid)}"
     if len(fell) > MOST:
-        yield f"  ... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
+        yield f"    ... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
 
 
-def _tests(found: Comparison) -> Iterator[str]:
-    """Test by test: those whose counts moved, those that are there once only, the rest."""
-    moved = [pair for pair in found.pairs if pair.growth]
-    yield from _named(
-        "tests with other counts",
-        [f"{words.counts(pair)}   {pair.nodeid}{_profile(pair)}" for pair in moved],
-    )
-    for side in ("before", "after"):
-        once = [one for one in found.once if one.side == side]
-        maybe = [
-            f"{one.nodeid}   on {one.profile}"
-            + (f"   or is it {one.maybe}? A renamed file is unknown here" if one.maybe else "")
-            for one in once
-        ]
-        yield from _named(f"only {side}", maybe)
-    yield from _named(
-        "cannot be compared",
-        [f"{one.nodeid}   {one.why}   on {one.profile}" for one in found.unequal],
-    )
-
-
-def _profile(pair: Pair) -> str:
-    return f"   {pair.profile}" if "->" in pair.profile else ""
-
-
-def _named(title: str, items: Sequence[str]) -> Iterator[str]:
-    if items:
-        yield from ("", f"{title}: {words.plural(len(items), 'test')}")
-        yield from (f"  {printable(item)}" for item in items[:MOST])
-        if len(items) > MOST:
-            yield f"  ... and {len(items) - MOST:,} more"
+def _named(items: Sequence[str]) -> Iterator[str]:
+    yield from (f"  {printable(item)}" for item in items[:MOST])
+    if len(items) > MOST:
+        yield f"  ... and {len(items) - MOST:,} more"

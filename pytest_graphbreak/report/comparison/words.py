@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.runs.compare import (
     INTENDED,
     UNEXPLAINED,
@@ -19,6 +19,7 @@ from pytest_graphbreak.runs.compare import (
     Pair,
     Side,
 )
+from pytest_graphbreak.text.numbers import plural
 
 KINDS: Final = {"break": "graph break", "eager": "left to eager"}
 """How a kind of change is called; others are called by their names."""
@@ -37,10 +38,6 @@ class Section:
     name: str
     title: str
     changes: tuple[Change, ...]
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def sections(found: Comparison) -> list[Section]:
@@ -212,3 +209,34 @@ def counts(pair: Pair) -> str:
 def unsure(pair: Moved) -> str:
     """What may be, and what cannot be known."""
     return f"{ALIKE[pair.why]}: renamed, or gone here and new there"
+
+
+def asides(found: Comparison) -> Iterator[tuple[str, list[str]]]:
+    """Test by test: those whose counts moved, those that are there once only, the rest."""
+    yield (
+        "tests with other counts",
+        [
+            f"{counts(pair)}   {pair.nodeid}{_profiles(pair)}"
+            for pair in found.pairs
+            if any(was != now for was, now in pair.graphs.values())
+        ],
+    )
+    for side in ("before", "after"):
+        once = [one for one in found.once if one.side == side]
+        yield (
+            f"only {side}",
+            [
+                f"{one.nodeid}   on {one.profile}"
+                + (f"   or is it {one.maybe}? A renamed file is unknown here" if one.maybe else "")
+                for one in once
+            ],
+        )
+    yield (
+        "cannot be compared",
+        [f"{one.nodeid}   {one.why}   on {one.profile}" for one in found.unequal],
+    )
+
+
+def _profiles(pair: Pair) -> str:
+    """Both profiles, where they are two."""
+    return f"   {pair.profile}" if "->" in pair.profile else ""

@@ -9,23 +9,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
-from pytest_graphbreak.baseline.model import minor
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.recorded import values
 from pytest_graphbreak.judging.verdict import FAILING, STRICT, Verdict
 from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.judgement import Case, Rules, judgement
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.accepting import Run
 from pytest_graphbreak.runs.loosened import Source
 from pytest_graphbreak.runs.union import BLIND, MEASURED, Seen
+from pytest_graphbreak.text.paths import shown
 
 _JUDGED_AGAIN: Final = ("verdict", "baseline", "budget", "ungated", "foreign", "message")
 """What a report says of a judgement, but for what the marker of the test said in its run."""
@@ -144,14 +144,6 @@ def _outcome(test: Plain) -> str:
     """The outcome of a test that is within its budget now: what the gate failed then passed."""
     outcome: str = test["outcome"]
     return "passed" if outcome == "failed" and test["failed_by"] == "gate" else outcome
-
-
-def shown(path: Path, root: Path) -> str:
-    """A path as a reader of this checkout would type it."""
-    try:
-        return str(path.relative_to(root))
-    except ValueError:
-        return str(path)
 
 
 def _budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:

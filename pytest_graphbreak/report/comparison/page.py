@@ -1,0 +1,157 @@
+"""A comparison as one page: causes first, then each test with both of its sides beside each other.
+
+This module makes the data (``page_data``); ``compare.js`` shows it. Words that the terminal has,
+too, are made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report.comparison import words
+from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, fill
+from pytest_graphbreak.report.source import Sources
+from pytest_graphbreak.runs.compare import (
+    Book,
+    Cause,
+    Change,
+    Comparison,
+    Key,
+    Moved,
+    Pair,
+    book,
+)
+from pytest_graphbreak.runs.union import Seen
+from pytest_graphbreak.text.safe import cut, printable
+
+NAMES: Final = 200
+"""Tests that are named below one cause."""
+
+
+def render(found: Comparison) -> str:
+    """The page."""
+    return fill("compare", "Graphs before and after", page_data(found))
+
+
+def page_data(found: Comparison) -> Plain:
+    """Everything that the page shows, in the order in which it shows it."""
+    shared = Shared(Sources(None))
+    return {
+        "headline": words.headline(found),
+        "totals": list(words.totals(found.pairs)),
+        "sides": [
+            [word, printable(words.side(side)), [printable(text) for text in side.problems]]
+            for word, side in (("before", found.before), ("after", found.after))
+        ],
+        "sections": [
+            {
+                "title": section.title,
+                "changes": [_change(change, found, shared) for change in section.changes],
+            }
+            for section in words.sections(found)
+        ],
+        "moved": [_moved(pair, found, shared) for pair in found.moved],
+        "tests": [_test(pair, shared) for pair in found.pairs if pair.moved],
+        "asides": [
+            [title, [printable(item) for item in items]]
+            for title, items in words.asides(found)
+            if items
+        ],
+        "frames": shared.frames,
+        "texts": shared.texts,
+    }
+
+
+def _change(change: Change, found: Comparison, shared: Shared) -> Plain:
+    tests = [
+        "   ".join((printable(effect.nodeid), *words.growth(effect.graphs)))
+        for effect in change.effects[:NAMES]
+    ]
+    tried = words.tried(change)
+    return {
+        "sign": words.sign(change),
+        "kind": printable(change.id or words.KINDS.get(change.kind, change.kind)),
+        "name": shared.text(words.name(change)),
+        "was": shared.text(words.was(change)),
+        "amount": words.amount(change),
+        "growth": change.growth,
+        "at": shared.frame(change.where.to_dict() if change.where.file else {}),
+        "stack": [shared.frame(frame.to_dict()) for frame in change.stack[:-1]],
+        "owner": printable(words.owner(change, found)),
+        "try": shared.text(tried or ""),
+        "tests": tests,
+        "more": len(change.effects) - len(tests),
+        "with": [
+            f"{words.sign(item)} {printable(words.KINDS.get(item.kind, item.kind))}   "
+            f"{printable(words.place(item.where))}   {words.amount(item)}"
+            for item in change.with_it.values()
+        ],
+    }
+
+
+def _moved(pair: Moved, found: Comparison, shared: Shared) -> Plain:
+    return {
+        "why": words.unsure(pair),
+        "before": _change(pair.before, found, shared),
+        "after": _change(pair.after, found, shared),
+    }
+
+
+# one test
+
+
+def _test(pair: Pair, shared: Shared) -> Plain:
+    books = book(pair.before.test, pair.layers), book(pair.after.test, pair.layers)
+    was, now = books
+    keys = list(dict.fromkeys((*was.causes, *now.causes)))
+    rows = {key: number for number, key in enumerate(keys)}
+    return {
+        "id": printable(pair.nodeid),
+        "profile": printable(pair.profile),
+        "growth": pair.growth,
+        "lost": bool(pair.emptied),
+        "layers": [
+            [layer, *pair.graphs.get(layer, (0, 0)), *pair.ops.get(layer, (None, None))]
+            for layer in pair.layers
+        ],
+        "strips": [
+            {layer: _strip(seen, layer, one, rows) for layer in pair.layers}
+            for seen, one in zip((pair.before, pair.after), books, strict=True)
+        ],
+        "rows": [_row(was.causes.get(key), now.causes.get(key), shared) for key in keys],
+    }
+
+
+def _strip(seen: Seen, layer: str, one: Book, rows: Mapping[Key, int]) -> list[list[Any]]:
+    """The graphs of one side: name, cause, operations, and the row that says why it is there."""
+    graphs = [graph for graph in seen.test["graph_list"] if graph["layer"] == layer]
+    return [
+        [
+            printable(graph["name"]),
+            printable(graph["cause"]),
+            graph["ops"],
+            rows.get(one.names.get((layer, graph["name"]), ())),
+        ]
+        for graph in graphs[:MOST_GRAPHS]
+    ]
+
+
+def _row(was: Cause | None, now: Cause | None, shared: Shared) -> list[Any]:
+    """A cause of a test: its kind, place, and what it is called and does on either side."""
+    shown = now or was
+    assert shown is not None
+    return [
+        printable(words.KINDS.get(shown.kind, shown.kind)),
+        shared.frame(shown.where.to_dict() if shown.where.file else {}),
+        *(_cell(cause, shared) for cause in (was, now)),
+    ]
+
+
+def _cell(cause: Cause | None, shared: Shared) -> list[Any] | None:
+    """Id, reason, how often, and how many graphs by layer; None where it is not there."""
+    if cause is None:
+        return None
+    graphs = ", ".join(f"{layer} {count}" for layer, count in cause.graphs.items() if count)
+    return [printable(cause.id or ""), shared.text(cut(cause.reason)), cause.times, graphs]

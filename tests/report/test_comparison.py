@@ -1,0 +1,211 @@
+"""A comparison as text, comment, JSON and page: bounded, harmless, in equal words."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pytest_graphbreak.report.comparison import data, markdown, page, text, words
+from pytest_graphbreak.runs.compare import Comparison, compare
+from pytest_graphbreak.runs.incoming import parse
+from tests.hostile import STRINGS, a_hostile_report
+from tests.making import Data, a_break, a_graph, a_report, a_test, place
+from tests.report.browser import Browser
+from tests.report.test_html import data_of
+
+SCHEMA = json.loads((files("pytest_graphbreak") / "schemas/comparison.json").read_text("utf-8"))
+VALID = Draft202012Validator(SCHEMA)
+
+
+def found_in(before: Data, after: Data) -> Comparison:
+    return compare([parse("before.json", before)], [parse("after.json", after)])
+
+
+def broken(nodeid: str, code: str, **changes: Any) -> Data:
+    where = place("transformers/models/bart.py", "Decoder.forward", 9, code)
+    item = a_break(where, **changes)
+    graphs = [a_graph(ops=6), a_graph("1/0", "break", where=where, ops=6)]
+    return a_test(nodeid, graphs={"dynamo": 2}, breaks=[item], graph_list=graphs)
+
+
+def a_comparison() -> Comparison:
+    """One of each: new, gone, reworded, moved, again, left, fewer operations, once, unmeasured."""
+    where = place("models/m.py", "M.forward", 3, "def forward(self, x):")
+    again = {"layer": "dynamo", "graph": "0/1", "reason": "n == 3", "where": where}
+    looped = [a_graph(where=where), a_graph("0/1", "recompile", where=where)]
+    left = {"layer": "dynamo", "reason": "skipped", "count": 1, "where": where}
+    before = a_report(
+        a_test("t.py::new"),
+        broken("t.py::gone", "print(x)"),
+        broken("t.py::reworded", "y.item()", id="GB0156", reason="Unsupported method"),
+        broken("t.py::moved", "if mask.any():"),
+        a_test("t.py::again"),
+        a_test("t.py::left", graph_list=[a_graph(ops=100)], ops={"dynamo": 100}),
+        a_test("t.py::old"),
+        a_test("t.py::failed"),
+        torch="2.9.1",
+    )
+    moved = broken("t.py::moved", "if mask.any():")
+    for item in (moved["breaks"][0], moved["graph_list"][1]):
+        item["where"] = item["where"] | {"file": "transformers/bart2.py"}
+    after = a_report(
+        broken("t.py::new", "if mask.any():"),
+        a_test("t.py::gone"),
+        broken("t.py::reworded", "y.item()", id="GB4347", reason="Missing tp_iternext"),
+        moved,
+        a_test(
+            "t.py::again",
+            graphs={"dynamo": 2},
+            recompiles={"dynamo": 1},
+            recompile_list=[again],
+            graph_list=looped,
+        ),
+        a_test("t.py::left", eager=[left], graph_list=[a_graph(ops=40)], ops={"dynamo": 40}),
+        a_test("u.py::old"),
+        a_test("t.py::failed", outcome="failed", failed_by="test"),
+    )
+    for report, version in ((before, "5.20.0"), (after, "5.24.0")):
+        report["environment"]["packages"] = {"transformers": version}
+    return found_in(before, after)
+
+
+def test_each_kind_is_told_under_its_own_title() -> None:
+    said = "\n".join(text.lines(a_comparison()))
+    titles = [line for line in said.split("\n") if line and line[0] != " "]
+    assert titles == [
+        "before  8 tests on cpu; torch 2.9.1, python 3.11.7, transformers 5.20.0",
+        "after   7 tests on cpu; torch 2.13.0, python 3.11.7, transformers 5.24.0",
+        "6 tests compared, 2 with more graphs, 1 with fewer; dynamo 9 -> 10",
+        "new: 1 place",
+        "gone: 1 place",
+        "compiled again: 1 place",
+        "left the compiler, or came back: 1 place",
+        "reworded by torch 2.13, no regression: 1 place",
+        "cannot be told: 1 place",
+        "captured operations",
+        "tests with other counts: 3 tests",
+        "only before: 1 test",
+        "only after: 1 test",
+        "cannot be compared: 1 test",
+    ]
+    assert "package transformers 5.20.0 -> 5.24.0" in said
+    assert "before: GB0156  Unsupported method" in said
+    assert "the same line in another file: renamed, or gone here and new there" in said
+    assert "or is it u.py::old? A renamed file is unknown here" in said
+    assert "dynamo 100 -> 40   t.py::left" in said
+
+
+def test_the_owner_says_what_is_known_of_both_sides() -> None:
+    def told(before: dict[str, str], after: dict[str, str], torch: str = "2.13.0") -> str:
+        one = a_report(a_test("t.py::a"), torch="2.13.0")
+        other = a_report(broken("t.py::a", "print(x)"), torch=torch)
+        one["environment"]["packages"], other["environment"]["packages"] = before, after
+        found = found_in(one, other)
+        return words.owner(found.changes[0], found)
+
+    of = {"transformers": "5.24.0"}
+    assert told(of, of) == "transformers 5.24.0 on both sides"
+    assert told(of, of, "2.14.0") == "transformers 5.24.0 on both sides, torch 2.13.0 -> 2.14.0"
+    assert told({}, of) == "transformers 5.24.0 after; no report before names it"
+    assert told(of, {}) == "transformers 5.24.0 before; no report after names it"
+    assert told({}, {}) == ""
+
+
+def test_the_schema_is_one_and_holds() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    document = json.loads(json.dumps(data.document(a_comparison())))
+    VALID.validate(document)
+    assert set(document) == set(SCHEMA["properties"])
+    assert {change["how"] for change in document["changes"]} == {"new", "gone", "reworded"}
+    assert [pair["why"] for pair in document["moved"]] == ["file"]
+    assert document["differs"] is True
+
+
+def test_hostile_text_stays_text_everywhere() -> None:
+    hostile = a_hostile_report()
+    mild = a_report(*(a_test(test["nodeid"]) for test in hostile["tests"]))
+    for found in (found_in(mild, hostile), found_in(hostile, mild), found_in(hostile, hostile)):
+        VALID.validate(data.document(found))
+        for line in text.lines(found):
+            assert line.isprintable()
+        comment = markdown.render(found)
+        assert len(comment.encode()) <= markdown.COMMENT
+        assert "<script" not in comment
+        assert "<img" not in comment
+        assert "@octocat" not in comment
+        shown = page.render(found)
+        assert shown.count("<script") == 2
+        assert "<img src=x" not in shown
+    assert len(found_in(mild, hostile).unequal) == len(STRINGS)  # they could not be seen
+
+
+def test_a_long_comment_says_what_it_leaves_out() -> None:
+    names = [f"tests/test_a.py::test_b[{number}]" for number in range(400)]
+    before = a_report(*map(a_test, names))
+    after = a_report(*(broken(name, f"line({number})") for number, name in enumerate(names)))
+    comment = markdown.render(found_in(before, after))
+    assert len(comment.encode()) <= markdown.COMMENT
+    assert "Left out for its length: " in comment
+    assert comment.startswith(markdown.MARK)
+
+
+def test_both_sides_of_a_test_are_in_the_page() -> None:
+    shown = data_of(page.render(a_comparison()))
+    (test,) = [test for test in shown["tests"] if test["id"] == "t.py::reworded"]
+    (row,) = [row for row in test["rows"] if row[0] == "graph break"]
+    assert [cell[0] for cell in row[2:]] == ["GB0156", "GB4347"]
+    assert [len(side["dynamo"]) for side in test["strips"]] == [2, 2]
+    (test,) = [test for test in shown["tests"] if test["id"] == "t.py::new"]
+    (row,) = [row for row in test["rows"] if row[0] == "graph break"]
+    assert row[2] is None
+    assert row[3][2:] == [1, "dynamo 1"]
+
+
+@pytest.fixture
+def show(chromium: Browser, tmp_path: Path) -> Any:
+    """Open the page of a comparison; at the end nothing may have gone wrong in it or left it."""
+
+    def opened(found: Comparison, width: int = 1280) -> Browser:
+        chromium.looks(width=width)
+        (tmp_path / "page.html").write_text(page.render(found), encoding="utf-8")
+        chromium.open(tmp_path / "page.html")
+        return chromium
+
+    yield opened
+    assert chromium.faults() == []
+
+
+def test_a_browser_shows_causes_and_then_both_sides(show: Any) -> None:
+    shown = show(a_comparison())
+    heads = "[...document.querySelectorAll('#causes h2')].map((node) => node.textContent)"
+    assert shown.run(heads)[:2] == ["new: 1 place", "gone: 1 place"]
+    shown.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    shown.settle()
+    assert shown.run("document.querySelectorAll('.beside').length") == 6
+    shown.run("document.getElementById('query').focus()")
+    shown.type("reworded tp_iternext")
+    assert shown.run("document.getElementById('status').textContent") == "1 cause, 1 test"
+
+
+def test_a_phone_shows_all_of_it(show: Any) -> None:
+    shown = show(a_comparison(), width=390)
+    shown.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    shown.settle()
+    assert shown.run("document.body.scrollWidth") <= 390
+
+
+def test_hostile_text_does_nothing_in_a_browser(show: Any) -> None:
+    hostile = a_hostile_report()
+    mild = a_report(*(a_test(test["nodeid"]) for test in hostile["tests"]))
+    for test in hostile["tests"]:
+        test["errors"] = []
+    for found in (found_in(mild, hostile), found_in(hostile, mild)):
+        shown = show(found)
+        shown.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+        shown.settle()
+        assert shown.run("window.pwned === undefined")
