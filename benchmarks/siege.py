@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from pytest_graphbreak import cli
 from tests import regexes
-from tests.hostile import STRINGS, a_hostile_report
+from tests.hostile import STRINGS, a_hostile_report, at, spots
 from tests.logs.worst import WORST
 from tests.making import a_report, a_test, over
 from tests.test_regexes import DYNAMIC
@@ -123,10 +123,11 @@ def reports(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
 
 def _damage(data: Any, rng: random.Random) -> None:
     """Change one value at a place that is drawn from all of them."""
-    places = list(_places(data))
+    places = [path for path in spots(data) if path]
     if not places:
         return
-    inside, key = rng.choice(places)
+    *above, key = rng.choice(places)
+    inside = at(data, tuple(above))
     what = rng.random()
     if what < 0.15:
         del inside[key]
@@ -134,19 +135,6 @@ def _damage(data: Any, rng: random.Random) -> None:
         inside.append(copy.deepcopy(inside[key]))
     else:
         inside[key] = copy.deepcopy(rng.choice(VALUES))
-
-
-def _places(data: Any) -> Iterator[tuple[Any, Any]]:
-    items = (
-        data.items()
-        if isinstance(data, dict)
-        else enumerate(data)
-        if isinstance(data, list)
-        else ()
-    )
-    for key, value in items:
-        yield data, key
-        yield from _places(value)
 
 
 # Checkouts

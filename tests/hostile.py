@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.making import Data, a_break, a_graph, a_report, a_test, over
@@ -105,3 +106,22 @@ def a_hostile_report(**session: Any) -> Data:
     )
     report["environment"] |= dict.fromkeys(("torch", "python", "platform"), STRINGS[6])
     return report
+
+
+def spots(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a document, as a path of keys, from the top down."""
+    yield path
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(data, dict):
+        items = data.items()
+    elif isinstance(data, list):
+        items = enumerate(data)
+    for key, value in items:
+        yield from spots(value, (*path, key))
+
+
+def at(data: Any, path: tuple[Any, ...]) -> Any:
+    """What is at one of ``spots``."""
+    for key in path:
+        data = data[key]
+    return data

@@ -100,9 +100,9 @@ def read(file: Path) -> dict[str, tuple[Words, ...]]:
 
 
 def _wordings(id: str, entries: Any) -> tuple[Words, ...]:
+    """One wording for each reason: of several, the newest that has an explanation."""
     if not isinstance(entries, list):
         return ()
-    """One wording for each reason: of several, the newest that has an explanation."""
     found: dict[str, Words] = {}
     for entry in entries:
         reason = str(entry.get("Gb_type") or "").strip() if isinstance(entry, dict) else ""

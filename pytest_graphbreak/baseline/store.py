@@ -15,7 +15,7 @@ from pytest_graphbreak.baseline.paths import (
     split_nodeid,
 )
 from pytest_graphbreak.baseline.read import Document, load
-from pytest_graphbreak.baseline.tree import no_garbage
+from pytest_graphbreak.text.garbage import uncollected
 
 
 class Baselines:
@@ -51,7 +51,7 @@ class Baselines:
     def check(self) -> None:
         """Read every baseline file. ``BaselineError`` with the first fault of each bad one."""
         faults = []
-        with no_garbage():
+        with uncollected():
             for file, path in self._found():
                 try:
                     if file is None:

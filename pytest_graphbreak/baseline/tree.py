@@ -8,10 +8,8 @@ second document, keys that are not text, the same key twice.
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +27,7 @@ from yaml.events import (
 )
 
 from pytest_graphbreak.baseline.model import BaselineError
+from pytest_graphbreak.text.garbage import uncollected
 
 DEEPEST = 16
 """Levels of nesting; a baseline has ten."""
@@ -139,7 +138,7 @@ def parse(text: str, path: Path) -> Node:
     try:
         loader = _Loader(text)
         try:
-            with no_garbage():
+            with uncollected():
                 return _Builder(loader.get_event, path).document()
         finally:
             loader.dispose()
@@ -234,18 +233,6 @@ class _Builder:
 
     def error(self, message: str, line: int, step: str) -> BaselineError:
         return BaselineError(message, path=self.path, line=line, step=step)
-
-
-@contextmanager
-def no_garbage() -> Iterator[None]:
-    """No garbage collection meanwhile: a large file is half a million objects, all in use."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _explained(error: yaml.YAMLError, text: str, path: Path) -> BaselineError:

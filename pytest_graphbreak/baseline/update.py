@@ -34,9 +34,10 @@ from pytest_graphbreak.baseline.read import (
     load_text,
     own,
 )
-from pytest_graphbreak.baseline.tree import Mapping, no_garbage
+from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.record import LAYERS
 from pytest_graphbreak.model.versions import minor
+from pytest_graphbreak.text.garbage import uncollected
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another run that writes."""
@@ -98,10 +99,6 @@ class Changes:
     def written(self) -> list[Change]:
         """Added and changed, in the order of the measurements."""
         return self.of("added", "changed")
-
-    @property
-    def unchanged(self) -> list[Change]:
-        return self.of("unchanged", "ungated")
 
     @property
     def pruned(self) -> list[Change]:
@@ -197,7 +194,7 @@ def _planned(
     for file, todo in work.items():
         path = baseline_path(directory, file)
         inside(directory, path)
-        with no_garbage():
+        with uncollected():
             changes, old, new = _planned_file(path, file, todo, mode, base_profile)
         items += changes
         if new != old:

@@ -1,22 +1,19 @@
 """Writing files so that nothing is lost: one writer at a time, and each file in one step.
 
-A file is written beside its place under a hidden name and then takes the place
-of the old one. Killed at any moment, the process leaves the old file or the new
-one, and perhaps the hidden one, which nobody reads and the next writer removes.
+A hidden file that a killed writer left is removed by the next one (``clear``).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pytest_graphbreak.baseline.locks import hold
 from pytest_graphbreak.baseline.model import BaselineError
+from pytest_graphbreak.text.files import hold, in_one_step, write
 
 HIDDEN = ".graphbreak"
 """A directory of a baselines directory; in it is the lock."""
@@ -110,21 +107,10 @@ def replace(path: Path, text: str) -> None:
     """
     try:
         os.makedirs(path.parent, exist_ok=True)
-        temporary = path.with_name(f".graphbreak-{secrets.token_hex(8)}.tmp")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            try:
-                hold(handle)
-                _write(handle, text.encode("utf-8"))
-                _keep_mode(handle, path)
-                os.fsync(handle)
-                os.replace(temporary, path)
-            finally:
-                os.close(handle)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        with in_one_step(path) as handle:
+            write(handle, text.encode("utf-8"))
+            _keep_mode(handle, path)
+            os.fsync(handle)
     except OSError as error:
         raise _not_written(path, error) from None
 
@@ -135,12 +121,6 @@ def remove(path: Path) -> None:
         path.unlink()
     except OSError as error:
         raise _not_written(path, error) from None
-
-
-def _write(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
 
 
 def _keep_mode(handle: int, path: Path) -> None:

@@ -1,7 +1,7 @@
 """The ``graphbreak`` command: finds the subcommand and hands over.
 
-Each subcommand is a module of ``cli`` with ``HELP``, ``add_arguments`` and
-``run``; it is imported only when it is typed.
+Each subcommand is a module of ``cli`` with ``add_arguments`` and ``run``; it is
+imported only when it is typed.
 """
 
 from __future__ import annotations

@@ -36,12 +36,11 @@ from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.judging.recorded import measured
 from pytest_graphbreak.model.record import LAYERS, Record
-from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
+from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
+from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.paths import shown
-
-HELP = "write baselines from JSON reports"
 
 OK, DECLINED, UNUSABLE = 0, 1, 2
 IN_FULL: Final = 500

@@ -17,8 +17,6 @@ from pytest_graphbreak.report import json
 from pytest_graphbreak.report.log import page, text
 from pytest_graphbreak.report.log.entry import entry, environment, session
 
-HELP = "count and explain the graphs in a log"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

@@ -22,12 +22,11 @@ from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, standing, weight
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
+from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
 from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
 from pytest_graphbreak.runs.union import FAILED, Union, union
+from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
-
-HELP = "one verdict over the reports of all shards"
 
 OK, FAILS, UNUSABLE = 0, 1, 2
 LONGEST: Final = 120

@@ -9,9 +9,8 @@ from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.report.comparison import data, markdown, page, text
 from pytest_graphbreak.runs.compare import Comparison, compare
-from pytest_graphbreak.runs.incoming import ReportError, load_all, uncollected
-
-HELP = "what changed between two runs, by cause"
+from pytest_graphbreak.runs.incoming import ReportError, load_all
+from pytest_graphbreak.text.garbage import uncollected
 
 SAME, DIFFERS, UNUSABLE = 0, 1, 2
 _BOTH: Final = (

@@ -9,8 +9,6 @@ from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding, examine
 from pytest_graphbreak.text.numbers import plural
 
-HELP = "what works here and what does not"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)

@@ -15,8 +15,6 @@ from pytest_graphbreak.advice.registry import as_id, installed
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal
 
-HELP = "what a reason means and what mends it"
-
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
 
 WIDTH = 88

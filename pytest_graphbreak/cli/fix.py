@@ -16,8 +16,6 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, BenchError, bench
 from pytest_graphbreak.text.paths import shown
 
-HELP = "write a patched copy of a script, verified"
-
 FIXED, NOTHING, UNUSABLE = 0, 1, 2
 
 

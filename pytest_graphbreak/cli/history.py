@@ -19,8 +19,6 @@ from pytest_graphbreak.text.numbers import plural
 MOST: Final = 20
 """Tests told of one commit; the page has all."""
 
-HELP = "how the baselines moved in git"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="F", help="a page with a plot of each test")

@@ -26,10 +26,10 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.accepting import Run as GitHubRun
-from pytest_graphbreak.runs.incoming import Report, ReportError, load_all, uncollected
+from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
+from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
 
-HELP = "turn JSON reports into pages that people read"
 REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"
 
 

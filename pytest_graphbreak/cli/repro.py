@@ -14,8 +14,6 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, BenchError, bench
 from pytest_graphbreak.text.numbers import plural
 
-HELP = "write scripts that reproduce graph breaks"
-
 DONE, UNVERIFIED, UNUSABLE = 0, 1, 2
 
 

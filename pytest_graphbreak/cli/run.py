@@ -31,8 +31,6 @@ from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
 from pytest_graphbreak.watching.script import Program, kept_log, settle_streams
 
-HELP = "run a script with the observers on and report its graphs"
-
 UNUSABLE = 2
 
 

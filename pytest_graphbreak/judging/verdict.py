@@ -87,6 +87,12 @@ class Verdict:
         """Whether a layer that had graphs has none; an update never writes that."""
         return any(step.what == "graphs" and not step.now for step in self.lost)
 
+    @property
+    def moved(self) -> bool:
+        """Whether a place, a reason or what is captured is another one than was recorded."""
+        places = self.added or self.gone or self.left or self.returned or self.reworded
+        return bool(places or self.ops)
+
 
 def judge(
     record: Record,
@@ -112,12 +118,12 @@ def judge(
         return Verdict("error")
     if expected is None and cap is None:
         return Verdict("new" if gate and record.active else "none", added=record.breaks)
-    base = _Comparison()
+    base = Verdict("ok")
     if expected is not None:
         base = _against_baseline(record, expected, torch)
         if ops is not None:
             base = _with_ops(base, list(_ops(record, expected, torch, packages)), record, ops)
-    capped = _Comparison() if cap is None else _against_cap(record, cap)
+    capped = Verdict("ok") if cap is None else _against_cap(record, cap)
     over = (*base.over, *capped.over)
     lost = (*base.lost, *capped.lost)
     if over:
@@ -128,45 +134,18 @@ def judge(
         name = "improved"
     else:
         name = "changed" if base.moved else "ok"
-    return Verdict(
+    return replace(
+        base,
         name=name,
         over=over,
         lost=lost,
-        fewer=base.fewer,
         added=base.added if expected is not None else record.breaks,
-        gone=base.gone,
-        known=base.known,
-        left=base.left,
-        returned=base.returned,
-        reworded=base.reworded,
-        ops=base.ops,
         unseen=tuple(dict.fromkeys((*base.unseen, *capped.unseen))),
         foreign=expected.profile if expected is not None and not expected.recorded else None,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    over: tuple[Step, ...] = ()
-    lost: tuple[Step, ...] = ()
-    fewer: tuple[Step, ...] = ()
-    added: tuple[Break, ...] = ()
-    gone: tuple[Known, ...] = ()
-    known: tuple[Break, ...] = ()
-    left: tuple[Eager, ...] = ()
-    returned: tuple[Known, ...] = ()
-    reworded: tuple[tuple[Known, Break], ...] = ()
-    ops: tuple[Step, ...] = ()
-    unseen: tuple[str, ...] = ()
-
-    @property
-    def moved(self) -> bool:
-        """Whether a place, a reason or what is captured is another one than was recorded."""
-        places = self.added or self.gone or self.left or self.returned or self.reworded
-        return bool(places or self.ops)
-
-
-def _against_cap(record: Record, cap: Cap) -> _Comparison:
+def _against_cap(record: Record, cap: Cap) -> Verdict:
     over: list[Step] = []
     for layer in record.layers:
         for what, counts, limit in (
@@ -185,10 +164,10 @@ def _against_cap(record: Record, cap: Cap) -> _Comparison:
         layer = next(iter(limits))
         lost = (Step("graphs", layer, limits[layer], 0, cap.by),)
     unseen = tuple(layer for layer in cap.layers if layer not in record.layers)
-    return _Comparison(over=tuple(over), lost=lost, unseen=unseen)
+    return Verdict("ok", over=tuple(over), lost=lost, unseen=unseen)
 
 
-def _against_baseline(record: Record, expected: Expected, torch: str | None) -> _Comparison:
+def _against_baseline(record: Record, expected: Expected, torch: str | None) -> Verdict:
     places = _compare_places(record, expected, torch)
     over: list[Step] = []
     lost: list[Step] = []
@@ -234,7 +213,7 @@ def _ops(
             yield Step("ops", layer, was, now[layer], "baseline")
 
 
-def _with_ops(base: _Comparison, steps: list[Step], record: Record, percent: float) -> _Comparison:
+def _with_ops(base: Verdict, steps: list[Step], record: Record, percent: float) -> Verdict:
     """The comparison with captured operations: lost, where they fell and graphs did not grow."""
     moved = (*base.over, *base.fewer)
     graphs = {step.layer: step.growth for step in moved if step.what == "graphs"}
@@ -258,15 +237,16 @@ def place_of(where: Frame) -> tuple[str, str]:
     return place_key(name, where.code)
 
 
-def _compare_places(record: Record, expected: Expected, torch: str | None) -> _Comparison:
+def _compare_places(record: Record, expected: Expected, torch: str | None) -> Verdict:
     if "dynamo" not in expected.judged(record.layers):
-        return _Comparison(unseen=expected.unseen(record.layers), known=record.breaks)
+        return Verdict("ok", unseen=expected.unseen(record.layers), known=record.breaks)
     recorded = {item.key: item for item in expected.values.breaks}
     now = {place_of(item.where): item for item in record.breaks}
     eager = {item.key for item in expected.values.eager}
     eager_now = {place_of(item.where) for item in record.eager}
     comparable = same_minor(torch, expected.breaks_torch)
-    return _Comparison(
+    return Verdict(
+        "ok",
         added=tuple(item for key, item in now.items() if key not in recorded),
         known=tuple(item for key, item in now.items() if key in recorded),
         gone=tuple(item for key, item in recorded.items() if key not in now),

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.text.files import in_one_step, write
+
 HEADER: Final = "Written by `graphbreak "
 """Begins the comment at the head of each file."""
 _MOST: Final = 4096
@@ -39,15 +41,8 @@ def is_free(path: Path) -> bool:
 
 def put(path: Path, data: bytes) -> None:
     """Write a file in one step, in place of one of that name. Raises ``OSError``."""
-    part = path.with_name(f".graphbreak-{os.getpid()}")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with in_one_step(path) as handle:
+        write(handle, data)
 
 
 def probe(path: Path) -> None:

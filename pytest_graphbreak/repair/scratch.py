@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.baseline.locks import hold
+from pytest_graphbreak.text.files import hold
 
 PREFIX: Final = "graphbreak-bench-"
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.text.files import in_one_step
 
 VERSION = 1
 
@@ -76,20 +75,7 @@ def write(path: Path, data: Plain) -> None:
     Raises ``OSError`` if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            # ASCII only: a lone surrogate in a test id cannot be written as UTF-8.
-            json.dump(data, file, ensure_ascii=True, indent=1)
-            file.write("\n")
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with in_one_step(path) as handle, open(handle, "w", encoding="ascii", closefd=False) as file:
+        # ASCII only: a lone surrogate in a test id cannot be written as UTF-8.
+        json.dump(data, file, ensure_ascii=True, indent=1)
+        file.write("\n")

@@ -7,17 +7,16 @@ wrong is named with its place in the file. Keys that we do not know are dropped.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import LAYERS, Plain
 from pytest_graphbreak.runs.containers import Source, read, sources
+from pytest_graphbreak.text.garbage import uncollected
 
 VERSION: Final = 1
 MOST_COUNT: Final = 10_000_000
@@ -451,18 +450,6 @@ def _report(name: str, value: Any, test: Check) -> Report:
         tests=(_list_of(lambda item: _observed(test(item))), _NEEDED),
     )(data)
     return Report(name, read["environment"], read["session"], read["tests"])
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Pause the garbage collector: millions of objects without a cycle double its time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def load_all(

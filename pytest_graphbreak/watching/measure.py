@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from pytest_graphbreak.layers.base import Observer, Window
@@ -110,12 +109,7 @@ class Measurement:
     def __enter__(self) -> Measurement:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_graphbreak.judging import cap as caps
@@ -109,12 +108,7 @@ class _Block(AbstractContextManager[Seen]):
         self._measurement = Measurement(self._root)
         return Seen(self._measurement)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         __tracebackhide__ = True
         record = self._measurement.close()
         if kind is None and self._cap is not None and (words := _over(record, self._cap)):

@@ -6,7 +6,6 @@ import copy
 import json
 import random
 import tempfile
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from pytest_graphbreak.model.record import (
 )
 from tests.baseline.test_read import FULL, REFUSED
 from tests.baseline.test_text import make, measurement
+from tests.hostile import at, spots
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -269,33 +269,13 @@ def test_a_whole_report() -> None:
     REPORT.validate(full_report())
 
 
-def paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a document, from the top down."""
-    yield path
-    pairs = (
-        node.items()
-        if isinstance(node, dict)
-        else enumerate(node)
-        if isinstance(node, list)
-        else ()
-    )
-    for key, value in pairs:
-        yield from paths(value, (*path, key))
-
-
-def at(node: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        node = node[key]
-    return node
-
-
 OPTIONAL = {"reason", "id", "code", "count", "breaks", "dynamo", "xla", "tt"}
 """What may be missing: layers of counts, and what the ``baseline`` of a test leaves out."""
 
 
 def test_every_key_is_always_there() -> None:
     report = full_report()
-    for path in paths(report):
+    for path in spots(report):
         if not path or not isinstance(path[-1], str):
             continue
         less = copy.deepcopy(report)
@@ -307,7 +287,7 @@ def test_every_key_is_always_there() -> None:
 
 def test_every_value_has_its_type() -> None:
     report = full_report()
-    for path in paths(report):
+    for path in spots(report):
         if path:
             wrong = copy.deepcopy(report)
             at(wrong, path[:-1])[path[-1]] = 1.5
@@ -316,7 +296,7 @@ def test_every_value_has_its_type() -> None:
 
 def test_unknown_keys_are_let_through() -> None:
     report = full_report()
-    for path in paths(report):
+    for path in spots(report):
         more = copy.deepcopy(report)
         node = at(more, path)
         if isinstance(node, dict) and node and not {*node} <= {*LAYERS} and "packages" not in path:

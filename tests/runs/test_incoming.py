@@ -21,24 +21,10 @@ from pytest_graphbreak.report import html, junit, markdown
 from pytest_graphbreak.report.view import runs
 from pytest_graphbreak.runs import containers, incoming
 from pytest_graphbreak.runs.incoming import ReportError, load, load_all, parse
-from tests.hostile import a_hostile_report, everywhere
+from tests.hostile import a_hostile_report, everywhere, spots
 from tests.making import Data, a_break, a_report, a_test, over, place, write
 
 FULL = a_report(everywhere("some text"), over(), a_test("tests/test_b.py::test_c", 0))
-
-
-def spots(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a report, as a path of keys."""
-    yield path
-    items = (
-        data.items()
-        if isinstance(data, dict)
-        else enumerate(data)
-        if isinstance(data, list)
-        else ()
-    )
-    for key, value in items:
-        yield from spots(value, (*path, key))
 
 
 SPOTS = [path for path in spots(FULL) if path]
