@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Eager, Graph
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.fallen import Fallen
@@ -66,6 +67,12 @@ def _what(cause: RootCause) -> list[str]:
 def title(cause: RootCause) -> str:
     """What happened, on one line: ``GB0124  Unsupported Tensor.item() call``."""
     return what(cause)[0].strip().removeprefix("+ ")
+
+
+def to_do(cause: RootCause) -> str | None:
+    """What mends it, on one line, where that is known."""
+    item = cause.item.first if isinstance(cause.item, Series) else cause.item
+    return None if item is None else advice.short(item)
 
 
 def extent(cause: RootCause) -> str:

@@ -20,6 +20,8 @@ from typing import Any, Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.verdict import place_of
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
+from pytest_graphbreak.report import explained
+from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.source import Sources
 from pytest_graphbreak.report.view import (
     NOTHING,
@@ -29,6 +31,7 @@ from pytest_graphbreak.report.view import (
     Run,
     counted,
     moves,
+    named,
     standing,
     weight,
 )
@@ -38,6 +41,8 @@ INTENDED: Final = ("entry", "fx", "backward")
 """Causes of graphs that are there in a model that compiles well."""
 MOST_GRAPHS: Final = 400
 """Graphs of one layer that a page lists for one test; a test had 343."""
+MOST_CAUSES: Final = 100
+"""Causes behind red tests that a page tells; the rest are counted."""
 
 
 def render(runs: Sequence[Run], root: Path | None = None, aside: Aside = NOTHING) -> str:
@@ -78,10 +83,8 @@ def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> 
     for number, run in enumerate(runs):
         for test in run.tests:
             found.setdefault(test["nodeid"], [None] * len(runs))[number] = test
-    tests = [
-        _test(nodeid, here, shared)
-        for nodeid, here in sorted(found.items(), key=lambda item: _weight(item[1]))
-    ]
+    ordered = sorted(found.items(), key=lambda item: _weight(item[1]))
+    tests = [_test(nodeid, here, shared) for nodeid, here in ordered]
     return {
         "verdicts": list(ORDER),
         "runs": [_run(run) for run in runs],
@@ -92,9 +95,33 @@ def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> 
             "missing": [_clean(text) for text in aside.missing],
             "loosened": [_clean(text) for text in aside.loosened],
         },
+        "causes": _causes(runs, [nodeid for nodeid, _ in ordered], shared),
         "frames": shared.frames,
         "texts": shared.texts,
         "tests": tests,
+    }
+
+
+def _causes(runs: Sequence[Run], nodeids: Iterable[str], shared: Shared) -> Plain:
+    """What makes tests red, each cause once; its tests by their number on the page."""
+    order = {nodeid: number for number, nodeid in enumerate(nodeids)}
+    tests = {named(test, run, runs): test for run in runs for test in run.tests}
+    found = root_causes(tests.items())
+    return {
+        "headline": headline(found),
+        "rest": max(len(found.all) - MOST_CAUSES, 0),
+        "list": [
+            {
+                "title": explained.title(cause),
+                "at": shared.frame(cause.where.to_dict()) if cause.where.file else None,
+                "try": explained.to_do(cause),
+                "first": _clean(cause.tests[0]),
+                "graphs": cause.graphs,
+                "red": len(cause.tests),
+                "tests": list(dict.fromkeys(order[tests[name]["nodeid"]] for name in cause.tests)),
+            }
+            for cause in found.all[:MOST_CAUSES]
+        ],
     }
 
 

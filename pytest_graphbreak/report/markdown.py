@@ -22,6 +22,7 @@ from pytest_graphbreak.report.view import (
     Run,
     counted,
     moves,
+    named,
     standing,
     weight,
 )
@@ -67,9 +68,7 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
     page = Page(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
     failing = {
-        f"{test['nodeid']}   on {run.label}" if len(runs) > 1 else test["nodeid"]: (run, test)
-        for run, test in told
-        if test["verdict"] in _FAILING
+        named(test, run, runs): (run, test) for run, test in told if test["verdict"] in _FAILING
     }
     found = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(found, limit // 4))

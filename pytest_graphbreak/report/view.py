@@ -138,6 +138,12 @@ class Run:
         ]
 
 
+def named(test: Plain, run: Run, among: Sequence[Run]) -> str:
+    """What a test is called: its node id, and where there is more than one run, which it is of."""
+    nodeid: str = test["nodeid"]
+    return nodeid if len(among) == 1 else f"{nodeid}   on {run.label}"
+
+
 def runs(reports: Iterable[Report]) -> list[Run]:
     """Put shards together.
 

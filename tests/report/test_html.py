@@ -201,6 +201,23 @@ def test_343_graphs_are_all_there() -> None:
     assert (layer["was"], layer["now"], len(layer["graphs"])) == (1, 343, 343)
 
 
+def test_what_makes_tests_red_leads_by_cause() -> None:
+    here = a_report(*(over(f"t.py::test[{number}]", 1, 2) for number in range(120)))
+    there = a_report(over("t.py::test[7]", 1, 2), profile="tt-n150")
+    data = data_of(rendered(here, there))
+    (cause,) = data["causes"]["list"]
+    assert data["causes"]["headline"] == "1 place explains 121 red tests"
+    assert (cause["red"], cause["graphs"], len(cause["tests"])) == (121, 121, 120)
+    assert data["frames"][cause["at"]][:3] == ["models/head.py", 10, "Head.forward"]
+    assert data["tests"][cause["tests"][0]]["id"] == cause["first"].partition("   on ")[0]
+    many = [
+        over(f"t.py::test[{n}]", 1, 2, breaks=[a_break(place(code=f"line {n}"))])
+        for n in range(120)
+    ]
+    causes = data_of(rendered(a_report(*many)))["causes"]
+    assert (len(causes["list"]), causes["rest"]) == (100, 20)
+
+
 # the browser
 
 
@@ -276,6 +293,39 @@ def test_filters_by_verdict(show: Any) -> None:
     assert len(page.run(NAMES)) == 6
 
 
+def test_a_cause_shows_its_tests(show: Any) -> None:
+    shared, alone = place(code="print(x)"), place("models/loop.py", "Loop.forward", 5, "x.item()")
+    page = show(
+        a_report(
+            over("t.py::both", 1, 3, breaks=[a_break(shared), a_break(alone)]),
+            over("t.py::one", 1, 2, breaks=[a_break(shared)]),
+            a_test("t.py::blind", verdict="error", failed_by="gate", errors=["no sensor"]),
+            a_test("t.py::fine", verdict="ok"),
+        )
+    )
+    title = "document.querySelector('#causes h2').textContent"
+    assert page.run(title) == "2 places explain 2 of 3 red tests"
+    heads = "[...document.querySelectorAll('#causes h3')].map((node) => node.textContent)"
+    assert [text.split()[0] for text in page.run(heads)] == ["GB0124", "GB0124", "could"]
+    press = "document.querySelectorAll('#causes button')[{}].click()"
+    for number, names in ((0, ["both", "one"]), (1, ["both"]), (2, ["blind"])):
+        page.run(press.format(number))
+        assert page.run(NAMES) == names
+        pressed = "[...document.querySelectorAll('#causes [aria-pressed=true]')].length"
+        assert page.run(pressed) == 1
+    page.run(press.format(2))
+    assert len(page.run(NAMES)) == 4
+    page.run(press.format(1))
+    ask(page, "nowhere")
+    page.run("document.getElementById('clear').click()")
+    assert len(page.run(NAMES)) == 4
+
+
+def test_a_green_page_has_no_causes(show: Any) -> None:
+    page = show(a_report(a_test(verdict="ok")))
+    assert page.run("document.getElementById('causes').hidden")
+
+
 def test_a_row_says_why(show: Any) -> None:
     page = show(a_mixed_report())
     because = (
@@ -299,12 +349,12 @@ def test_advice_is_whole_on_a_phone(show: Any, chromium: Browser) -> None:
     page.settle()
     page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
     cut = (
-        "[...document.querySelectorAll('.panel p, .panel h4')]"
+        "[...document.querySelectorAll('.causes p, .causes h3, .panel p, .panel h4')]"
         ".filter((node) => node.getBoundingClientRect().width &&"
         " (node.scrollWidth > node.clientWidth + 1 || node.getBoundingClientRect().right > 390))"
         ".map((node) => node.textContent)"
     )
-    assert page.run("document.querySelectorAll('.mend').length") == 1
+    assert page.run("document.querySelectorAll('.mend').length") == 2
     assert page.run(cut) == []
 
 

@@ -258,7 +258,7 @@
   });
   const rows = new Map();
   const pressed = new Set();
-  let found = [], shown = 0;
+  let found = [], shown = 0, chosen = null;
 
   const size = (test) => Math.max(0, ...test.runs[shownRun(test)].layers.map((layer) => layer.now));
   const growth = (test) => {
@@ -284,6 +284,7 @@
     found = tests.filter((test) =>
       (run < 0 || test.runs[run]) &&
       (!pressed.size || test.runs.some((result, number) => result && pressed.has(result.verdict) && (run < 0 || run === number))) &&
+      (chosen === null || data.causes.list[chosen].orders.has(test.order)) &&
       terms.every((term) => test.hay.includes(term)));
     found.sort(SORTS[byId("sort").value]);
     byId("list").replaceChildren();
@@ -333,6 +334,51 @@
     byId("runs").append(...lines);
   }
 
+  // ---- what makes tests red, each cause once
+
+  const OPEN = 5;
+  function causes() {
+    const { headline, list, rest } = data.causes;
+    if (!headline) return;
+    const rows = list.map(rootCause);
+    const box = make("div", { class: "box" }, rows.slice(0, OPEN));
+    const left = rows.length - OPEN + rest;
+    if (left > 0) {
+      const more = rest ? make("p", { class: "at" }, `and ${plural(rest, "more cause")}`) : "";
+      box.append(fold("fold", plural(left, "more cause"), [rows.slice(OPEN), more]));
+    }
+    byId("causes-title").textContent = headline;
+    byId("causes").append(box);
+    byId("causes").hidden = false;
+  }
+
+  function rootCause(one, number) {
+    one.orders = new Set(one.tests);
+    const button = make("button", { type: "button", "aria-pressed": "false" }, plural(one.red, "test"));
+    button.addEventListener("click", () => {
+      choose(chosen === number ? null : number);
+      update();
+      if (chosen !== null) byId("filters").scrollIntoView({ block: "start" });
+    });
+    const seen = make("div", { class: "seen" }, button,
+      one.graphs ? make("div", {}, `${plural(one.graphs, "graph")} more`) : "");
+    const body = make("div", { class: "body" });
+    if (one.at !== null) {
+      const at = data.frames[one.at];
+      body.append(make("p", { class: "at" }, where(at)), source({ at }, { word: "new" }));
+    }
+    if (one.try) body.append(make("p", { class: "mend" }, make("b", {}, "Try: "), one.try));
+    body.append(make("p", { class: "at" }, one.red > 1 ? `${one.first}, and ${one.red - 1} more` : one.first));
+    return make("article", { class: "cause" }, make("h3", {}, one.title), seen, body);
+  }
+
+  function choose(number) {
+    chosen = number;
+    document.querySelectorAll("#causes button").forEach((button, at) => {
+      button.setAttribute("aria-pressed", String(at === number));
+    });
+  }
+
   function chips() {
     const totals = new Map(data.verdicts.map((verdict) => [verdict, 0]));
     for (const test of tests) {
@@ -355,6 +401,7 @@
   function clear() {
     pressed.clear();
     for (const chip of byId("chips").children) chip.setAttribute("aria-pressed", "false");
+    choose(null);
     byId("query").value = "";
     byId("run").value = "-1";
     update();
@@ -402,6 +449,7 @@
     if (entries.some((entry) => entry.isIntersecting) && !byId("more").hidden) extend();
   }, { rootMargin: "600px" }).observe(byId("more"));
   intro();
+  causes();
   chips();
   update();
   openLinked();
