@@ -419,6 +419,16 @@ def test_a_forged_node_id_reads_nothing_outside(nodeid: str, desk: Desk) -> None
     assert "evil.json: " in said.err
 
 
+def test_so_many_problems_are_told_and_the_rest_is_counted(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_graphbreak.cli.check.MOST", 2)
+    names = [desk.report(f"{number}.json", a_report(a_test(), exit=3)) for number in range(5)]
+    said = desk.run("check", *names)
+    assert said.code == 2
+    assert said.err.splitlines()[-1] == "... and 3 more"
+
+
 def test_a_link_out_of_the_directory_is_not_followed(desk: Desk) -> None:
     outside = desk.path.parent / "outside"
     outside.mkdir()

@@ -151,3 +151,25 @@ def test_blindness_is_a_problem() -> None:
     assert PROBLEM in states(found)
     assert OK not in states(found)
     assert "Dynamo is disabled" in found[0].what
+
+
+@pytest.mark.parametrize(
+    ("layer", "step"), [("dynamo", "versions.md"), ("xla", "of one version"), ("tt", "tt-hardware")]
+)
+def test_a_layer_that_cannot_be_seen_has_a_next_step(
+    layer: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = {
+        "expected": 2,
+        "saw": 0,
+        "with": "torch",
+        "probes": ["torch._dynamo.one"],
+        "errors": [],
+        "notes": ["as it is"],
+    }
+    monkeypatch.setattr(checks, "_probe", lambda *_: seen)
+    first, internals, note = checks.probed(layer, 1, {})
+    assert first.state == PROBLEM
+    assert step in first.do
+    assert internals.what == "looked at torch._dynamo.one"
+    assert (note.state, note.what) == (NOTE, "as it is")

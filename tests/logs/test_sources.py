@@ -47,6 +47,28 @@ def test_the_innermost_line_that_is_not_torch(sources: Sources) -> None:
     assert places(STACKS, sources) == {("/root/tt-xla/net.py", 3, "forward"): 2}
 
 
+def test_of_a_large_module_so_many_aliases_are_read(
+    sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_graphbreak.layers.xla.locations.MOST", 10)
+    more = b"".join(b'#loc%d = loc("aten__mm"(#loc9))\n' % number for number in range(20, 40))
+    assert places(STACKS + more, sources) == {("/root/tt-xla/net.py", 3, "forward"): 1}
+
+
+def test_a_line_that_is_cut_is_no_alias(sources: Sources) -> None:
+    assert places(b"#loc1 = loc(callsite(#loc2 at\n" * 3 + STACKS, sources) == places(
+        STACKS, sources
+    )
+
+
+def test_a_location_that_is_too_deep_has_no_function(sources: Sources) -> None:
+    deep = [b'#loc0 = loc("/root/net.py":3:0)']
+    deep += [b'#loc%d = loc("f"(#loc%d))' % (n, n - 1) for n in range(1, 300)]
+    deep.append(b'#loc300 = loc("aten__mm"(#loc299))')
+    # Its file is named all the same, and by what line, not by which function.
+    assert places(b"\n".join(deep) + b"\n", sources) == {("/root/net.py", 3, ""): 1}
+
+
 def test_packed_locations_of_tt_torch(sources: Sources) -> None:
     text = (
         b'#loc1 = loc("0|Net[net]|Linear[blocks.0.fc]|/root/net.py:2|forward|3|aten__addmm")\n'

@@ -18,12 +18,13 @@ import torch
 import torch._dynamo
 
 from cases.broken import BROKEN, FAST
+from pytest_graphbreak.cli import main
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Patch
 from pytest_graphbreak.repair.remedies import opaque, shapes
 from pytest_graphbreak.repair.search import Outcome, Search, graphs
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, Trial
+from pytest_graphbreak.repair.trial import Bench, BenchError, Trial
 from tests.repair.conftest import Shop
 
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
@@ -394,6 +395,61 @@ def test_ctrl_c_ends_clean_with_what_is_proved(tmp_path: Path) -> None:
     assert left == {"a.py", "a_fixed.py"}
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-3", "1e7", "soon"])
+def test_a_run_takes_a_number_of_seconds(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["fix", "a.py", "--timeout", seconds])
+    assert "argument --timeout: invalid number of seconds value" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["fix", "repro"])
+def test_a_run_whose_server_was_killed_is_an_error(
+    command: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: object, **__: object) -> Trial:
+        raise BenchError("the process that runs the program was killed; try again")
+
+    monkeypatch.setattr(Bench, "measure", measure)
+    shop.write("a.py", SAYS)
+    said = shop.run(command, "a.py")
+    assert said.code == 2
+    assert said.err.splitlines()[-1] == (
+        f"graphbreak {command}: the process that runs the program was killed; try again"
+    )
+    assert shop.files() == {"a.py"}
+
+
+def test_a_file_that_came_while_it_ran_is_left_as_it_is(shop: Shop) -> None:
+    there = shop.path / "a_fixed.py"
+    shop.write("a.py", f"open({str(there)!r}, 'w').write('mine')\n{textwrap.dedent(SAYS)}")
+    said = shop.run("fix", "a.py")
+    assert said.code == 2
+    assert "a_fixed.py is not written by graphbreak, and is left as it is" in said.err
+    assert there.read_text() == "mine"
+
+
+def test_a_full_disk_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(path: Path, _: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pytest_graphbreak.repair.ours.put", put)
+    shop.write("a.py", SAYS)
+    said = shop.run("fix", "a.py")
+    assert said.code == 2
+    assert "a_fixed.py: cannot be written: No space left on device" in said.err
+    assert shop.files() == {"a.py"}
+
+
+def test_a_file_that_does_otherwise_under_its_own_name_is_not_kept(shop: Shop) -> None:
+    own = "import sys\nif '_fixed' in sys.argv[0]:\n    raise ValueError('my name')\n"
+    shop.write("a.py", own + textwrap.dedent(SAYS))
+    said = shop.run("fix", "a.py")
+    assert said.code == 1
+    assert "the file does not do what its parts did: " in said.err
+    assert "my name" in said.err
+    assert shop.files() == {"a.py"}
 
 
 def test_without_libcst_it_says_how_to_get_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

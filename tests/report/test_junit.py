@@ -45,6 +45,21 @@ def test_counts_are_properties() -> None:
     }
 
 
+def test_what_ran_is_told_of_the_suite() -> None:
+    report = a_report(a_test())
+    report["environment"]["packages"] = {"transformers": "5.23.0"}
+    suite = rendered(report).find(".//testsuite")
+    assert suite is not None
+    assert properties(suite) == {
+        "profile": "cpu",
+        "device": "cpu",
+        "torch": "2.13.0",
+        "python": "3.11.7",
+        "platform": "linux",
+        "package transformers": "5.23.0",
+    }
+
+
 def test_a_test_that_compiles_nothing_has_no_properties() -> None:
     case = rendered(a_report(a_test(dynamo=0))).find(".//testcase")
     assert case is not None

@@ -93,6 +93,28 @@ def test_what_is_wrong_is_named_with_its_place(change: Data, place: str, words: 
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("packages", "place", "words"),
+    [
+        ({"torch": 2}, "environment.packages.torch", "a number where text is expected"),
+        ({str(n): "1" for n in range(incoming.MOST_PACKAGES + 1)}, "environment.packages", "than"),
+    ],
+)
+def test_packages_are_names_and_versions(packages: Data, place: str, words: str) -> None:
+    report = a_report()
+    report["environment"]["packages"] = packages
+    with pytest.raises(ReportError) as caught:
+        parse("shard.json", report)
+    assert str(caught.value).startswith(f"shard.json: {place}: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("group", [0, incoming.MOST_SHARDS + 1])
+def test_a_shard_is_one_of_so_many(group: int) -> None:
+    with pytest.raises(ReportError, match=r"x: session\.shard\.group: .* is not one of at most"):
+        parse("x", a_report(shard={"group": group, "of": 3}))
+
+
 def test_deep_places_are_named_too() -> None:
     report = copy.deepcopy(FULL)
     report["tests"][1]["breaks"][0]["stack"][1]["line"] = "7"

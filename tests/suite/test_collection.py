@@ -1,0 +1,34 @@
+"""Which part of the tests a run took."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from pytest_graphbreak.suite.collection import shard
+
+
+class Config:
+    """The options of a configuration; those of plugins that are not installed are not there."""
+
+    def __init__(self, **options: object) -> None:
+        self._options = options
+
+    def getoption(self, name: str, default: object = None) -> object:
+        return self._options.get(name, default)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({}, None),
+        ({"splits": 3, "group": 2}, {"group": 2, "of": 3}),
+        ({"splits": None, "group": None}, None),
+        ({"num_shards": 4, "shard_id": 0}, {"group": 1, "of": 4}),  # pytest-shard counts from 0
+        ({"num_shards": 4, "shard_id": 3}, {"group": 4, "of": 4}),
+        ({"num_shards": 4}, None),
+    ],
+)
+def test_the_shard_of_a_run(options: dict[str, object], part: Any) -> None:
+    assert shard(cast("pytest.Config", Config(**options))) == part
