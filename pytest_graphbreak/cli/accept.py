@@ -64,6 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=artifacts.ARTIFACTS,
         help="which artifacts of the run hold reports (default: %(default)s)",
     )
+    add_writing(parser)
+
+
+def add_writing(parser: argparse._ActionsContainer) -> None:
+    """The options that say what is written, and whether it is asked before."""
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and stop")
     parser.add_argument(
@@ -103,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         with uncollected():
             together = union(_reports(args))
             refuse(together, args.base_profile)
-            return _accept(args, checkout, together)
+            return settle("accept", args, checkout, offered(args, checkout, together))
     except (ReportError, CheckoutError, BaselineError) as error:
         complain(f"graphbreak accept: {error}")
         return UNUSABLE
@@ -120,7 +125,22 @@ def _reports(args: argparse.Namespace) -> list[Report]:
         return load_all([directory], counts_only=True, shown=f"run {run.number}")
 
 
-def _accept(args: argparse.Namespace, checkout: Checkout, together: Union) -> int:
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What reports would write to the baselines of a checkout: ``gone`` are entries to drop."""
+
+    together: Union
+    harvest: Harvest
+    gone: list[Stale] | None
+    changes: Changes
+
+    @property
+    def moved(self) -> list[Change]:
+        return self.changes.of("added", "changed", "pruned")
+
+
+def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Offer:
+    """What the reports would write; nothing is written. Raises ``BaselineError``."""
     baselines = Baselines(checkout.directory)
     wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
     harvest = gather(together, baselines, wanted, args.base_profile)
@@ -129,32 +149,42 @@ def _accept(args: argparse.Namespace, checkout: Checkout, together: Union) -> in
         gone = [
             item for item in stale_entries(checkout, baselines, together) if wanted(item.nodeid)
         ]
-    take, base = harvest.take, args.base_profile
-    changes = preview(checkout.directory, take, prune=gone, base_profile=base)
-    moved = changes.of("added", "changed", "pruned")
-    for line in difference(moved, checkout.root):
+    changes = preview(checkout.directory, harvest.take, prune=gone, base_profile=args.base_profile)
+    return Offer(together, harvest, gone, changes)
+
+
+def told(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
+    """Show what would change; how much that is, empty for nothing."""
+    for line in difference(offer.moved, checkout.root):
         say(line)
-    _tell(harvest, together, changes, pruning=args.prune)
-    if not changes.files:
+    _tell(offer.harvest, offer.together, offer.changes, pruning=args.prune)
+    if not offer.changes.files:
         say("Nothing to write: the baselines say this already.")
-        return OK
-    files = plural(len(changes.files), "file")
+        return ""
+    files = plural(len(offer.changes.files), "file")
     where = shown(checkout.directory, Path.cwd())
-    question = f"{plural(len(moved), 'change')} in {files} below {where}"
+    return f"{plural(len(offer.moved), 'change')} in {files} below {where}"
+
+
+def settle(command: str, args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
+    """Show what would change, ask, and write it. 0, 1 declined, 2 nobody to ask."""
+    question = told(args, checkout, offer)
+    if not question:
+        return OK
     if args.dry_run:
         say(f"Would write {question}.")
         return OK
     if not args.yes:
         if not sys.stdin.isatty():
             complain(
-                f"graphbreak accept: would write {question}, and there is no terminal to ask on. "
-                "Nothing is written; --yes writes without asking."
+                f"graphbreak {command}: would write {question}, and there is no terminal to ask "
+                "on. Nothing is written; --yes writes without asking."
             )
             return UNUSABLE
         if not _agreed(f"Write {question}? [y/N] "):
             say("Nothing is written.")
             return DECLINED
-    update(checkout.directory, take, prune=gone, base_profile=base)
+    update(checkout.directory, offer.harvest.take, prune=offer.gone, base_profile=args.base_profile)
     say(f"Wrote {question}.")
     return OK
 

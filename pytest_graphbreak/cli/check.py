@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_outputs(parser)
 
 
-def add_directory(parser: argparse.ArgumentParser) -> None:
+def add_directory(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--graph-budget-dir",
         metavar="DIR",

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.baseline import BaselineError
+from pytest_graphbreak.baseline.update import FileChange
+from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, settle, told
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
-from pytest_graphbreak.report.comparison import data, markdown, page, text
+from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.report.comparison import commit, data, markdown, page, text
 from pytest_graphbreak.runs.compare import Comparison, compare
-from pytest_graphbreak.runs.incoming import ReportError, load_all
+from pytest_graphbreak.runs.git import GitError, git
+from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
+from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text.garbage import uncollected
 
 SAME, DIFFERS, UNUSABLE = 0, 1, 2
@@ -28,18 +37,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exit-code", action="store_true", help="end with 1 where anything differs but words"
     )
+    group = parser.add_argument_group("baselines, from what the later side measured")
+    group.add_argument("--update-baselines", action="store_true", help="write them, as accept does")
+    group.add_argument("--patch", metavar="F", help="write a patch of them instead")
+    group.add_argument(
+        "--message", metavar="F", help="where the commit message goes (default: it is printed)"
+    )
+    add_writing(group)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare. 0 whatever is found (1 with ``--exit-code``), 2 for reports that cannot be used."""
+    """Compare. 0 whatever is found (1 with ``--exit-code``), 2 for reports that cannot be used.
+
+    Where baselines are to be written: 1 where that was declined.
+    """
     try:
         with uncollected():
-            before, after = _sides(args)
-            found = compare(load_all(before), load_all(after))
-            return _told(args, found)
-    except ReportError as error:
+            before, after = (load_all(side) for side in _sides(args))
+            found = compare(before, after)
+            if not _told(args, found):
+                return UNUSABLE
+            code = _settled(args, after, found)
+    except (ReportError, CheckoutError, BaselineError) as error:
         complain(f"graphbreak compare: {error}")
         return UNUSABLE
+    return DIFFERS if not code and args.exit_code and found.differs else code
 
 
 def _sides(args: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -51,8 +73,8 @@ def _sides(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     raise ReportError(_BOTH)
 
 
-def _told(args: argparse.Namespace, found: Comparison) -> int:
-    """Say it, or write the pages that were asked for."""
+def _told(args: argparse.Namespace, found: Comparison) -> bool:
+    """Say it, or write the pages that were asked for; False where one could not be written."""
     written = []
     if args.json:
         written.append(write_report(args.json, data.document(found)))
@@ -63,6 +85,58 @@ def _told(args: argparse.Namespace, found: Comparison) -> int:
     if not written:
         for line in text.lines(found):
             say(line)
-    if not all(written):
+    return all(written)
+
+
+def _settled(args: argparse.Namespace, after: list[Report], found: Comparison) -> int:
+    """Write the baselines, or a patch of them, and the message that says why they moved."""
+    if not args.update_baselines and not args.patch:
+        return SAME
+    checkout = find(Path.cwd(), args.graph_budget_dir)
+    together = union(after)
+    refuse(together, args.base_profile)
+    offer = offered(args, checkout, together)
+    note = commit.message(found, offer.moved)
+    say()
+    if args.patch:
+        code = _patched(args, checkout, offer, note)
+    else:
+        code = settle("compare", args, checkout, offer)
+    if code or not offer.changes.files:
+        return code
+    if args.message:
+        return SAME if write(args.message, note) else UNUSABLE
+    if not args.patch:
+        say(f"\nThe commit message:\n\n{note}")
+    return SAME
+
+
+def _patched(args: argparse.Namespace, checkout: Checkout, offer: Offer, note: str) -> int:
+    """Write the patch; nothing of the checkout."""
+    much = told(args, checkout, offer)
+    files = offer.changes.files
+    if not much or args.dry_run:
+        return SAME
+    if not write(args.patch, commit.patch(note, files, _names(checkout, files))):
         return UNUSABLE
-    return DIFFERS if args.exit_code and found.differs else SAME
+    say(f"{args.patch} holds {much}: git apply {shlex.quote(args.patch)}")
+    return SAME
+
+
+def _names(checkout: Checkout, files: Iterable[FileChange]) -> list[str]:
+    """The paths of files from the root of the repository, or of the checkout where there is none.
+
+    Raises ``ReportError`` where baselines lie outside of it.
+    """
+    try:
+        prefix = git(checkout.root, "rev-parse", "--show-prefix").decode("utf-8", "surrogateescape")
+    except GitError:
+        prefix = ""
+    try:
+        paths = [file.path.relative_to(checkout.root).as_posix() for file in files]
+    except ValueError:
+        raise ReportError(
+            f"--patch: {checkout.directory} is not below {checkout.root}, so no patch of the "
+            "checkout can hold it; use --update-baselines"
+        ) from None
+    return [prefix.rstrip("\n") + path for path in paths]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from pytest_graphbreak.report.comparison import data, markdown, page, text, words
+from pytest_graphbreak.baseline.update import Change as Entry
+from pytest_graphbreak.baseline.update import FileChange
+from pytest_graphbreak.report.comparison import commit, data, markdown, page, text, words
 from pytest_graphbreak.runs.compare import Comparison, compare
 from pytest_graphbreak.runs.incoming import parse
 from tests.hostile import STRINGS, a_hostile_report
@@ -209,3 +212,69 @@ def test_hostile_text_does_nothing_in_a_browser(show: Any) -> None:
         shown.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
         shown.settle()
         assert shown.run("window.pwned === undefined")
+
+
+# the message of a commit
+
+
+def note_of(found: Comparison, *tests: str, kind: Any = "changed") -> str:
+    entries = [Entry(kind, test, Path("x.yaml"), "cpu", None, None) for test in tests]
+    return commit.message(found, entries)
+
+
+def test_a_commit_says_why_each_group_moved() -> None:
+    note = note_of(a_comparison(), "t.py::new", "t.py::moved", "t.py::left", "t.py::failed")
+    assert note.split("\n")[0] == "Graph baselines for torch 2.13, transformers 5.24"
+    assert "New:\n\n+ GB0124  Unsupported Tensor.item() call\n" in note
+    assert "  transformers 5.20.0 -> 5.24.0\n  1 test, +1 dynamo graph, in t.py\n" in note
+    assert "Renamed, or gone at one place and new at another:" in note
+    assert "print(x)" not in note  # the entry of that test did not move
+    assert note.endswith("\n1 test as in both runs: the baseline was older.\n")
+    assert all(len(line) <= 72 for line in note.split("\n"))
+
+
+@pytest.mark.parametrize("kind", ["added", "pruned"])
+def test_a_commit_counts_what_is_recorded_or_dropped(kind: str) -> None:
+    said = {"added": "recorded for the first time", "pruned": "dropped, since the test is gone"}
+    note = note_of(a_comparison(), "t.py::x", kind=kind)
+    assert note.endswith(f"\n1 test {said[kind]}.\n")
+
+
+def test_strangers_write_no_line_of_a_commit() -> None:
+    """Neither a hunk of a patch, nor a trailer, a mention, or the number of an issue."""
+    for number, evil in enumerate((*STRINGS, "x\ndiff --git a/x b/x\n--- a/x\n+++ b/x", "--- x")):
+        where = {"file": evil, "function": evil, "line": 1, "code": evil}
+        name = f"t.py::{evil[:3000]}{number}"
+        item = a_break(where, reason=evil, id=evil)
+        found = found_in(a_report(a_test(name)), a_report(a_test(name, breaks=[item])))
+        note = note_of(found, name)
+        for line in note.rstrip("\n").split("\n"):
+            assert line.isprintable()
+            assert line[:2] in ("", "  ", "+ ", "+") or line.startswith(
+                ("Graph ", "1 test ", "New:")
+            )
+        assert "@octocat" not in note
+        assert "#123" not in note
+
+
+def sides(old: str | None, new: str | None) -> str:
+    return commit.patch("why\n", [FileChange(Path("b.yaml"), old, new)], ['b/ü ".yaml'])
+
+
+def test_a_patch_of_any_text_applies(tmp_path: Path) -> None:
+    texts = (None, "a\n", "a", "a\r\nb\r\n", "a\n\x0cb\u2028c\nd", "\n" * 9 + "z\n", "")
+    name = tmp_path / "b" / 'ü ".yaml'
+    for old in texts:
+        for new in texts:
+            if old == new:
+                continue
+            name.parent.mkdir(exist_ok=True)
+            name.unlink(missing_ok=True)
+            if old is not None:
+                name.write_bytes(old.encode())
+            (tmp_path / "p").write_bytes(sides(old, new).encode())
+            done = subprocess.run(
+                ["git", "apply", "p"], cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, (old, new, done.stderr, sides(old, new))
+            assert (name.read_bytes().decode() if name.exists() else None) == new

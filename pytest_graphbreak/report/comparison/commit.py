@@ -1,0 +1,190 @@
+"""The message of a commit that updates baselines: why each group of them moved.
+
+What stands in it is made by strangers. It cannot begin a line, so that git and a patch take it as
+text, and it names neither people nor issues: a host of repositories would act on both.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from pytest_graphbreak.baseline.update import Change as Entry
+from pytest_graphbreak.baseline.update import FileChange
+from pytest_graphbreak.model.versions import minor
+from pytest_graphbreak.report.comparison import words
+from pytest_graphbreak.runs.compare import Change, Comparison
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.safe import cut, printable
+
+MOST: Final = 20
+"""Causes that are told; the rest are counted."""
+WIDTH: Final = 72
+_UNSURE: Final = "renamed, or gone at one place and new at another"
+FILES: Final = 2
+"""Files of tests that are named for one cause."""
+
+_Test = tuple[str, str]
+"""A node id, and the profile that it was measured on after."""
+_ACTED_ON: Final = re.compile(r"@(?=\w)|#(?=\d)|\bGH-(?=\d)", re.IGNORECASE)
+
+
+def message(found: Comparison, entries: Sequence[Entry]) -> str:
+    """Why these entries of the baselines moved, as far as the two runs tell."""
+    left = {(entry.nodeid, entry.profile) for entry in entries}
+    blocks, told = _blocks(found, left)
+    lines = [subject(found, len(left)), "", *_wrapped(f"{words.headline(found)}.")]
+    title = ""
+    for name, block in blocks[:MOST]:
+        if name != title:
+            lines += ["", f"{name[0].upper()}{name[1:]}:"]
+        lines += ["", *block]
+        title = name
+    if len(blocks) > MOST:
+        lines += ["", f"And {plural(len(blocks) - MOST, 'cause')} more."]
+    rest = list(_rest(found, entries, left, told))
+    lines += ["", *(part for line in rest for part in _wrapped(line))] if rest else []
+    return "\n".join(lines) + "\n"
+
+
+def _blocks(found: Comparison, left: set[_Test]) -> tuple[list[tuple[str, list[str]]], set[_Test]]:
+    """A block of lines for each cause that moved some of these tests, and all that they moved."""
+    after = {(pair.nodeid, pair.profile): pair.after.profile for pair in found.pairs}
+    blocks: list[tuple[str, list[str]]] = []
+    told: set[_Test] = set()
+    for title, change in _changes(found):
+        tests = {
+            (effect.nodeid, after[effect.nodeid, effect.profile]) for effect in change.effects
+        } & left
+        if tests:
+            told |= tests
+            blocks.append((title, list(_block(change, tests, found))))
+    return blocks, told
+
+
+def _rest(
+    found: Comparison, entries: Iterable[Entry], left: set[_Test], told: set[_Test]
+) -> Iterator[str]:
+    """The tests that moved for no cause of these two runs."""
+    added, pruned = (
+        {(entry.nodeid, entry.profile) for entry in entries if entry.kind == kind}
+        for kind in ("added", "pruned")
+    )
+    moved = {(pair.nodeid, pair.after.profile) for pair in found.pairs if pair.moved}
+    older = left - told - added - pruned - moved
+    for tests, what in (
+        (added - told, "recorded for the first time"),
+        ((moved & left) - told - added, "with other operations, or for no cause that is told"),
+        (pruned - told, "dropped, since the test is gone"),
+        (older, "as in both runs: the baseline was older"),
+    ):
+        if tests:
+            yield f"{plural(len(tests), 'test')} {what}."
+
+
+def subject(found: Comparison, tests: int) -> str:
+    """The first line: what is of another version, or how many tests moved."""
+    before = {**found.before.versions, **found.before.packages}
+    after = {**found.after.versions, **found.after.packages}
+    names = [name for name in after if name in before and after[name] != before[name]]
+    names = [
+        name for name in names if name not in ("python", "platform") and "," not in after[name]
+    ]
+    said = ", ".join(f"{name} {minor(after[name])}" for name in names)
+    line = f"Graph baselines for {_harmless(said)}"
+    return line if names and len(line) <= WIDTH else f"Graph baselines of {plural(tests, 'test')}"
+
+
+def _changes(found: Comparison) -> Iterator[tuple[str, Change]]:
+    """Every change with the title of its group, in the order in which they are told."""
+    for section in words.sections(found):
+        for change in section.changes:
+            yield section.title, change
+    for pair in found.moved:
+        yield _UNSURE, pair.before
+        yield _UNSURE, pair.after
+
+
+def _block(change: Change, tests: Collection[_Test], found: Comparison) -> Iterator[str]:
+    yield from _wrapped(f"{words.sign(change)} {cut(words.name(change))}", "  ")
+    if change.where.file:
+        yield f"  {_harmless(words.place(change.where))}"
+    if change.where.code:
+        yield f"      {_harmless(cut(change.where.code))}"
+    if before := words.was(change):
+        yield from _wrapped(f"before: {before}", "  ", "  ")
+    if owner := words.owner(change, found):
+        yield from _wrapped(owner, "  ", "  ")
+    amount = ", ".join((plural(len(tests), "test"), *words.growth(change.graphs)))
+    yield from _wrapped(f"{amount}, in {_files(tests)}", "  ", "  ")
+
+
+def _files(tests: Iterable[_Test]) -> str:
+    files = sorted({nodeid.partition("::")[0] for nodeid, _ in tests})
+    if len(files) <= FILES:
+        return " and ".join(files)
+    return f"{', '.join(files[:FILES])} and {len(files) - FILES:,} more files"
+
+
+def _wrapped(line: str, indent: str = "", first: str = "") -> list[str]:
+    """A line of prose in lines of ``WIDTH``; words of others never begin one of them."""
+    return textwrap.wrap(
+        _harmless(line),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _harmless(text: str) -> str:
+    return _ACTED_ON.sub(lambda found: f"{found[0]} ", printable(text))
+
+
+# the patch
+
+
+def patch(note: str, files: Iterable[FileChange], names: Iterable[str]) -> str:
+    """What ``git apply`` takes: the message, then each file from what it said to what it says.
+
+    ``names`` are the paths of the files from the root of the repository.
+    """
+    parts = [note.rstrip("\n"), "---"]
+    for file, name in zip(files, names, strict=True):
+        parts += _file(file, name)
+    return "\n".join(parts) + "\n"
+
+
+def _file(file: FileChange, name: str) -> Iterator[str]:
+    old, new = (_quoted(f"{side}/{name}") for side in "ab")
+    yield f"diff --git {old} {new}"
+    if file.old is None:
+        yield "new file mode 100644"
+    if file.new is None:
+        yield "deleted file mode 100644"
+    yield f"--- {old if file.old is not None else '/dev/null'}"
+    yield f"+++ {new if file.new is not None else '/dev/null'}"
+    was, now = ((text or "").split("\n") for text in (file.old, file.new))
+    # What follows the last line end is no line, and git wants to know where there is none.
+    ends = [lines.pop() for lines in (was, now)]
+    if ends[0]:
+        was.append(f"{ends[0]}\n\\ No newline at end of file")
+    if ends[1]:
+        now.append(f"{ends[1]}\n\\ No newline at end of file")
+    lines = list(difflib.unified_diff(was, now, lineterm="", n=3))
+    yield from lines[2:]
+
+
+def _quoted(name: str) -> str:
+    """A path as git writes it: quoted, byte by byte, where it is not plain (``git-diff(1)``)."""
+    if name.isascii() and name.isprintable() and not set(name) & {'"', "\\"}:
+        return name
+    text = "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:03o}"
+        for byte in name.encode("utf-8", "surrogateescape")
+    )
+    return f'"{text}"'
