@@ -10,7 +10,7 @@ import pytest
 
 import pytest_graphbreak
 from pytest_graphbreak.judging.cap import Limits
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 
 
 @pytest.mark.parametrize("name", pytest_graphbreak.__all__)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.text.paths import shown
 

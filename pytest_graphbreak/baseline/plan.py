@@ -20,7 +20,7 @@ from pytest_graphbreak.baseline.model import (
     writable,
 )
 from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, known, places
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.versions import minor, same_minor
 
 COUNTS = ("graphs", "recompiles")

@@ -28,7 +28,7 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024

@@ -22,7 +22,7 @@ from pytest_graphbreak.baseline.read import (
     PLACE_KEYS,
     TEST_KEYS,
 )
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 
 INDENT = 2
 LONGEST_COMPACT = 80

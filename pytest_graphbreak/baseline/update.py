@@ -35,7 +35,7 @@ from pytest_graphbreak.baseline.read import (
     own,
 )
 from pytest_graphbreak.baseline.tree import Mapping
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.garbage import uncollected
 

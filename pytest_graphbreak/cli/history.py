@@ -11,7 +11,7 @@ from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import complain, listing, say, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report import plot
 from pytest_graphbreak.runs.history import Commit, History, HistoryError, Point, Series, read
 from pytest_graphbreak.text.numbers import plural

@@ -18,6 +18,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_graphbreak.model.layer import Layer
+from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
 from pytest_graphbreak.model.versions import minor
 
 TT_NODES: Final = "/dev/tenstorrent/*"
@@ -52,7 +54,7 @@ class Device:
     @property
     def profile(self) -> str:
         """The name that counts measured here are filed under, such as ``xla-cpu``."""
-        return f"{self.kind}-{self.arch}" if self.kind in ("tt", "xla") else self.kind
+        return f"{self.kind}-{self.arch}" if self.kind in BACKENDS else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Machine:
 
     def torch_xla(self) -> bool:
         return self.installed("torch_xla")
+
+    def has(self, layer: Layer) -> bool:
+        """Whether a layer can be there: its modules, and the card where it is of one."""
+        modules = all(map(self.installed, layer.needs))
+        return modules and (layer.name != "tt" or self.tt_hardware())
 
     def tt(self) -> list[str]:
         """Why there is no TT device here; empty when there is one."""
@@ -234,8 +241,7 @@ def environment(device: Device, profile: str) -> dict[str, Any]:
         "profile": profile,
         "device": device.kind,
         "arch": device.arch,
-        "torch": version("torch"),
-        "torch_xla": version("torch_xla"),
+        **{package: version(package) for package in VERSIONS},
         "python": platform.python_version(),
         "platform": sys.platform,
         "packages": {},

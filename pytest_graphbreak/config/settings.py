@@ -16,14 +16,16 @@ import pytest
 
 from pytest_graphbreak.config.ini import NEW, OPS, percent
 from pytest_graphbreak.config.typed import Typed, typed
+from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
-DEVICES: Final = ("auto", "tt", "xla", "cpu", "cuda")
+DEVICES: Final = ("auto", *reversed(BACKENDS), "cpu", "cuda")
 ISOLATION: Final = ("test", "none")
 TT_LOGS: Final = ("headers", "full", "off")
 WRITING: Final = ("update", "record", "prune")
 MARKERS: Final = (
-    "max_graphs(n, dynamo=n, xla=n, tt=n, recompiles=n, breaks=n): fail the test if it makes "
-    "more graphs (on every layer, or on one), recompiles or breaking places. Needs no option.",
+    f"max_graphs(n, {', '.join(f'{layer}=n' for layer in LAYERS)}, recompiles=n, breaks=n): "
+    "fail the test if it makes more graphs (on every layer, or on one), recompiles or breaking "
+    "places. Needs no option.",
     "graph_budget(gate=True, isolate=True, reason=''): gate=False takes the test out of the "
     "graph budget, isolate=False leaves the compiler's caches alone before it.",
 )

@@ -26,6 +26,7 @@ from pytest_graphbreak.config.device import (
     this_machine,
     version,
 )
+from pytest_graphbreak.model.layers import KNOWN
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.numbers import plural
@@ -63,13 +64,9 @@ def examine(
     yield from devices(here)
     yield from variables(environ)
     yield from baselines(directory)
-    if version("torch") is None:
-        return
-    yield from probed("dynamo", patience, environ)
-    if here.torch_xla():
-        yield from probed("xla", patience, environ)
-    if not here.tt():
-        yield from probed("tt", patience, environ)
+    for layer in KNOWN.values():
+        if layer.probe is not None and here.has(layer):
+            yield from probed(layer.name, patience, environ)
 
 
 def packages() -> Iterator[Finding]:
@@ -242,18 +239,18 @@ def baselines(directory: str | None) -> Iterator[Finding]:
 
 def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[Finding]:
     """What the observer of one layer sees of a small function."""
-    seen = _probe(layer, patience, environ)
+    seen, remedy = _probe(layer, patience, environ), KNOWN[layer].remedy
     if "fault" in seen:
-        yield Finding(layer, PROBLEM, seen["fault"], _step(layer))
+        yield Finding(layer, PROBLEM, seen["fault"], remedy)
         return
     for error in seen["errors"]:
-        yield Finding(layer, PROBLEM, f"could not see: {error}", _step(layer))
+        yield Finding(layer, PROBLEM, f"could not see: {error}", remedy)
     if seen["saw"] != seen["expected"]:
         yield Finding(
             layer,
             PROBLEM,
             f"of a small function that makes {seen['expected']} it saw {seen['saw']}",
-            _step(layer),
+            remedy,
         )
     elif not seen["errors"]:
         yield Finding(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
@@ -291,15 +288,6 @@ def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     words = [line for line in done.stderr.strip().splitlines() if line.strip()]
     reason = words[-1].strip() if words else "it said nothing"
     return {"fault": f"the probe ended with exit code {done.returncode}: {reason}"}
-
-
-def _step(layer: str) -> str:
-    """What to do where a layer cannot be seen."""
-    if layer == "dynamo":
-        return "docs/reference/versions.md has the versions that are known to work"
-    if layer == "xla":
-        return "install torch and torch_xla of one version, or uninstall torch_xla"
-    return "docs/how-to/tt-hardware.md has the steps; graphbreak analyze reads its log"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -9,98 +9,48 @@ The last line of its output is JSON: what was ``expected``, what it ``saw``,
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from pytest_graphbreak.layers.dynamo.private import required
+from pytest_graphbreak.layers.base import Probe
+from pytest_graphbreak.model.layer import Layer, load
+from pytest_graphbreak.model.layers import KNOWN
 from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.watching.measure import Measurement
 
 
-def main(layer: str) -> None:
+def main(name: str) -> None:
     """Probe one layer and print the result."""
-    print(json.dumps(PROBES[layer]()))
+    print(json.dumps(tried(KNOWN[name])))
 
 
-def dynamo() -> Plain:
-    """A function with one graph break, called with two lengths of its input."""
-    import torch
-
-    def small(x: torch.Tensor) -> torch.Tensor:
-        y = torch.sin(x)
-        torch._dynamo.graph_break()
-        return torch.cos(y)
-
+def tried(layer: Layer) -> Plain:
+    """What the observer of a layer sees of its probe."""
+    assert layer.probe is not None
+    probe: Probe = load(layer.probe)()
+    small = probe.prepare()
     with Measurement(Path.cwd()) as seen:
-        compiled = torch.compile(small, backend="eager", dynamic=False)
-        compiled(torch.ones(3))
-        compiled(torch.ones(4))
+        small()
     record = seen.close()
-    return _told(
-        "dynamo",
-        record,
-        "4 graphs = 1 entry + 1 break + 2 recompiles, 2 recompiles, 1 break",
-        f"torch {torch.__version__}",
-        f", {record.recompiles.get('dynamo', 0)} recompiles, {len(record.breaks)} break",
-        probes=[name.path for name in required(torch.__version__)],
-    )
-
-
-def xla() -> Plain:
-    """A function of one graph, and a value that is read in the middle of a lazy one."""
-    # Where nothing says otherwise the CPU will do: no device is taken from anybody.
-    os.environ.setdefault("PJRT_DEVICE", "CPU")
-    from pytest_graphbreak.layers.xla.sensors import SENSORS
-
-    probes = [f"{sensor.module}.{sensor.chain}" for sensor in SENSORS]
-    return _device("xla", "openxla", ["the metric CompileTime", *probes])
-
-
-def tt() -> Plain:
-    """The same on the TT device, with its plugin's log on."""
-    from pytest_graphbreak.layers.tt.observer import FILE, LEVEL, turn_on
-
-    os.environ["PJRT_DEVICE"] = "TT"
-    turn_off = turn_on()
-    try:
-        log = f"headers in {os.environ[FILE]} at {LEVEL}={os.environ[LEVEL]}"
-        return _device("tt", "tt", [log])
-    finally:
-        turn_off()
-
-
-def _device(layer: str, backend: str, probes: list[str]) -> Plain:
-    import torch
-    import torch_xla
-
-    x = torch.ones(3, 5).to(torch_xla.device())
-    torch_xla.sync(wait=True)
-    with Measurement(Path.cwd()) as seen:
-        torch.compile(torch.sin, backend=backend)(x)
-        torch_xla.sync(wait=True)
-    what = f"torch_xla {torch_xla.__version__} on {os.environ['PJRT_DEVICE']}"
-    return _told(layer, seen.close(), "1 graph = 1 fx", what, probes=probes)
-
-
-def _told(
-    layer: str, record: Record, expected: str, what: str, more: str = "", *, probes: list[str]
-) -> Plain:
-    causes = decomposition(record, layer)
-    parts = causes_told(causes)
     return {
-        "expected": expected,
-        "saw": f"{plural(record.graphs.get(layer, 0), 'graph')} = {parts or 'none'}{more}",
-        "with": what,
-        "probes": probes,
+        "expected": probe.expected,
+        "saw": _seen(layer, record),
+        "with": probe.about(),
+        "probes": probe.internals(),
         "errors": list(record.errors),
         "notes": [record.note] if record.note else [],
     }
 
 
-PROBES: dict[str, Callable[[], Plain]] = {"dynamo": dynamo, "xla": xla, "tt": tt}
+def _seen(layer: Layer, record: Record) -> str:
+    """``4 graphs = 1 entry + 1 break + 2 recompiles, 2 recompiles, 1 break``."""
+    parts = causes_told(decomposition(record, layer.name)) or "none"
+    words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
+    if layer.breaks:
+        words += f", {record.recompiles.get(layer.name, 0)} recompiles, {len(record.breaks)} break"
+    return words
+
 
 if __name__ == "__main__":
     main(sys.argv[1])

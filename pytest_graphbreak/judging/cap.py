@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
-from pytest_graphbreak.model.record import LAYERS, Plain
+from pytest_graphbreak.model.layers import JUDGED, LAYERS
+from pytest_graphbreak.model.record import Plain
 
 ALLOWED: Final = (
     "allowed: max_graphs(N) for every layer, a layer at a time "
@@ -33,10 +34,11 @@ class CapError(ValueError):
 class Cap:
     """The most that a piece of code may make; None where nothing is said.
 
-    ``every`` holds for each layer that was observed, ``layers`` for one by name
-    and wins over ``every``. ``recompiles`` holds for each layer, ``breaks`` for
-    the number of distinct breaking places. ``by`` is whose cap it is, as texts say it:
-    the ``marker`` of a test, a ``block`` in it, the ``option`` of a command.
+    ``every`` holds for each layer that was observed and is judged without being
+    named, ``layers`` for one by name and wins over ``every``. ``recompiles`` holds
+    for each layer, too, ``breaks`` for the number of distinct breaking places.
+    ``by`` is whose cap it is, as texts say it: the ``marker`` of a test, a ``block``
+    in it, the ``option`` of a command.
     """
 
     every: int | None = None
@@ -56,7 +58,7 @@ class Cap:
 
     def graphs(self, layer: str) -> int | None:
         """The most graphs of one layer."""
-        return self.layers.get(layer, self.every)
+        return self.layers.get(layer, self.every if layer in JUDGED else None)
 
 
 def parse(

@@ -1,4 +1,4 @@
-"""What an observer is: the seam between torch and everything else.
+"""What an observer is: the seam between a compiler and everything else.
 
 An observer watches one layer. Windows nest and may overlap (a ``graph_budget``
 block in a test, a pytest run inside a test), so an observer hands out one
@@ -9,11 +9,13 @@ window and taken out with the last.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Observation
+from pytest_graphbreak.model.record import Observation, Record
 
 
 class Window(Protocol):
@@ -40,11 +42,19 @@ class Window(Protocol):
         ...
 
 
-class Observer(Protocol):
-    """A layer that can be watched. One module of ``observers`` for each."""
+class Observer(ABC):
+    """A layer that can be watched: what its description names as ``observer``.
+
+    ``reasons``: whether graphs are explained, or only counted; to be read when a window
+    opens. A layer on which explaining costs nothing may always do so. ``shared``: all
+    processes of a test write to one log, so that the test's own window sees them all.
+    """
 
     layer: str
+    reasons: bool = True
+    shared: bool = False
 
+    @abstractmethod
     def open(self, places: Places) -> Window:
         """Begin to watch, changing nothing that the user's code can see.
 
@@ -52,8 +62,8 @@ class Observer(Protocol):
         Where the layer cannot be watched the window says so in the ``errors``
         of its observation; ``open`` itself does not raise.
         """
-        ...
 
+    @abstractmethod
     def isolate(self, key: str) -> None:
         """Forget what earlier code compiled, so that the next window counts from cold.
 
@@ -61,4 +71,40 @@ class Observer(Protocol):
         the test's own window, before it opens. What stood in the way is told by
         that window: as an error if its count may hang on it, else as a note.
         """
+
+    def joined(self, own: Observation, others: Mapping[str, Observation]) -> Observation:
+        """What a window saw of this layer, with what ``others`` saw of the same graphs."""
+        return own
+
+    def completed(self, record: Record) -> Record:
+        """A record of all layers and child processes, with what follows from it for this layer."""
+        return record
+
+    def follows_fork(self) -> bool:
+        """Whether a process that was just forked from this one can be watched."""
+        return True
+
+    def defers(self) -> bool:
+        """Whether graphs may still be compiled for what has run, up to the end of the process."""
+        return False
+
+
+class Probe(Protocol):
+    """What ``doctor`` tries a layer on: what its description names as ``probe``.
+
+    It is made and used in a process of its own. ``expected`` is what is to be seen.
+    """
+
+    expected: str
+
+    def prepare(self) -> Callable[[], object]:
+        """Set up all that is not to be counted; what is returned is called, and watched."""
+        ...
+
+    def about(self) -> str:
+        """With what it was tried: ``torch 2.9.1``. Asked when it has run."""
+        ...
+
+    def internals(self) -> list[str]:
+        """The names of the compiler that the observer stands on."""
         ...

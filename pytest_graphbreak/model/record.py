@@ -8,29 +8,12 @@ report fixes. Observers make these objects; verdicts and reports read them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-LAYERS = ("dynamo", "xla", "tt")
-"""Where graphs are counted, from the user's code down to the device."""
-
-CAUSES = {
-    "dynamo": ("entry", "break", "callee", "bucket", "recompile"),
-    "xla": (
-        "fx",
-        "split",
-        "recompile",
-        "backward",
-        "sync",
-        "access",
-        "pending",
-        "reshard",
-        "other",
-    ),
-    "tt": ("fx", "split", "recompile", "backward", "sync", "access", "pending", "reshard", "other"),
-}
-"""Why a graph can exist, by layer. Every graph has exactly one cause."""
+from pytest_graphbreak.model.layer import Cause
+from pytest_graphbreak.model.layers import BY_NAME, CAUSES, JUDGED, LAYERS
 
 Plain = dict[str, Any]
 """A mapping of exact builtin types, as JSON would give it."""
@@ -299,8 +282,9 @@ class Record:
 
         A layer is observed as soon as its library is loaded, which an earlier
         test may have done: what a test sees of itself must not hang on that.
+        One that is not judged by itself makes no headline.
         """
-        observed = [layer for layer in LAYERS if layer in self.layers]
+        observed = [layer for layer in LAYERS if layer in self.layers and layer in JUDGED]
         active = [layer for layer in observed if self.graphs.get(layer)]
         return (active or observed or LAYERS[:1])[-1]
 
@@ -321,12 +305,19 @@ class Record:
     @property
     def active(self) -> bool:
         """Whether anything was attempted on any layer."""
+        return self._active(LAYERS)
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything was attempted on a layer that is judged without being named."""
+        return self._active(JUDGED)
+
+    def _active(self, layers: Collection[str]) -> bool:
         return bool(
             self.attempted
-            or any(self.graphs.values())
-            or self.breaks
-            or self.eager
-            or any(self.recompiles.values())
+            or any(self.graphs.get(layer) or self.recompiles.get(layer) for layer in layers)
+            or any(item.layer in layers for item in self.breaks)
+            or any(item.layer in layers for item in self.eager)
         )
 
     def to_dict(self) -> Plain:
@@ -408,17 +399,8 @@ def decomposition(record: Record, layer: str) -> Counter[str]:
     return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
 
 
-_PLURALS = {"entry": "entries", "access": "accesses"}
-_INVARIABLE = ("fx", "backward", "pending", "other")
-
-
-def of_cause(count: int, cause: str) -> str:
-    """``1 entry``, ``2 entries``, ``3 fx``."""
-    if count == 1 or cause in _INVARIABLE:
-        return f"{count:,} {cause}"
-    return f"{count:,} {_PLURALS.get(cause, f'{cause}s')}"
-
-
 def causes_told(counted: Mapping[str, int]) -> str:
     """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
-    return " + ".join(of_cause(count, cause) for cause, count in counted.items())
+    return " + ".join(
+        BY_NAME.get(cause, Cause(cause)).of(count) for cause, count in counted.items()
+    )

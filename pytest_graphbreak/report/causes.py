@@ -150,7 +150,7 @@ def graph_lines(sign: str, item: Graph) -> list[str]:
 
 def _entry(item: Graph, count: int) -> list[str]:
     times = f"   x{count}" if count > 1 else ""
-    return [f"  * entry{times}{process(item)}", *at(item.where)]
+    return [f"  * {item.cause}{times}{process(item)}", *at(item.where)]
 
 
 def recompile_lines(sign: str, item: Series) -> list[str]:

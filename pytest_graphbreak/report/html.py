@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.verdict import place_of
+from pytest_graphbreak.model.layers import BY_NAME, KNOWN, MEANT, VERSIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import headline, root_causes
@@ -37,8 +38,6 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.text.safe import html, printable, script_json
 
-INTENDED: Final = ("entry", "fx", "backward")
-"""Causes of graphs that are there in a model that compiles well."""
 MOST_GRAPHS: Final = 400
 """Graphs of one layer that a page lists for one test; a test had 343."""
 MOST_CAUSES: Final = 100
@@ -55,7 +54,7 @@ def fill(name: str, title: str, data: Any) -> str:
 
     ``name`` is that of the HTML file and of the script beside it.
     """
-    style, script = _asset("page.css"), _asset(f"{name}.js")
+    style, script = _asset("page.css").replace("{{layers}}", _lines()), _asset(f"{name}.js")
     return (
         _asset(f"{name}.html")
         .replace("{{style-hash}}", _hash(style))
@@ -66,6 +65,14 @@ def fill(name: str, title: str, data: Any) -> str:
         # The data comes last: nothing that stands in it is replaced.
         .replace("{{data}}", script_json(data))
     )
+
+
+def _lines() -> str:
+    """How the line of each layer is drawn in a plot."""
+    styles = [(layer.name, layer.style) for layer in KNOWN.values()]
+    strokes = [f".plots .l-{name} {{ stroke: {style.stroke}; }}" for name, style in styles]
+    lines = [f".plots path.l-{name} {{ {style.line} }}" for name, style in styles if style.line]
+    return f"{' '.join(strokes)}\n{' '.join(lines)}"
 
 
 def _asset(name: str) -> str:
@@ -87,6 +94,7 @@ def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> 
     tests = [_test(nodeid, here, shared) for nodeid, here in ordered]
     return {
         "verdicts": list(ORDER),
+        **cause_kinds(),
         "runs": [_run(run) for run in runs],
         "noVerdict": aside.no_verdict,
         "base": _clean(aside.base),
@@ -122,6 +130,15 @@ def _causes(runs: Sequence[Run], nodeids: Iterable[str], shared: Shared) -> Plai
             }
             for cause in found.all[:MOST_CAUSES]
         ],
+    }
+
+
+def cause_kinds() -> Plain:
+    """What the scripts of the pages know of causes."""
+    return {
+        "meant": list(MEANT),
+        "again": [cause.name for cause in BY_NAME.values() if cause.kind == "again"],
+        "plurals": {cause.name: cause.plural for cause in BY_NAME.values() if cause.plural},
     }
 
 
@@ -163,9 +180,7 @@ def _weight(tests: Iterable[Plain | None]) -> tuple[int, int, int, str]:
 def _run(run: Run) -> Plain:
     facts = run.reports[0].environment
     versions = [
-        f"{name.replace('_', '-')} {facts[name]}"
-        for name in ("torch", "torch_xla", "python")
-        if facts[name]
+        f"{name.replace('_', '-')} {facts[name]}" for name in (*VERSIONS, "python") if facts[name]
     ]
     shown = [*versions, *([facts["platform"]] if facts["platform"] else [])]
     return {
@@ -351,10 +366,10 @@ class _Places:
 
     def of_graph(self, number: int, graph: Plain) -> int | None:
         """The row that says why this graph exists; None for a graph that is meant to be."""
-        layer, cause = graph["layer"], graph["cause"]
-        if cause in INTENDED:
+        layer, cause = graph["layer"], KNOWN[graph["layer"]].cause(graph["cause"])
+        if cause.is_meant:
             return None
-        if layer == "dynamo" and cause in ("break", "callee"):
+        if cause.told_by == "break":
             where = graph["where"]
             if not where:
                 return None
@@ -363,13 +378,12 @@ class _Places:
             found = self._frames.get(_identity(where))
             return self._functions.get(_function(where)) if found is None else found
         key = self._again.get((number, layer, graph["name"]))
-        return self._index.get(key or _key(cause, layer, graph["where"], graph["reason"]))
+        return self._index.get(key or _key(cause.name, layer, graph["where"], graph["reason"]))
 
     def _is_cut(self, graph: Plain) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
-        if graph["layer"] == "dynamo":
-            return bool(graph["cause"] == "bucket")
-        return graph["cause"] not in INTENDED
+        cause = KNOWN[graph["layer"]].cause(graph["cause"])
+        return not (cause.is_meant or cause.told_by)
 
     def _row(
         self, kind: str, layer: str, where: Plain, reason: str, id: str | None = None

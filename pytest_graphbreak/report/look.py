@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from pytest_graphbreak.model.record import CAUSES, LAYERS, Plain, Record, causes_told, decomposition
+from pytest_graphbreak.model.layers import CAUSES, KNOWN, LAYERS
+from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
 from pytest_graphbreak.report.log import text
 from pytest_graphbreak.report.log.findings import Finding, observed
 from pytest_graphbreak.report.view import UNJUDGED, standing
@@ -50,7 +51,7 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
         left |= {item.where.key for item in record.eager if item.layer == layer}
     parts = causes_told({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
     told = plural(graphs, "graph") + (f" = {parts}" if parts else "")
-    if layer == "dynamo":
+    if KNOWN[layer].breaks:
         told += f"; {plural(len(places), 'breaking place')}"
         told += f", {plural(recompiles, 'recompile')}"
     if left:

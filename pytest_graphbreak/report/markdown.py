@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.model.record import LAYERS, Plain, Record, causes_told, decomposition
+from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
 from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (

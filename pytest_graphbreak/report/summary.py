@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.record import LAYERS, Plain
+from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, counted, standing

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.model.record import LAYERS, Plain
+from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.runs.incoming import Report
 
 REPORTED: Final = "new (reported)"

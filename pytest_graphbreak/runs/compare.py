@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from pytest_graphbreak.config.packages import owner
-from pytest_graphbreak.model.record import LAYERS, NOWHERE, Frame, Graph, Plain, Record
+from pytest_graphbreak.model.layers import KNOWN, LAYERS, MEANT
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Plain, Record
 from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Seen, Union, union
@@ -37,7 +38,7 @@ gives another reason at the same place."""
 Alike = Literal["file", "function", "place", "line"]
 """What is another one at two places that may be the same."""
 
-INTENDED: Final = ("entry", "fx", "backward")
+INTENDED: Final = MEANT
 """Causes of graphs that a model has which compiles well; they are told where their number moved."""
 UNEXPLAINED: Final = "unexplained"
 """The kind of graphs that were counted and of which a report tells no more."""
@@ -545,18 +546,19 @@ class Book:
 
     def _of_graph(self, graph: Graph) -> Key:
         layer, cause, where = graph.layer, graph.cause, graph.where
-        if layer == "dynamo" and cause in ("break", "callee"):
+        known = KNOWN[layer].cause(cause)
+        if known.told_by == "break":
             # A frame that called the one that broke goes on after its call; what it called is
             # compiled from its first line.
             found = self._frames.get(where.key) or self._functions.get(where.key[:2])
             found = found or self._reasons.get(graph.reason)
             if found is not None:
                 return found
-        if cause == "recompile":
+        if known.kind == "again":
             found = self._again.get((layer, graph.name))
             if found is not None:
                 return found
-        if layer != "dynamo" and cause in ("fx", "backward", "pending"):
+        if KNOWN[layer].above is not None and (known.is_meant or cause == "pending"):
             for name in graph.sources:
                 found = self._source(layer, name)
                 if found is not None and found[0] not in INTENDED:

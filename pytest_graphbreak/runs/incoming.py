@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from pytest_graphbreak.model.record import LAYERS, Plain
+from pytest_graphbreak.model.layers import LAYERS, VERSIONS
+from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.runs.containers import Source, read, sources
 from pytest_graphbreak.text.garbage import uncollected
 
@@ -404,8 +405,7 @@ _ENVIRONMENT = _object(
     profile=(_maybe(_profile), None),
     device=_FACT,
     arch=_FACT,
-    torch=_FACT,
-    torch_xla=_FACT,
+    **dict.fromkeys(VERSIONS, _FACT),
     python=_FACT,
     platform=_FACT,
     packages=(_versions, dict),

@@ -21,7 +21,8 @@ from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.config.checkout import NAMES, Checkout, CheckoutError, keys_of
 from pytest_graphbreak.judging.cap import Cap
-from pytest_graphbreak.model.record import LAYERS, Plain
+from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.runs.git import GitError, blobs, git, names
 from pytest_graphbreak.runs.marks import LARGEST, WORD, Mark, Marks, read
 

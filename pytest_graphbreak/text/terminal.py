@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final, TextIO
 
+from pytest_graphbreak.model.layers import BY_NAME
+
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
 
@@ -30,7 +32,10 @@ _PROSE: Final = re.compile(
     re.VERBOSE,
 )
 
-_CAUSES: Final = r"GB\d+|bucket|split|access|sync|pending|reshard|backward|eager|recompile|other"
+_TOLD: Final = [
+    name for name, cause in BY_NAME.items() if not cause.is_plain and cause.told_by != "break"
+]
+_CAUSES: Final = "|".join((r"GB\d+", *map(re.escape, _TOLD), "eager"))
 _MARKUP: Final = tuple(
     (re.compile(pattern), markup)
     for pattern, markup in (

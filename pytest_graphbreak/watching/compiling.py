@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.config.device import Device
+from pytest_graphbreak.model import layers
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.watching.watch import Seen, watch
 
-BACKENDS: Final = {"tt": "tt", "xla": "openxla", "cuda": "inductor", "cpu": "inductor"}
+BACKENDS: Final = {**layers.BACKENDS, "cuda": "inductor", "cpu": "inductor"}
 """torch.compile's backend for each kind of device."""
 
 

@@ -1,42 +1,35 @@
 """Opens the observers around a piece of code and returns its ``Record``.
 
-This is the one place that knows which layers there are. It knows no pytest:
-the plugin, ``observe()`` and the command line all measure through it.
+It knows no layer by name, and no pytest: the plugin, ``observe()`` and the
+command line all measure through it.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.children.observer import FAMILY, Following
 from pytest_graphbreak.layers.children.records import together
 from pytest_graphbreak.layers.children.spool import About
-from pytest_graphbreak.layers.tt.observer import reconcile, through_xla
-from pytest_graphbreak.layers.xla.observer import XlaObserver
+from pytest_graphbreak.model.layer import load
+from pytest_graphbreak.model.layers import KNOWN
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Observation, Record, combine
-
-_HOMES: Final = (("dynamo", "DynamoObserver"), ("xla", "XlaObserver"), ("tt", "TTObserver"))
 
 
 @cache
 def observers() -> tuple[Observer, ...]:
-    """The observers of this process, one for each layer; torch is not imported by this."""
-    found = []
-    for layer, name in _HOMES:
-        try:
-            module = importlib.import_module(f"pytest_graphbreak.layers.{layer}.observer")
-        except ModuleNotFoundError:
-            continue
-        found.append(getattr(module, name)())
-    return tuple(found)
+    """The observers of this process, one for each layer; no compiler is imported by this.
+
+    Raises ``ImportError`` for one that cannot be loaded: a layer that is not watched
+    would be counted as none.
+    """
+    return tuple(load(layer.observer)() for layer in KNOWN.values())
 
 
 @cache
@@ -52,10 +45,9 @@ def isolate(key: str) -> None:
 
 
 def explain(reasons: bool) -> None:
-    """Whether the xla graphs of windows that open from now on are explained, or only counted."""
+    """Whether the graphs of windows that open from now on are explained, or only counted."""
     for observer in observers():
-        if isinstance(observer, XlaObserver):
-            observer.reasons = reasons
+        observer.reasons = reasons
 
 
 def pass_over(root: Path, infra: Sequence[str]) -> None:
@@ -87,7 +79,7 @@ class Measurement:
         if self._record is not None:
             return self._record
         own = _record([window.peek() for window in self._windows])
-        return through_xla(together((own, *self._children.peek())))
+        return _whole(own, self._children.peek())
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -103,7 +95,7 @@ class Measurement:
         if self._record is None:
             # Last opened, first closed: the way that nested patches come off clean.
             seen = [window.close() for window in reversed(self._windows)]
-            self._record = through_xla(together((_record(seen), *self._children.close())))
+            self._record = _whole(_record(seen), self._children.close())
         return self._record
 
     def __enter__(self) -> Measurement:
@@ -114,16 +106,34 @@ class Measurement:
 
 
 def _record(seen: list[Observation | None]) -> Record:
+    """What this process did: each layer, with what the others know of its graphs."""
     layers = {item.layer: item for item in seen if item is not None}
-    if "tt" in layers and "xla" in layers:
-        layers["tt"] = reconcile(layers["tt"], layers["xla"])
+    for observer in observers():
+        if observer.layer in layers:
+            layers[observer.layer] = observer.joined(layers[observer.layer], layers)
     record = combine(layers.values())
-    if not record.layers and not _has_torch():
-        return Record(errors=("torch is not installed in this Python, so nothing can be counted",))
+    if not record.layers and (missing := _missing()):
+        return Record(errors=(f"{missing}, so nothing can be counted",))
+    return record
+
+
+def _whole(own: Record, children: Sequence[Record]) -> Record:
+    """The record of the window: this process's, and those of its children."""
+    record = together((own, *children))
+    for observer in observers():
+        record = observer.completed(record)
     return record
 
 
 @cache
-def _has_torch() -> bool:
-    """Looked for once a process: a search through ``sys.path`` at each test is felt."""
-    return importlib.util.find_spec("torch") is not None
+def _missing() -> str:
+    """Why no layer can be there; empty where one can.
+
+    Looked for once a process: a search through ``sys.path`` at each test is felt.
+    """
+    if any(all(map(importlib.util.find_spec, layer.needs)) for layer in KNOWN.values()):
+        return ""
+    names = dict.fromkeys(layer.needs[0] for layer in KNOWN.values())
+    if len(names) == 1:
+        return f"{next(iter(names))} is not installed in this Python"
+    return f"none of {', '.join(names)} is installed in this Python"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.judging.cap import Cap, CapError, parse
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 
 
 def test_a_number_holds_for_every_layer() -> None:

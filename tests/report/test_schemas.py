@@ -19,9 +19,8 @@ from jsonschema import Draft202012Validator
 from pytest_graphbreak.baseline import BaselineError, update
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.judging.verdict import FAILING, STRICT
+from pytest_graphbreak.model.layers import CAUSES, LAYERS
 from pytest_graphbreak.model.record import (
-    CAUSES,
-    LAYERS,
     Break,
     Eager,
     Frame,

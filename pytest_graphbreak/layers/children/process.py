@@ -18,12 +18,8 @@ from typing import Any
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
 from pytest_graphbreak.layers.notify import BELL
-from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import combine
-
-_SHARED = ("tt",)
-"""Layers that the window of the test sees by itself: all processes append to one log."""
 
 
 class Child:
@@ -44,9 +40,8 @@ class Child:
         self._told = False
         self.about = About(self._node.path, about.root, about.owner, about.infra)
         """For the children of this process."""
-        watched = [observer for observer in observers if _can_watch(observer, forked)]
-        self._device = any(observer.layer == "xla" for observer in watched)
-        self._windows: list[Window] = [observer.open(places) for observer in watched]
+        self._watched = [observer for observer in observers if _can_watch(observer, forked)]
+        self._windows: list[Window] = [observer.open(places) for observer in self._watched]
         os.environ[VARIABLE] = self.about.dump()
         BELL.listener = self
         self._at_exit()
@@ -90,7 +85,7 @@ class Child:
             if not (record.active or self._told) or not is_alive(self._about.owner):
                 return
             self._told = True
-            device = self._device and _device_open()
+            device = any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=device)
 
     def _mark(self, compiling: bool) -> None:
@@ -123,16 +118,8 @@ def _before(owner: Any, attribute: str, call: Callable[[], None]) -> None:
 
 
 def _can_watch(observer: Observer, forked: bool) -> bool:
-    """Not what the test sees anyway, and no device that only the parent's threads can use."""
-    if observer.layer in _SHARED:
-        return False
-    return not (forked and observer.layer == "xla" and _device_open())
-
-
-def _device_open() -> bool:
-    with contextlib.suppress(native.Missing):
-        return native.loaded() and native.client_open()
-    return False
+    """Not what the window of the test sees by itself, and not what a fork cannot follow."""
+    return not observer.shared and (not forked or observer.follows_fork())
 
 
 def _worker() -> Any:

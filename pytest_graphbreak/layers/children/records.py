@@ -8,15 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_graphbreak.model.record import (
-    LAYERS,
-    Break,
-    Eager,
-    Graph,
-    Record,
-    merge_eager,
-    merge_places,
-)
+from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.record import Break, Eager, Graph, Record, merge_eager, merge_places
 
 Placed = TypeVar("Placed", Break, Eager)
 

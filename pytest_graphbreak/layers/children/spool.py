@@ -25,6 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_graphbreak.model.layers import WAITED
 from pytest_graphbreak.model.record import Record
 
 VARIABLE = "GRAPHBREAK_CHILDREN"
@@ -41,12 +42,14 @@ class About:
     ``spool`` is the directory for its own, ``root`` what source files are named
     from, ``owner`` the process id of the test: when that is gone, nobody will
     read what a child writes. ``infra`` is passed over when a place is named.
+    ``waited`` are modules: the child is watched as soon as it imports one of them.
     """
 
     spool: str
     root: str
     owner: int
     infra: tuple[str, ...] = ()
+    waited: tuple[str, ...] = WAITED
 
     def dump(self) -> str:
         return json.dumps(asdict(self))

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from pytest_graphbreak.layers.base import Window
+from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.dynamo import cold
 from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
 from pytest_graphbreak.layers.dynamo.explain import observation
@@ -37,7 +37,7 @@ It is waited for once: until that thread has come to its end, later tests only l
 """
 
 
-class DynamoObserver:
+class DynamoObserver(Observer):
     """Watches Dynamo in this process, in all of its threads."""
 
     layer = "dynamo"

@@ -1,0 +1,21 @@
+"""The tt layer: programs that the TT compiler began to lower. It has the causes of xla's graphs."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.layers.xla import CAUSES
+from pytest_graphbreak.model.layer import Layer, Style
+
+LAYER = Layer(
+    name="tt",
+    causes=CAUSES,
+    observer="pytest_graphbreak.layers.tt.observer:TTObserver",
+    needs=("torch", "torch_xla", "pjrt_plugin_tt"),
+    above="xla",
+    backend="tt",
+    probe="pytest_graphbreak.layers.tt.probe:TTProbe",
+    remedy="docs/how-to/tt-hardware.md has the steps; graphbreak analyze reads its log",
+    style=Style(
+        "var(--again-edge)",
+        "stroke-dasharray: 1 2.5; stroke-linecap: round; stroke-width: 3;",
+    ),
+)

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import private as native
@@ -201,16 +202,25 @@ def in_use(environ: Mapping[str, str] | None = None) -> bool:
     return native.loaded() and known.get("PJRT_DEVICE", "").upper() == "TT"
 
 
-class TTObserver:
+class TTObserver(Observer):
     """Watches the tt layer through the plugin's log. Safe where there is no TT."""
 
     layer = LAYER
+    shared = True
 
     def open(self, places: Places) -> TTWindow:
         return TTWindow()
 
     def isolate(self, key: str) -> None:
         """Nothing is kept between windows: what the plugin caches, it caches below torch_xla."""
+
+    def joined(self, own: Observation, others: Mapping[str, Observation]) -> Observation:
+        """Its graphs are those of xla: they have their causes and places."""
+        return reconcile(own, others["xla"]) if "xla" in others else own
+
+    def completed(self, record: Record) -> Record:
+        """Counted through xla, where the plugin's log is not on."""
+        return through_xla(record)
 
 
 class TTWindow:

@@ -1,0 +1,30 @@
+"""The xla layer: computations that PJRT compiled through torch_xla."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.model.layer import Cause, Layer, Style
+
+CAUSES = (
+    Cause("fx", "plain", plural="fx"),
+    Cause("split"),
+    Cause("recompile", "again"),
+    Cause("backward", "meant", plural="backward"),
+    Cause("sync"),
+    Cause("access", plural="accesses"),
+    Cause("pending", plural="pending"),
+    Cause("reshard"),
+    Cause("other", plural="other"),
+)
+
+LAYER = Layer(
+    name="xla",
+    causes=CAUSES,
+    observer="pytest_graphbreak.layers.xla.observer:XlaObserver",
+    needs=("torch", "torch_xla"),
+    versions=("torch_xla",),
+    above="dynamo",
+    backend="openxla",
+    probe="pytest_graphbreak.layers.xla.probe:XlaProbe",
+    remedy="install torch and torch_xla of one version, or uninstall torch_xla",
+    style=Style("var(--accent)"),
+)

@@ -10,9 +10,10 @@ the names of torch_xla that are called.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
@@ -37,7 +38,7 @@ _recorder = _sensors.recorder
 _salt = cache_key.Salt()
 
 
-class XlaObserver:
+class XlaObserver(Observer):
     """Watches the xla layer. Safe to use where torch_xla is not installed.
 
     Without ``reasons`` graphs are counted and not explained: ``graph_list`` is
@@ -63,6 +64,16 @@ class XlaObserver:
         if self._isolation is not None:  # never opened: the test was skipped
             self._isolation.end()
         self._isolation = _Isolation(key, self.reasons)
+
+    def follows_fork(self) -> bool:
+        """Not where the device is open: only the parent's threads can use it."""
+        return not self.defers()
+
+    def defers(self) -> bool:
+        """What was asked of a lazy device may be compiled when the process ends."""
+        with suppress(native.Missing):
+            return native.loaded() and native.client_open()
+        return False
 
 
 class _Isolation:

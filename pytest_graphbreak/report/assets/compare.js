@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const CHUNK = 100, BOXES = 30;
-  const INTENDED = new Set(["entry", "fx", "backward"]);
+  const MEANT = new Set(data.meant), AGAIN = new Set(data.again);
 
   // Everything from outside goes in as text: nothing here writes HTML.
   function make(tag, attributes = {}, ...children) {
@@ -96,10 +96,10 @@
     graphs.slice(0, most).forEach(([name, reason, ops, row], number) => {
       const why = row === null ? null : test.rows[row];
       const alone = why !== null && !why[2 + (1 - side)];
-      if (!INTENDED.has(reason) && reason !== "recompile" && number > 0) {
+      if (!MEANT.has(reason) && !AGAIN.has(reason) && number > 0) {
         line.append(make("i", { class: alone && side === 1 ? "cut new" : "cut", title: why ? [reason, ...named(why[2 + side])].join(" ") : reason }));
       }
-      const box = make("i", { class: reason === "recompile" ? "g again" : "g", title: `${name}: ${reason}${ops === null ? "" : `, ${plural(ops, "op")}`}` });
+      const box = make("i", { class: AGAIN.has(reason) ? "g again" : "g", title: `${name}: ${reason}${ops === null ? "" : `, ${plural(ops, "op")}`}` });
       box.style.width = `${Math.min(52, Math.round(8 + 4 * Math.log2(1 + (ops ?? 1))))}px`;
       line.append(box);
     });

@@ -3,11 +3,8 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const CHUNK = 100, BOXES = 30;
-  const INTENDED = new Set(["entry", "fx", "backward"]);
-  const PLURALS = {
-    entry: "entries", access: "accesses", fx: "fx", backward: "backward", pending: "pending", other: "other",
-  };
-  const ofCause = (cause, count) => (count === 1 ? cause : (PLURALS[cause] ?? `${cause}s`));
+  const MEANT = new Set(data.meant), AGAIN = new Set(data.again);
+  const ofCause = (cause, count) => (count === 1 ? cause : (data.plurals[cause] ?? `${cause}s`));
 
   // Everything from outside goes in as text: nothing here writes HTML.
   function make(tag, attributes = {}, ...children) {
@@ -36,11 +33,11 @@
   function strip(test, run, layer, most) {
     const line = make("span", { class: "strip", "aria-hidden": "true" });
     layer.graphs.slice(0, most).forEach(([name, cause, ops, place], number) => {
-      if (!INTENDED.has(cause) && cause !== "recompile" && (number > 0 || place !== null)) {
+      if (!MEANT.has(cause) && !AGAIN.has(cause) && (number > 0 || place !== null)) {
         line.append(make("i", { class: isNew(test, run, place) ? "cut new" : "cut", title: why(test, cause, place) }));
       }
       const size = ops === null ? "" : `, ${plural(ops, "op")}`;
-      const box = make("i", { class: cause === "recompile" ? "g again" : "g", title: `${name}: ${cause}${size}` });
+      const box = make("i", { class: AGAIN.has(cause) ? "g again" : "g", title: `${name}: ${cause}${size}` });
       box.style.width = width(ops);
       line.append(box);
     });

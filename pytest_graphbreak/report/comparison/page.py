@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, fill
+from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
 from pytest_graphbreak.report.source import Sources
 from pytest_graphbreak.runs.compare import (
     Book,
@@ -39,6 +39,7 @@ def page_data(found: Comparison) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
     shared = Shared(Sources(None))
     return {
+        **cause_kinds(),
         "headline": words.headline(found),
         "totals": list(words.totals(found.pairs)),
         "sides": [

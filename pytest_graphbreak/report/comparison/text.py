@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.config.ini import OPS
-from pytest_graphbreak.model.record import LAYERS
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.runs.compare import Change, Comparison, Effect, Moved, Pair
 from pytest_graphbreak.text.numbers import plural

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.model.layers import VERSIONS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.log import words
@@ -27,8 +28,7 @@ def environment(readings: list[Reading]) -> Plain:
         "profile": "log",
         "device": device,
         "arch": None,
-        "torch": None,
-        "torch_xla": None,
+        **dict.fromkeys(VERSIONS),
         "python": None,
         "platform": None,
         "packages": {},

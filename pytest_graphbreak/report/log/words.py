@@ -9,6 +9,7 @@ from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.model.layers import KNOWN
 from pytest_graphbreak.model.record import Frame, Record, causes_told, decomposition
 from pytest_graphbreak.report.log.findings import Failure, extra
 from pytest_graphbreak.text.numbers import plural
@@ -141,9 +142,11 @@ def of_layer(record: Record, layer: str, logged: bool = True) -> str:
     text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
     if causes := decomposition(record, layer):
         text += f" = {causes_told(causes)}"
-    if layer == "dynamo":
-        text += f"; {plural(len(record.breaks), 'breaking place')}"
+    if KNOWN[layer].breaks:
+        breaks = [item for item in record.breaks if item.layer == layer]
+        eager = [item for item in record.eager if item.layer == layer]
+        text += f"; {plural(len(breaks), 'breaking place')}"
         text += f", {plural(record.recompiles.get(layer, 0), 'recompile')}"
-        if record.eager:
-            text += f", {plural(len(record.eager), 'function')} left to eager"
+        if eager:
+            text += f", {plural(len(eager), 'function')} left to eager"
     return text

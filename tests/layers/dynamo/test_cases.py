@@ -17,8 +17,9 @@ torch = pytest.importorskip("torch")
 
 from cases.dynamo import CASES, Case, Expect  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
+from pytest_graphbreak.model.layers import CAUSES  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
-from pytest_graphbreak.model.record import CAUSES, Observation  # noqa: E402
+from pytest_graphbreak.model.record import Observation  # noqa: E402
 from tests.known import THREADS_CRASH  # noqa: E402
 
 ROOT = Path(__file__).parents[3]

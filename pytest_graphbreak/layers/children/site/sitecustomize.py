@@ -1,8 +1,9 @@
-"""Runs at the start of each Python that a measured test starts, and waits for torch there.
+"""Runs at the start of each Python that a measured test starts, and waits for a compiler there.
 
 A test's process puts this directory into PYTHONPATH and names its spool in
-GRAPHBREAK_CHILDREN while it is measured. Nothing is imported here before the
-child itself imports torch; a child that never does pays for this file alone.
+GRAPHBREAK_CHILDREN while it is measured, and in it the modules that are waited
+for (torch). Nothing is imported here before the child itself imports one of
+them; a child that never does pays for this file alone.
 The ``sitecustomize`` that would have run without us runs after.
 
 Kept to old and plain Python: the child may be another interpreter.
@@ -14,14 +15,16 @@ import sys
 VARIABLE = "GRAPHBREAK_CHILDREN"
 
 
-class _Torch(object):  # noqa: UP004
-    """A finder that finds nothing, and begins to watch when torch is first looked for."""
+class _Compiler(object):  # noqa: UP004
+    """A finder that finds nothing, and begins to watch when a compiler is first looked for."""
 
-    waiting = True
+    def __init__(self, about: str) -> None:
+        # JSON, read as text: json itself is not imported for it.
+        self.waited = about.partition('"waited": [')[2].partition("]")[0]
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if self.waiting and name == "torch":
-            self.waiting = False
+        if self.waited and '"%s"' % name in self.waited:  # noqa: UP031
+            self.waited = ""
             _begin()
 
 
@@ -76,5 +79,5 @@ def _chain() -> None:
 
 
 if os.environ.get(VARIABLE) and not _of_torch():
-    sys.meta_path.insert(0, _Torch())
+    sys.meta_path.insert(0, _Compiler(os.environ[VARIABLE]))
 _chain()

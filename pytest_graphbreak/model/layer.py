@@ -1,0 +1,98 @@
+"""What a layer says of itself: plain data, that reading, judging and reporting derive from.
+
+Each folder of ``layers`` describes its layer once, as a ``Layer`` named ``LAYER`` in its
+``__init__``; ``model.layers`` lists them. What runs code (an observer, a probe) is named here
+and loaded where it is needed, so that a description imports neither torch nor an observer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a graph can exist, and what that means to a reader.
+
+    ``kind``: ``plain`` is the one graph that was asked for (an ``entry``, an ``fx``); ``meant``
+    is there, too, in a model that compiles well (a ``backward``); ``again`` is the same code
+    compiled once more; all else is a ``defect``, or what a defect led to. ``told_by`` is the
+    item of the record that tells of it, so that the graph itself needs no words. ``plural``
+    is that of the name, where it is not in ``s``.
+    """
+
+    name: str
+    kind: Literal["plain", "meant", "again", "defect"] = "defect"
+    told_by: Literal["", "break", "recompile"] = ""
+    plural: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        return self.kind == "plain"
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether a model that compiles well has it."""
+        return self.kind in ("plain", "meant")
+
+    def of(self, count: int) -> str:
+        """``1 entry``, ``2 entries``, ``3 fx``."""
+        return f"{count:,} {self.name if count == 1 else self.plural or f'{self.name}s'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How the line of a layer is drawn in a plot: CSS of its colour, and of its line alone."""
+
+    stroke: str = "var(--text)"
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A place where graphs are counted.
+
+    - ``name`` stands in reports, baselines and markers; it is a Python identifier.
+    - ``causes``: every graph has exactly one of them; they are told in this order.
+    - ``observer``: the class that counts, and ``probe`` the one that tries it for ``doctor``,
+      both as ``package.module:Name``.
+    - ``needs``: the modules without which it is never there; a process imports the first of
+      them before it compiles anything. ``versions``: the packages whose version every report
+      states.
+    - ``above``: the layer whose graphs it lowers, None where it takes the user's own code.
+    - ``breaks``: whether code can leave it: graph breaks, and functions left to eager.
+    - ``judged``: whether it is held to a budget that does not name it. One that is not is
+      counted and reported; a baseline or a marker that names it judges it all the same.
+    - ``backend``: where the layer is a device's, the backend of ``torch.compile`` that reaches
+      it; its profiles are then called by the layer and the model of the device (``xla-cpu``).
+    - ``remedy``: what ``doctor`` says to do where the layer cannot be seen.
+    """
+
+    name: str
+    causes: tuple[Cause, ...]
+    observer: str
+    needs: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    above: str | None = None
+    breaks: bool = False
+    judged: bool = True
+    backend: str | None = None
+    probe: str | None = None
+    remedy: str = ""
+    style: Style = Style()
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise ValueError(f"the name of a layer is a keyword of max_graphs(...): {self.name!r}")
+
+    def cause(self, name: str) -> Cause:
+        """One of its causes; a cause that it does not know (of a later version) says nothing."""
+        return next((cause for cause in self.causes if cause.name == name), Cause(name))
+
+
+def load(path: str) -> Any:
+    """What ``package.module:Name`` names. Raises ``ImportError`` and ``AttributeError``."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

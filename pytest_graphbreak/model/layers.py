@@ -1,0 +1,52 @@
+"""Which layers there are, from the user's code down to the device.
+
+This is the list: a layer is a folder of ``layers`` and a line here. It is short by intent and
+takes no entries from other packages: layers stand in the baseline files and in the schema of
+the JSON report, which are read where nothing is installed but this package.
+
+A description is found by its name and not imported above: ``layers`` stands on this room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pytest_graphbreak.model.layer import Layer, load
+
+LAYERS: Final = (
+    "dynamo",
+    "xla",
+    "tt",
+)
+"""Where graphs are counted, from the user's code down to the device."""
+
+KNOWN: Final[Mapping[str, Layer]] = MappingProxyType(
+    {name: load(f"pytest_graphbreak.layers.{name}:LAYER") for name in LAYERS}
+)
+"""What each layer says of itself."""
+
+CAUSES: Final = {name: tuple(cause.name for cause in KNOWN[name].causes) for name in LAYERS}
+"""Why a graph can exist, by layer. Every graph has exactly one cause."""
+
+BY_NAME: Final = {cause.name: cause for layer in KNOWN.values() for cause in layer.causes}
+"""The causes of all layers; of one name on two layers they mean the same."""
+
+MEANT: Final = tuple(cause.name for cause in BY_NAME.values() if cause.is_meant)
+"""The causes of graphs that a model has which compiles well."""
+
+JUDGED: Final = frozenset(name for name in LAYERS if KNOWN[name].judged)
+"""The layers that a budget holds for which does not name them."""
+
+BREAKING: Final = tuple(name for name in LAYERS if KNOWN[name].breaks)
+"""The layers that code can leave: graph breaks, and functions left to eager."""
+
+BACKENDS: Final = {name: layer.backend for name, layer in KNOWN.items() if layer.backend}
+"""The layers that are a device's, with the backend of ``torch.compile`` that reaches it."""
+
+VERSIONS: Final = tuple(dict.fromkeys(name for layer in KNOWN.values() for name in layer.versions))
+"""The packages whose versions every report states."""
+
+WAITED: Final = tuple(dict.fromkeys(layer.needs[0] for layer in KNOWN.values() if layer.needs))
+"""The modules of which a process imports one before it can compile anything."""
