@@ -58,6 +58,7 @@ PURE: Final = (
     "tests/report/test_[!slr]*.py",
     "tests/text/test_*.py",
     "tests/report/test_root_causes.py",
+    "tests/versions/test_*.py",
     "tests/report/test_source.py",
 )
 """Files that need no torch. They are run without it, once, and not again with each torch."""

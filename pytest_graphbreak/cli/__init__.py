@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "compare": "what changed between two runs, by cause",
     "report": "turn JSON reports into pages that people read",
     "history": "how the baselines moved in git",
+    "bisect": "find the commit or the release that moved a test",
     "explain": "what a reason means and what mends it",
     "repro": "write scripts that reproduce graph breaks",
     "fix": "write a patched copy of a script, verified",
@@ -31,6 +32,8 @@ COMMANDS: Final = {
 }
 
 
+REST: Final = ("bisect",)
+"""Commands that start pytest: what follows ``--`` is pytest's, and no option of theirs."""
 UNUSABLE: Final = 2
 LONGEST: Final = 1000
 """Characters of the line that says what went wrong."""
@@ -40,8 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. A usage error exits with 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments and arguments[0] in _present() else None
+    rest: list[str] = []
+    if name in REST and "--" in arguments:
+        at = arguments.index("--")
+        arguments, rest = arguments[:at], arguments[at + 1 :]
     parser = _parser(name)
     parsed = parser.parse_args(arguments)
+    parsed.rest = rest
     parsed.typed = argv is None  # then this process is the command's own
     try:
         code = _guarded(parsed)

@@ -12,8 +12,9 @@ from pytest_graphbreak.cli.program import add_program, does_not_run, find
 from pytest_graphbreak.repair import ours, told
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Outcome, Search
+from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, BenchError, bench
+from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text.paths import shown
 
 FIXED, NOTHING, UNUSABLE = 0, 1, 2
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         with ending.cleared_up(), bench(args.timeout) as desk:
             desk.tidy(target)
             return _fix(args, target, desk)
-    except BenchError as error:
+    except ServerError as error:
         complain(f"graphbreak fix: {error}")
         return UNUSABLE
 

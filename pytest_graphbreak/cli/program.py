@@ -28,8 +28,17 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="the script's own arguments, as one text: --args='--steps 3'",
     )
+    add_timeout(parser, 900, "one run")
+
+
+def add_timeout(parser: argparse.ArgumentParser, seconds: int, what: str) -> None:
+    """The argument that bounds how long a program of the user's may take."""
     parser.add_argument(
-        "--timeout", type=_seconds, default=900, metavar="S", help="seconds for one run (900)"
+        "--timeout",
+        type=_seconds,
+        default=seconds,
+        metavar="S",
+        help=f"seconds for {what} ({seconds})",
     )
 
 

@@ -10,8 +10,9 @@ from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.repro import Repro, Script
+from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, BenchError, bench
+from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text.numbers import plural
 
 DONE, UNVERIFIED, UNUSABLE = 0, 1, 2
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with ending.cleared_up(), bench(args.timeout) as desk:
             return _repro(args, target, desk)
-    except BenchError as error:
+    except ServerError as error:
         complain(f"graphbreak repro: {error}")
         return UNUSABLE
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from pytest_graphbreak.text.safe import console
@@ -26,13 +27,19 @@ class Progress:
         self._steps = 0
         self._share = 0.0
         self._words = ""
+        self._detail: Callable[[], str] | None = None
         self._began = 0.0
         self._drawn = False
         self._lock = threading.Lock()
         self._ticker: threading.Thread | None = None
 
-    def step(self, done: float, most: float, words: str) -> None:
-        """Say that a step begins, with ``done`` of ``most`` parts of the work behind it."""
+    def step(
+        self, done: float, most: float, words: str, detail: Callable[[], str] | None = None
+    ) -> None:
+        """Say that a step begins, with ``done`` of ``most`` parts of the work behind it.
+
+        ``detail`` is asked how far the step itself is, each time the bar is drawn.
+        """
         words = console(words)
         self._steps += 1
         if not self._bar:
@@ -42,6 +49,7 @@ class Progress:
             # What is found on the way makes the work more; the bar does not go back for it.
             self._share = max(self._share, min(1.0, done / most if most else 0.0))
             self._words, self._began = words, time.monotonic()
+            self._detail = detail
             self._drawn = True
             self._draw()
         if self._ticker is None:
@@ -61,6 +69,8 @@ class Progress:
         bar = "#" * filled + "." * (_WIDTH - filled)
         took = time.monotonic() - self._began
         line = f"[{bar}] run {self._steps}, {took:.0f} s: {self._words}"
+        if self._detail is not None and (detail := self._detail()):
+            line += f"  {console(detail)}"
         self._out.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
         self._out.flush()
 

@@ -128,6 +128,7 @@ class Server:
             _replace(1, _sink(order["out"]))
             _replace(2, _sink(f"{order['out']}.err"))
             if alone:
+                os.chdir(order.get("cwd", "."))
                 command = order["command"]
                 os.execve(command[0], command, order["environ"])
             from pytest_graphbreak.repair import child

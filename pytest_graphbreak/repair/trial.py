@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,8 @@ from typing import Any, Final
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.scratch import is_left, scratch
-from pytest_graphbreak.repair.server import LATE
+from pytest_graphbreak.repair.serving import Serving, environment, python
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.watching import processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +60,6 @@ _MARK: Final = "# graphbreak fix tries this file and removes it; its other files
 """Begins the last line of a copy, where it moves no line of the program."""
 
 
-class BenchError(RuntimeError):
-    """No program can be run here any more."""
-
-
 class Bench:
     """Runs targets in fresh processes. Its files live in a directory that goes with it."""
 
@@ -76,7 +70,7 @@ class Bench:
         self.directory = directory
         self._remove: list[str] = []
         self._timeout = timeout
-        self._server = server
+        self._serving = Serving(server)
         self.reference = directory / "reference.pt"
 
     def measure(
@@ -189,88 +183,21 @@ class Bench:
 
     def _asked(self, paper: Path, out: Path, alone: bool) -> int | None:
         """Have the server run an order. The exit code, or None after the time is over."""
-        if self._server is None:
-            self._server = serve()
-        server = self._server
-        assert server.stdin is not None
-        assert server.stdout is not None
         order = {
             "paper": str(paper),
             "out": str(out),
             "alone": alone,
-            "command": [*_python("child"), str(paper)],
-            "environ": _environment(),
+            "command": [*python("child"), str(paper)],
+            "environ": environment(),
             "timeout": self._timeout,
             "directory": str(self.directory),
             "remove": self._remove,
         }
-        pid = ""
-        try:
-            server.stdin.write(f"{json.dumps(order)}\n")
-            server.stdin.flush()
-            pid = server.stdout.readline()
-            code = server.stdout.readline()
-        except KeyboardInterrupt:
-            if pid:
-                processes.kill_group(int(pid))
-                server.stdout.readline()  # it has seen that the program ended
-            else:
-                self._server = None
-                end(server)
-            raise
-        except BrokenPipeError:
-            code = ""
-        if not code:
-            if pid:
-                processes.kill_group(int(pid))
-            self._server = None
-            raise BenchError("the process that runs the program was killed; try again")
-        return None if code.strip() == LATE else int(code)
+        return self._serving.run(order)
 
     def close(self) -> None:
         """End the server."""
-        if self._server is not None:
-            end(self._server)
-            self._server = None
-
-
-def serve() -> subprocess.Popen[str]:
-    """The process that starts one for each run, out of reach of a Ctrl-C on the terminal."""
-    return subprocess.Popen(
-        _python("server"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=_environment(),
-        text=True,
-        start_new_session=True,
-    )
-
-
-def end(server: subprocess.Popen[str]) -> None:
-    """End a server: at the end of its input it goes by itself, and ends what it runs."""
-    try:
-        server.communicate(timeout=20)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.communicate()
-
-
-def _python(module: str) -> list[str]:
-    """A command that runs a module of this package.
-
-    Not by ``-m``, which looks for modules in the current directory first: a
-    ``logging.py`` of the user's there would take the place of Python's own.
-    """
-    code = (
-        "import sys; sys.path[0] = sys.prefix; import runpy; "
-        f"runpy.run_module('{__package__}.{module}', run_name='__main__', alter_sys=True)"
-    )
-    return [sys.executable, "-c", code]
-
-
-def _environment() -> dict[str, str]:
-    return dict(os.environ) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        self._serving.close()
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ class Judge:
         baseline: str | None
         line: int | None
         if other is not None and other.level == MEASURED:
-            expected, record = _budget_of(other, record)
+            expected, record = budget_of(other, record)
             baseline, line = other.report.name, None
         elif entry is not None:
             expected = entry.expected(seen.profile)
@@ -146,7 +146,7 @@ def _outcome(test: Plain) -> str:
     return "passed" if outcome == "failed" and test["failed_by"] == "gate" else outcome
 
 
-def _budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:
+def budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:
     """Another run's counts as a budget, and the record on the layers that it can judge.
 
     A layer that the other run did not observe says nothing, neither 0 nor less.

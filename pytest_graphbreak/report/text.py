@@ -44,6 +44,19 @@ def failure(verdict: Verdict, record: Record, context: Context) -> str:
     )
 
 
+def between(verdict: Verdict, record: Record) -> str:
+    """What moved from one run of a test to another: a failure without its first and last lines."""
+    return "\n".join(
+        _blocks(
+            counts(verdict, record),
+            operations(verdict),
+            decomposed(verdict, record),
+            shrunk(verdict, record),
+            places(verdict, record),
+        )
+    )
+
+
 def _blocks(*blocks: Iterable[str]) -> Iterator[str]:
     """Lines of all blocks that have any, a blank line between two."""
     first = True

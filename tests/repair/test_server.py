@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.repair.server import LATE
-from pytest_graphbreak.repair.trial import serve
+from pytest_graphbreak.repair.serving import serve
 
 PROGRAM = """
     import os, subprocess, sys, time

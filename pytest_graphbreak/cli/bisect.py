@@ -1,0 +1,159 @@
+"""``graphbreak bisect``: the commit, or the release of a package, that moved a test."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.cli import ending
+from pytest_graphbreak.cli.elsewhere import add_reports, keep, repeated
+from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.program import add_timeout
+from pytest_graphbreak.repair.progress import Progress
+from pytest_graphbreak.repair.serving import ServerError
+from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.versions import told
+from pytest_graphbreak.versions.bisecting import BisectError, Side, search
+from pytest_graphbreak.versions.by_commit import Commits
+from pytest_graphbreak.versions.by_release import Releases
+from pytest_graphbreak.versions.commits import Checkout
+from pytest_graphbreak.versions.releases import ReleaseError, between
+from pytest_graphbreak.versions.runner import Runner, runner
+
+HELP = "find the commit or the release that moved a test"
+
+FOUND: Final = 0
+UNSURE: Final = 1
+"""It is one of several, since those between could not be tried."""
+UNUSABLE: Final = 2
+
+_COMMITS_ONLY: Final = ("setup", "path", "first_parent")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "graphbreak bisect NODEID --good REV [--bad REV] [options] [-- pytest arguments]\n"
+        "       graphbreak bisect NODEID --package P --good V --bad V [options] "
+        "[-- pytest arguments]"
+    )
+    parser.add_argument("nodeid", metavar="NODEID", help="one test: tests/test_a.py::test_b")
+    parser.add_argument(
+        "--good", required=True, metavar="REV|V", help="where the test was as it should be"
+    )
+    parser.add_argument(
+        "--bad", metavar="REV|V", help="where it is not any more (a commit: HEAD by default)"
+    )
+    parser.add_argument(
+        "--package", metavar="P", help="search the releases of this package, not the commits"
+    )
+    parser.add_argument(
+        "--setup",
+        default="",
+        metavar="CMD",
+        help="a command that makes each worktree ready, such as a build in place",
+    )
+    parser.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="import from this directory of each worktree first; may be given again",
+    )
+    parser.add_argument(
+        "--first-parent", action="store_true", help="only the commits of the branch itself"
+    )
+    add_reports(parser)
+    add_timeout(parser, 3600, "one installation or one run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search. 0 where one was found, 1 where it is one of several, 2 where none was."""
+    try:
+        with ending.cleared_up(), runner(args.timeout) as work:
+            return _bisect(args, work)
+    except (BisectError, ReleaseError) as error:
+        repeated("bisect", str(error), error.words)
+    except (GitError, ServerError) as error:
+        complain(f"graphbreak bisect: {error}")
+    return UNUSABLE
+
+
+def _bisect(args: argparse.Namespace, work: Runner) -> int:
+    row = _releases(args, work) if args.package else _commits(args, work)
+    progress = Progress()
+    done = 0
+
+    def begin(name: str, steps: int) -> None:
+        nonlocal done
+        done += 1
+        left = f", about {steps} more" if steps else ""
+        words = f"{row.label(name)}{left}"
+        progress.step(done - 1, done + steps, words, lambda: row.tests.now() or work.now())
+
+    def tell(word: str, name: str, side: Side | None, why: str) -> None:
+        progress.clear()
+        say(told.step(row, word, name, side, why))
+
+    try:
+        found = search(row, begin, tell)
+    finally:
+        progress.clear()
+    for line in told.lines(found, row):
+        say(line)
+    if isinstance(row, Commits) and row.missing:
+        say(f"note       submodules that are not in your checkout were empty: {_some(row.missing)}")
+    if not keep(args.reports, found.before.path, found.after.path):
+        return UNUSABLE
+    return FOUND if len(found.answers) == 1 else UNSURE
+
+
+def _some(names: set[str]) -> str:
+    return ", ".join(sorted(names)[:5])
+
+
+def _commits(args: argparse.Namespace, work: Runner) -> Commits:
+    checkout = Checkout(Path.cwd())
+    good, bad = checkout.commit(args.good), checkout.commit(args.bad or "HEAD")
+    if good.hash == bad.hash:
+        raise BisectError(f"--good and --bad are the same commit, {good.hash[:10]}")
+    base = checkout.base(good.hash, bad.hash)
+    if base is None:
+        raise BisectError("--good and --bad have no commit in common")
+    if base == bad.hash:
+        raise BisectError(
+            f"--good {args.good} comes after --bad: turn them round; what is looked for is the "
+            "first commit that is no longer like --good"
+        )
+    for line in _notes(args, checkout, good.hash, base):
+        say(line)
+    return Commits(
+        work,
+        checkout,
+        args.nodeid,
+        args.rest,
+        good,
+        bad,
+        setup=args.setup,
+        more=args.path,
+        first_parent=args.first_parent,
+    )
+
+
+def _notes(args: argparse.Namespace, checkout: Checkout, good: str, base: str) -> Iterator[str]:
+    if args.bad is None and checkout.has_changes():
+        yield "note       what is not committed is in no commit, and is left out"
+    if base != good:
+        yield f"note       --good is on another branch; both come from {base[:10]}"
+
+
+def _releases(args: argparse.Namespace, work: Runner) -> Releases:
+    for name in _COMMITS_ONLY:
+        if getattr(args, name):
+            option = "--" + name.replace("_", "-")
+            raise BisectError(f"{option} is for commits, and --package searches releases")
+    if args.bad is None:
+        raise BisectError("--package needs --bad as well: the release where the test has moved")
+    versions = between(work, args.package, args.good, args.bad)
+    return Releases(work, args.package, versions, args.nodeid, args.rest)

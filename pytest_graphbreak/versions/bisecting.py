@@ -1,0 +1,188 @@
+"""Finds the commit or the release that moved a test: the search, whatever is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.runs.incoming import Report
+from pytest_graphbreak.runs.union import MEASURED, level
+from pytest_graphbreak.versions.moved import Moved
+from pytest_graphbreak.versions.running import Run
+
+GOOD, BAD, SKIP = "good", "bad", "skip"
+MOST_NAMED: Final = 5
+"""Tests that are named where one was to be."""
+
+
+class BisectError(RuntimeError):
+    """The search cannot go on. ``words`` are what was printed by what failed."""
+
+    def __init__(self, message: str, words: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.words = words or []
+
+
+class Row(Protocol):
+    """What is searched: commits, or releases. Each has a name by which it is asked for."""
+
+    good: str
+    bad: str
+
+    def start(self) -> None:
+        """Both ends were measured, and the test moved between them."""
+        ...
+
+    @property
+    def next(self) -> str | None:
+        """What to try; None where there is nothing left to try."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """About how many there still are."""
+        ...
+
+    @property
+    def answers(self) -> list[str]:
+        """The first that is bad; several where those between could not be tried."""
+        ...
+
+    def say(self, word: str, name: str) -> None:
+        """Whether it is ``good`` or ``bad``, or to be skipped."""
+        ...
+
+    def before(self, name: str) -> str:
+        """What comes before an answer."""
+        ...
+
+    def measure(self, name: str) -> Run:
+        """Run the test there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What was measured at one commit or release."""
+
+    name: str
+    report: Report
+    test: Plain
+    path: Path
+
+    @property
+    def record(self) -> Record:
+        return Record.from_dict(self.test)
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search found: ``answers`` has one, or all that it may be.
+
+    ``before`` and ``after`` are on either side of it. ``what`` differs between them (``Moved``),
+    ``skipped`` could not be tried, and why. ``end`` is the bad end, which may have moved further.
+    """
+
+    what: str
+    before: Side
+    after: Side
+    end: Side
+    answers: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+Tell = Callable[[str, str, Side | None, str], None]
+"""Is told each step: good, bad or skip; its name; what was measured; why it was skipped."""
+
+
+def search(row: Row, begin: Callable[[str, int], None], tell: Tell) -> Found:
+    """Search. ``begin`` is told what is tried next, and about how many steps there are.
+
+    Raises ``BisectError`` where an end cannot be measured, and where nothing moved.
+    """
+    begin(row.good, 0)
+    good = _end(row, row.good, "--good")
+    tell(GOOD, row.good, good, "")
+    begin(row.bad, 0)
+    bad = _end(row, row.bad, "--bad")
+    moved = Moved(good.record, bad.record)
+    if not moved.what:
+        tell(GOOD, row.bad, bad, "")
+        raise BisectError("the test is the same at --good and at --bad: there is nothing to find")
+    tell(BAD, row.bad, bad, "")
+    known = {row.good: good, row.bad: bad}
+    found = Found(moved.what, good, bad, bad)
+    row.start()
+    while (name := row.next) is not None:
+        begin(name, row.steps)
+        side, why = _side(row, name)
+        if side is None:
+            found.skipped[name] = why
+            tell(SKIP, name, None, why)
+            row.say(SKIP, name)
+            continue
+        known[name] = side
+        word = BAD if moved(side.record) else GOOD
+        tell(word, name, side, "")
+        row.say(word, name)
+    found.answers = row.answers
+    if not found.answers:
+        raise BisectError("git bisect came to no answer")
+    found.after = known.get(found.answers[0]) or bad
+    if len(found.answers) == 1:
+        name = row.before(found.answers[0])
+        if name not in known:  # git knew it by another: it is in the history of a good one
+            begin(name, 0)
+            side, _ = _side(row, name)
+            known[name] = side or good
+        found.before = known[name]
+    return found
+
+
+def _end(row: Row, name: str, option: str) -> Side:
+    run = row.measure(name)
+    side, why = _read(run, name)
+    if side is None:
+        raise BisectError(f"{option} {name}: {why}", run.ended.last(20))
+    return side
+
+
+def _side(row: Row, name: str) -> tuple[Side | None, str]:
+    return _read(row.measure(name), name)
+
+
+def _read(run: Run, name: str) -> tuple[Side | None, str]:
+    """What a run measured; None and why where it measured nothing.
+
+    Raises ``BisectError`` where it measured something else than was meant.
+    """
+    if run.foreign:
+        module, file = next(iter(run.foreign.items()))
+        raise BisectError(
+            f"{name}: the test imports {module} from {file}, and so from your checkout and not "
+            "from the commit: each step would measure the same code. Uninstall it, or give the "
+            "directory that it is to be imported from, from the root of the repository: "
+            "--path DIR"
+        )
+    if run.report is None:
+        return None, run.why
+    tests = run.report.tests
+    if len(tests) > 1:
+        named = ", ".join(test["nodeid"] for test in tests[:MOST_NAMED])
+        raise BisectError(f"{len(tests)} tests have this id; give one of them: {named}")
+    test = tests[0]
+    if level(test) == MEASURED:
+        return Side(name, run.report, test, run.path), ""
+    if test["errors"]:
+        return None, test["errors"][0]
+    return None, f"the test {_how(test)}"
+
+
+def _how(test: Plain) -> str:
+    outcome: str = test["outcome"]
+    return {"failed": "fails by itself", "skipped": "is skipped", "crashed": "crashes"}.get(
+        outcome, f"is {outcome}"
+    )

@@ -1,0 +1,149 @@
+"""Commits between two, as a row that is searched: the test runs in a worktree of each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.versions.bisecting import BisectError
+from pytest_graphbreak.versions.commits import Bisection, Checkout, Commit, paths
+from pytest_graphbreak.versions.environment import present
+from pytest_graphbreak.versions.inside import CHECKOUT
+from pytest_graphbreak.versions.runner import Ended, Runner
+from pytest_graphbreak.versions.running import Run, Tests, python_path
+
+
+class Commits:
+    """See ``bisecting.Row``. A commit is asked for by its hash.
+
+    ``nodeid`` names the test as it is typed in the user's checkout; where its file had another
+    name in a commit, that one is run. ``setup`` is a command of the user's that makes a worktree
+    ready, ``more`` are directories that are imported from, from the root of the repository.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        checkout: Checkout,
+        nodeid: str,
+        arguments: Sequence[str],
+        good: Commit,
+        bad: Commit,
+        *,
+        setup: str = "",
+        more: Sequence[str] = (),
+        first_parent: bool = False,
+    ) -> None:
+        self.good, self.bad = good.hash, bad.hash
+        self.checkout = checkout
+        self.about = {good.hash: good, bad.hash: bad}
+        self._runner = runner
+        self._setup = setup
+        self._first_parent = first_parent
+        self._bisection = Bisection(runner, checkout)
+        self.tests = Tests(runner, arguments)
+        self._file, self._mark, self._rest = nodeid.partition("::")
+        self._path = os.path.normpath(checkout.below / self._file)
+        self._reference = self._where_it_is()
+        self._imports = list(dict.fromkeys([*map(Path, more), *paths(checkout)]))
+        self._runs = 0
+
+    @property
+    def missing(self) -> set[str]:
+        """Submodules of which the checkout has nothing."""
+        return self._bisection.missing
+
+    def _where_it_is(self) -> str:
+        """A commit in which the file of the test has the name that was typed."""
+        if self._path.startswith("..") or os.path.isabs(self._path):
+            raise BisectError(f"{self._file}: not in the repository at {self.checkout.top}")
+        for hash in (self.bad, self.checkout.commit("HEAD").hash, self.good):
+            if self.checkout.has(hash, self._path):
+                return hash
+        raise BisectError(
+            f"{self._file}: this file is in neither --bad nor --good; is it committed?"
+        )
+
+    def start(self) -> None:
+        self._bisection.start(self.good, self.bad, first_parent=self._first_parent)
+
+    @property
+    def next(self) -> str | None:
+        return self._bisection.next
+
+    @property
+    def steps(self) -> int:
+        return self._bisection.steps
+
+    @property
+    def answers(self) -> list[str]:
+        return self._bisection.answers
+
+    def say(self, word: str, name: str) -> None:
+        if why := self._bisection.say(word, name):
+            raise BisectError(why)
+
+    def before(self, name: str) -> str:
+        parents = self.commit(name).parents
+        return parents[0] if parents else self.good
+
+    def commit(self, name: str) -> Commit:
+        if name not in self.about:
+            self.about[name] = self.checkout.about(name)
+        return self.about[name]
+
+    def title(self, name: str) -> str:
+        one = self.commit(name)
+        return f"{one.hash[:10]}  {one.date}  {one.subject}"
+
+    def label(self, name: str) -> str:
+        return name[:10]
+
+    def difference(self, before: str, after: str, file: str) -> str:
+        for path in dict.fromkeys((os.path.normpath(self.checkout.below / file), file)):
+            if not path.startswith((os.pardir, os.sep)):
+                with contextlib.suppress(GitError):
+                    if found := self.checkout.difference(before, after, path):
+                        return found
+        return ""
+
+    def changed(self, before: str, after: str) -> list[str]:
+        return self.checkout.changed(before, after)
+
+    def measure(self, name: str) -> Run:
+        self._runs += 1
+        try:
+            with self._bisection.tree(name) as tree:
+                return self._run(name, tree)
+        except GitError as error:
+            return Run(Ended(1), None, f"it cannot be checked out: {error}")
+
+    def _run(self, name: str, tree: Path) -> Run:
+        file = self._named(name)
+        if not (tree / file).is_file():
+            return Run(Ended(1), None, f"there is no {file}")
+        here = tree / self.checkout.below
+        if not here.is_dir():
+            here = tree
+        if self._setup:
+            done = self._runner.run(["sh", "-c", self._setup], cwd=here)
+            if done.code != 0:
+                last = " ".join(done.last(1))
+                return Run(done, None, f"--setup ended with {done.code}: {last}")
+        nodeid = f"{os.path.relpath(tree / file, here)}{self._mark}{self._rest}"
+        variables = python_path(*(tree / one for one in self._imports))
+        variables[CHECKOUT] = os.path.realpath(self.checkout.top)
+        return self.tests.run(
+            present(), f"run{self._runs}", cwd=here, first=[nodeid], variables=variables
+        )
+
+    def _named(self, name: str) -> str:
+        """How the file of the test is called in a commit."""
+        if self.checkout.has(name, self._path):
+            return self._path
+        with contextlib.suppress(GitError):
+            return self.checkout.renamed(name, self._reference).get(self._path, self._path)
+        return self._path

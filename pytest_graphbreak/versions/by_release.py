@@ -1,0 +1,110 @@
+"""Releases of a package, as a row that is searched: the test runs in an environment with each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_graphbreak.versions import environment
+from pytest_graphbreak.versions.environment import Environment, InstallError
+from pytest_graphbreak.versions.halving import Halving
+from pytest_graphbreak.versions.runner import Ended, Runner
+from pytest_graphbreak.versions.running import Run, Tests
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+LARGEST: Final = 2 * 2**20
+"""Bytes of a file that is compared."""
+
+
+class Releases:
+    """See ``bisecting.Row``. A release is asked for by its version.
+
+    The environments of the last good and of the first bad one are kept, for the difference
+    between them.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        package: str,
+        versions: Sequence[Version],
+        nodeid: str,
+        arguments: Sequence[str],
+    ) -> None:
+        self._runner = runner
+        self._package = package
+        self._names = [str(version) for version in versions]
+        self.good, self.bad = self._names[0], self._names[-1]
+        self._halving = Halving(self._names)
+        self.tests = Tests(runner, [nodeid, *arguments])
+        self.environments: dict[str, Environment] = {}
+
+    def start(self) -> None:
+        """Nothing more is needed."""
+
+    @property
+    def next(self) -> str | None:
+        number = self._halving.next
+        return None if number is None else self._names[number]
+
+    @property
+    def steps(self) -> int:
+        return self._halving.steps
+
+    @property
+    def answers(self) -> list[str]:
+        return [self._names[number] for number in self._halving.answers]
+
+    def say(self, word: str, name: str) -> None:
+        self._halving.say(word, self._names.index(name))
+        wanted = {self._names[self._halving.good], self._names[self._halving.bad]}
+        for one in list(self.environments):
+            if one not in wanted:
+                environment.remove(self.environments.pop(one))
+
+    def before(self, name: str) -> str:
+        return self._names[self._names.index(name) - 1]
+
+    def title(self, name: str) -> str:
+        return f"{self._package} {name}"
+
+    def label(self, name: str) -> str:
+        return name
+
+    def difference(self, before: str, after: str, file: str) -> str:
+        old, new = (_text(self.environments.get(name), file) for name in (before, after))
+        return "\n".join(difflib.unified_diff(old, new, file, file, before, after, lineterm=""))
+
+    def changed(self, before: str, after: str) -> list[str]:
+        """The packages that pip installed with it in other versions."""
+        was, now = (
+            self.environments[name].installed if name in self.environments else {}
+            for name in (before, after)
+        )
+        return [
+            f"{name} {was.get(name, 'as it is here')} -> {now.get(name, 'as it is here')}"
+            for name in sorted({*was, *now})
+            if was.get(name) != now.get(name)
+        ]
+
+    def measure(self, name: str) -> Run:
+        try:
+            made = environment.make(self._runner, f"with-{name}", [f"{self._package}=={name}"])
+        except InstallError as error:
+            environment.remove(Environment("", self._runner.directory / f"with-{name}"))
+            said = Ended(1, err="\n".join(error.words))
+            return Run(said, None, f"it does not install: {(error.words or [str(error)])[0]}")
+        self.environments[name] = made
+        return self.tests.run(made, f"run-{name}", cwd=Path.cwd())
+
+
+def _text(where: Environment | None, file: str) -> list[str]:
+    """The lines of a file that records name; none where there is no such file."""
+    path = where.file(file) if where is not None else None
+    if path is None or path.stat().st_size > LARGEST:
+        return []
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()

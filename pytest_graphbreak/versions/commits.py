@@ -1,0 +1,304 @@
+"""The commits of the user's repository, each in a worktree of its own, halved by ``git bisect``.
+
+All of it happens in a repository of ours that borrows the objects of the user's: that one is read
+and never written, so that its worktrees, its index and a bisection of the user's own stay as they
+are, and whatever ends this leaves nothing in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.runs.git import GitError, git, names
+from pytest_graphbreak.versions.inside import installed_from
+from pytest_graphbreak.versions.runner import Ended, Runner
+
+_GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")
+_FIRST: Final = re.compile(r"# first bad commit: \[([0-9a-f]{40,64})\]")
+_POSSIBLE: Final = re.compile(r"# possible first bad commit: \[([0-9a-f]{40,64})\]")
+_DEEPEST: Final = 8
+"""Submodules in submodules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is told of a commit."""
+
+    hash: str
+    date: str
+    author: str
+    subject: str
+    parents: tuple[str, ...]
+
+
+class Checkout:
+    """The user's: read only. ``top`` is its root, ``below`` where in it the command was typed.
+
+    Raises ``GitError`` where ``start`` is in no repository.
+    """
+
+    def __init__(self, start: Path) -> None:
+        self.top = Path(_line(start, "rev-parse", "--show-toplevel"))
+        self.below = Path(os.path.relpath(os.path.realpath(start), os.path.realpath(self.top)))
+        self.objects = Path(
+            _line(start, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+        )
+        self.common = Path(_line(start, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+        self.format = _line(start, "rev-parse", "--show-object-format")
+
+    def commit(self, revision: str) -> Commit:
+        """The commit that the user means. Raises ``GitError``."""
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        try:
+            found = _line(self.top, *words)
+        except GitError:
+            raise GitError(f"{self.top}: there is no commit {revision}") from None
+        return self.about(found)
+
+    def about(self, hash: str) -> Commit:
+        form = "--format=%H%x00%P%x00%cs%x00%an%x00%s"
+        told = git(self.top, "show", "--no-patch", "--no-show-signature", form, hash, "--")
+        full, parents, date, author, subject = (
+            told.decode("utf-8", "replace").rstrip("\n").split("\0", 4)
+        )
+        return Commit(full, date, author, subject, tuple(parents.split()))
+
+    def base(self, one: str, other: str) -> str | None:
+        """A commit from which both come; None where there is none."""
+        with contextlib.suppress(GitError):
+            return _line(self.top, "merge-base", one, other)
+        return None
+
+    def has_changes(self) -> bool:
+        """Whether something is in the checkout and in no commit."""
+        return bool(git(self.top, "status", "--porcelain", "--untracked-files=no"))
+
+    def renamed(self, old: str, new: str) -> dict[str, str]:
+        """The names in ``old`` of files that have another one in ``new``."""
+        told = names(
+            self.top, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", old, new
+        )
+        return {told[n + 2]: told[n + 1] for n in range(0, len(told) - 2, 3)}
+
+    def has(self, hash: str, path: str) -> bool:
+        """Whether a commit has this file or directory."""
+        return bool(names(self.top, "ls-tree", "-z", "--name-only", hash, "--", path))
+
+    def difference(self, old: str, new: str, path: str) -> str:
+        """The diff of one file, by its name in ``new``; empty where it is the same."""
+        both = dict.fromkeys((self.renamed(old, new).get(path, path), path))
+        literal = [f":(top,literal){one}" for one in both]
+        return git(self.top, "diff", "-M", *_PLAIN, old, new, "--", *literal).decode(
+            "utf-8", "replace"
+        )
+
+    def changed(self, old: str, new: str) -> list[str]:
+        """The files that differ."""
+        return names(self.top, "diff-tree", "-r", "-z", "-M", "--name-only", old, new)
+
+
+_PLAIN: Final = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "-U3",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+
+
+def _line(directory: Path, *args: str) -> str:
+    return git(directory, *args).decode("utf-8", "surrogateescape").rstrip("\n")
+
+
+class Bisection:
+    """``git bisect`` in a repository of ours. ``next`` is what to try, until there is an answer."""
+
+    def __init__(self, runner: Runner, checkout: Checkout) -> None:
+        self._runner = runner
+        self._checkout = checkout
+        self._repository = runner.directory / "repository"
+        self._trees = 0
+        self._borrow(checkout.objects, checkout.common, self._repository)
+        self.missing: set[str] = set()
+        """Submodules that the user's checkout does not have, and that stay empty."""
+
+    def _borrow(self, objects: Path, common: Path, to: Path) -> None:
+        """An empty repository that reads the objects of another one."""
+        done = self._runner.run(
+            ["git", "init", "--quiet", "--bare", "--template=",
+             f"--object-format={self._checkout.format}", str(to)]
+        )  # fmt: skip
+        if done.code:
+            raise GitError(f"git init: {' '.join(done.last(1)) or 'failed'}")
+        (to / "objects" / "info").mkdir(exist_ok=True)
+        (to / "objects" / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
+        with contextlib.suppress(OSError):
+            shutil.copyfile(common / "shallow", to / "shallow")
+
+    def start(self, good: str, bad: str, *, first_parent: bool) -> None:
+        self._git("update-ref", "--no-deref", "HEAD", bad)
+        flags = ["--no-checkout", *(["--first-parent"] if first_parent else [])]
+        self._git("bisect", "start", *flags, bad, good, "--")
+
+    @property
+    def next(self) -> str | None:
+        """The commit to try; None where there is nothing left to try."""
+        if self.answers:
+            return None
+        with contextlib.suppress(GitError):
+            found = self._git("rev-parse", "--verify", "--quiet", "BISECT_HEAD").strip()
+            if found not in self._told():
+                return found
+        return None
+
+    @property
+    def answers(self) -> list[str]:
+        """The first bad commit; several where those between could not be tried."""
+        log = self._git("bisect", "log")
+        return _FIRST.findall(log) or _POSSIBLE.findall(log)
+
+    @property
+    def steps(self) -> int:
+        """About how many there still are."""
+        with contextlib.suppress(GitError, ValueError):
+            good = [f"^{line}" for line in self._refs("refs/bisect/good-*")]
+            bad = self._refs("refs/bisect/bad")
+            return int(self._git("rev-list", "--count", *bad, *good).strip()).bit_length() - 1
+        return 0
+
+    def say(self, word: str, commit: str) -> str:
+        """``good``, ``bad`` or ``skip``. What git says against going on, which is seldom."""
+        try:
+            self._git("bisect", word, commit)
+        except GitError as error:  # exit 2 where only skipped ones are left
+            return "" if self.answers else str(error)
+        return ""
+
+    def _told(self) -> set[str]:
+        """The commits of which something was said."""
+        return {*self._refs("refs/bisect/*"), *self._refs("refs/bisect/bad")}
+
+    def _refs(self, pattern: str) -> list[str]:
+        told = self._git("for-each-ref", "--format=%(objectname)", pattern)
+        return told.split()
+
+    def _git(self, *args: str) -> str:
+        # safe.bareRepository: a repository that is named is explicit.
+        words = (f"--git-dir={self._repository}", "-c", "core.hooksPath=/dev/null", *args)
+        return git(self._repository, *words).decode("utf-8", "surrogateescape")
+
+    @contextlib.contextmanager
+    def tree(self, commit: str) -> Iterator[Path]:
+        """A worktree of a commit, with its submodules; gone afterwards. Raises ``GitError``."""
+        self._trees += 1
+        path = self._runner.directory / f"tree{self._trees}"
+        self._check_out(self._repository, commit, path)
+        try:
+            self._fill(self._checkout.common, commit, path, self._repository)
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(GitError):
+                self._git("worktree", "prune")
+
+    def _check_out(self, repository: Path, commit: str, path: Path) -> None:
+        done = self._runner.run(
+            ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
+             f"--git-dir={repository}", "worktree", "add", "--quiet", "--force", "--detach",
+             str(path), commit]
+        )  # fmt: skip
+        if done.code != 0:
+            raise GitError(f"{commit[:10]}: {_words(done)}")
+
+    def _fill(
+        self, common: Path, commit: str, path: Path, repository: Path, depth: int = 0
+    ) -> None:
+        """Put the submodules into a worktree, from what the user's checkout has of them."""
+        if depth == _DEEPEST or not (path / ".gitmodules").is_file():
+            return
+        for entry in names_of_gitlinks(repository, commit):
+            hash, where = entry
+            home = _module(common, repository, commit, where)
+            inner = path / where
+            if home is None or not Path(os.path.realpath(inner)).is_relative_to(
+                os.path.realpath(path)
+            ):
+                self.missing.add(where)
+                continue
+            own = self._runner.directory / "modules" / f"{len(self.missing)}-{hash}"
+            with contextlib.suppress(GitError):
+                if not own.exists():
+                    own.parent.mkdir(exist_ok=True)
+                    self._borrow(home / "objects", home, own)
+                self._check_out(own, hash, inner)
+                self._fill(home, hash, inner, own, depth + 1)
+                continue
+            self.missing.add(where)
+
+
+def names_of_gitlinks(repository: Path, commit: str) -> Iterator[tuple[str, str]]:
+    """The submodules of a commit: their commit and their path."""
+    listed = git(repository, f"--git-dir={repository}", "ls-tree", "-r", "-z", commit)
+    for entry in listed.decode("utf-8", "surrogateescape").split("\0"):
+        if found := _GITLINK.match(entry):
+            yield found[1], entry[found.end() :]
+
+
+def _module(common: Path, repository: Path, commit: str, where: str) -> Path | None:
+    """Where the user's checkout keeps the objects of a submodule; None where it has none.
+
+    Below ``modules``, by the name that ``.gitmodules`` of this commit gives it.
+    """
+    told = git(
+        repository, f"--git-dir={repository}", "config", "-z", "--blob", f"{commit}:.gitmodules",
+        "--get-regexp", r"^submodule\..*\.path$",
+    )  # fmt: skip
+    for entry in told.decode("utf-8", "surrogateescape").split("\0"):
+        key, _, path = entry.partition("\n")
+        name = key.removeprefix("submodule.").removesuffix(".path")
+        modules = common / "modules"
+        home = modules / name
+        inside = Path(os.path.realpath(home)).is_relative_to(os.path.realpath(modules))
+        if path == where and inside and (home / "objects").is_dir():
+            return home
+    return None
+
+
+def _words(done: Ended) -> str:
+    return " ".join(line.strip() for line in done.last(3)) or "git failed"
+
+
+def paths(checkout: Checkout) -> list[Path]:
+    """The directories below the checkout from which this Python imports, from its root.
+
+    For a worktree they are put first, since an editable install leads to the checkout.
+    """
+    top = Path(os.path.realpath(checkout.top))
+    found = [Path(os.path.realpath(entry)) for entry in sys.path if entry]
+    for name in sorted(installed_from(top)):
+        with contextlib.suppress(ImportError, ValueError, AttributeError):
+            spec = importlib.util.find_spec(name)
+            homes = list(spec.submodule_search_locations or ()) if spec is not None else []
+            found += [Path(os.path.realpath(home)).parent for home in homes]
+            if spec is not None and not homes and spec.origin:
+                found.append(Path(os.path.realpath(spec.origin)).parent)
+    inside = [path.relative_to(top) for path in found if _is_source(path, top)]
+    if (top / "src").is_dir():
+        inside.append(Path("src"))
+    return list(dict.fromkeys(inside))
+
+
+def _is_source(path: Path, top: Path) -> bool:
+    packages = {"site-packages", "dist-packages"} & set(path.parts)
+    own = path.is_relative_to(os.path.realpath(sys.prefix))
+    return path.is_relative_to(top) and not packages and not own

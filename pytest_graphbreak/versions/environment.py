@@ -1,0 +1,203 @@
+"""An environment beside the present one: a layer over it that has what differs, and nothing else.
+
+It is a virtual environment whose ``site-packages`` come before those of the Python that runs
+this. What a request leaves as it is need not be installed again, and is found below. Only the
+layer is written: pip uninstalls nothing outside of the environment that it runs in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import site
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.versions.runner import Ended, Runner
+
+WORDS: Final = 20
+"""Lines of an installer that are repeated."""
+_COPY: Final = "graphbreak"
+"""What says that it installed the descriptions that uv is to find in a layer."""
+_ELSEWHERE: Final = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_USER")
+"""Variables that would have pip install elsewhere."""
+
+
+class InstallError(RuntimeError):
+    """An environment could not be made. ``words`` are the installer's own."""
+
+    def __init__(self, message: str, words: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.words = list(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A Python, and the directory of its layer; none for the present one."""
+
+    python: str
+    directory: Path | None = None
+    installed: Mapping[str, str] = field(default_factory=dict)
+    """What the layer has: names of distributions and their versions."""
+    conflicts: tuple[str, ...] = ()
+    """What the installer says does not go together."""
+
+    def environ(self) -> dict[str, str]:
+        """The variables of processes in it."""
+        found = dict(os.environ)
+        if self.directory is not None:
+            found.pop("PYTHONHOME", None)
+            found["VIRTUAL_ENV"] = str(self.directory)
+            here = os.path.dirname(self.python)
+            found["PATH"] = os.pathsep.join(filter(None, (here, found.get("PATH"))))
+        return found
+
+    def file(self, name: str) -> Path | None:
+        """The file of an installed package that records call ``name``; None where there is none."""
+        own = [] if self.directory is None else [str(_packages(self.directory))]
+        for home in map(os.path.realpath, [*own, *_homes()]):
+            path = Path(os.path.realpath(os.path.join(home, name)))
+            if path.is_relative_to(home) and path.is_file():
+                return path
+        return None
+
+
+def present() -> Environment:
+    """The environment that runs this."""
+    return Environment(sys.executable)
+
+
+def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
+    """A layer below the runner's directory with what ``requirements`` ask for.
+
+    Raises ``InstallError`` where there is no installer, and where it fails.
+    """
+    directory = runner.directory / name
+    made = runner.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(directory)])
+    python = directory / ("Scripts" if os.name == "nt" else "bin") / "python"
+    if made.code or not python.exists():
+        raise InstallError(f"{sys.executable} cannot make a virtual environment", made.last(WORDS))
+    layer = Environment(str(python), directory)
+    _put_over_the_present_one(directory)
+    asked = ", ".join(requirements)
+    with _installer(layer) as command:
+        done = runner.run([*command, "--", *requirements], environ=_environ(layer))
+    if done.code is None:
+        raise InstallError(
+            f"{asked}: did not install within {runner.timeout:g} s", done.last(WORDS)
+        )
+    if done.code:
+        raise InstallError(f"{asked}: {Path(command[0]).name} failed", _words(done))
+    shutil.rmtree(directory / "cache", ignore_errors=True)
+    return Environment(
+        str(python), directory, dict(sorted(_installed(directory))), tuple(_conflicts(done))
+    )
+
+
+def remove(environment: Environment) -> None:
+    """Take a layer away. The present environment stays."""
+    if environment.directory is not None:
+        shutil.rmtree(environment.directory, ignore_errors=True)
+
+
+def _packages(directory: Path) -> Path:
+    if os.name == "nt":
+        return directory / "Lib" / "site-packages"
+    return (
+        directory / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    )
+
+
+def _put_over_the_present_one(directory: Path) -> None:
+    """What the layer has not is found in the present environment, with its .pth files."""
+    lines = [f"import site; site.addsitedir({home!r})" for home in _homes()]
+    # The last by name: it must not come before what is installed here.
+    (_packages(directory) / "zzz_present.pth").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    with contextlib.suppress(OSError):
+        # What pip and uv read of a virtual environment itself.
+        shutil.copyfile(Path(sys.prefix) / "pip.conf", directory / "pip.conf")
+
+
+def _homes() -> list[str]:
+    """The directories of installed packages of this Python, in the order in which it looks."""
+    known = [*site.getsitepackages()]
+    if site.ENABLE_USER_SITE:
+        known.append(site.getusersitepackages())
+    listed = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return [path for path in dict.fromkeys([*known, *listed]) if os.path.isdir(path)]
+
+
+@contextlib.contextmanager
+def _installer(layer: Environment) -> Iterator[list[str]]:
+    """The command that installs into a layer: pip where the present environment has it, else uv."""
+    assert layer.directory is not None
+    if importlib.util.find_spec("pip") is not None:
+        # The layer's Python finds this pip in the present environment, and installs into its own.
+        yield [layer.python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+    elif uv := shutil.which("uv"):
+        copies = _describe(_packages(layer.directory))
+        try:
+            yield [uv, "pip", "install", "--no-progress", "--python", layer.python]
+        finally:
+            for copy in copies:
+                with contextlib.suppress(OSError):
+                    if (copy / "INSTALLER").read_text() == _COPY:
+                        shutil.rmtree(copy)
+    else:
+        raise InstallError(
+            f"{sys.executable} has no pip, and there is no uv on the PATH: "
+            "install one of them (python -m ensurepip)"
+        )
+
+
+def _describe(packages: Path) -> list[Path]:
+    """Copies of what describes the packages of the present environment, for uv, which looks only
+    into the environment that it installs into. They name no file but their own."""
+    copies: list[Path] = []
+    for home in _homes():
+        for source in Path(home).glob("*.dist-info"):
+            copy = packages / source.name
+            if copy.exists():
+                continue
+            with contextlib.suppress(OSError):
+                copy.mkdir()
+                copies.append(copy)
+                for name in ("METADATA", "WHEEL"):
+                    shutil.copyfile(source / name, copy / name)
+                (copy / "INSTALLER").write_text(_COPY)
+                names = ("METADATA", "WHEEL", "INSTALLER", "RECORD")
+                (copy / "RECORD").write_text("".join(f"{copy.name}/{one},,\n" for one in names))
+    return copies
+
+
+def _environ(layer: Environment) -> dict[str, str]:
+    found = layer.environ()
+    for name in _ELSEWHERE:
+        found.pop(name, None)
+    return found | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "NO_COLOR": "1"}
+
+
+def _words(done: Ended) -> list[str]:
+    """What an installer says of its failure: its errors, or its last lines."""
+    lines = [line for line in done.err.splitlines() if line.strip()]
+    errors = [n for n, line in enumerate(lines) if line.lstrip().lower().startswith("error")]
+    return lines[errors[0] :][:WORDS] if errors else done.last(WORDS)
+
+
+def _conflicts(done: Ended) -> Iterator[str]:
+    """``torchvision 0.28 requires torch==2.13, but you have torch 2.15 which is incompatible.``"""
+    for line in done.err.splitlines():
+        if " requires " in line and "which is " in line:
+            yield line.strip()
+
+
+def _installed(directory: Path) -> Iterator[tuple[str, str]]:
+    for one in importlib.metadata.distributions(path=[str(_packages(directory))]):
+        with contextlib.suppress(Exception):  # a damaged description is nobody's version
+            yield one.metadata["Name"], one.version

@@ -1,0 +1,119 @@
+"""One run of pytest elsewhere, with a report of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.runs import incoming
+from pytest_graphbreak.runs.incoming import Report, ReportError
+from pytest_graphbreak.versions import inside
+from pytest_graphbreak.versions.environment import Environment
+from pytest_graphbreak.versions.runner import Ended, Runner, tail
+
+_ERROR: Final = re.compile(r"E {3,}\S|ERROR:? +\S|usage: ")
+"""Lines in which pytest says why it ran nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of it. ``report`` is None where there is none, and ``why`` then says why.
+
+    ``foreign`` are the modules that the tests imported from the user's checkout, where they
+    were to run with another commit: top-level name and file.
+    """
+
+    ended: Ended
+    report: Report | None = None
+    why: str = ""
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    path: Path = Path()
+
+
+class Tests:
+    """Runs pytest with the arguments of the user, and reports below the runner's directory."""
+
+    __test__ = False  # for pytest, which collects classes of this name
+
+    def __init__(self, runner: Runner, arguments: Sequence[str]) -> None:
+        self._runner = runner
+        self._arguments = list(arguments)
+        self._progress = runner.directory / "progress"
+        self._foreign = runner.directory / "foreign.json"
+
+    def run(
+        self,
+        environment: Environment,
+        name: str,
+        *,
+        cwd: Path,
+        first: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Run the tests in ``cwd``. ``first`` are arguments before the user's."""
+        report = self._runner.directory / f"{name}.json"
+        for path in (report, self._progress, self._foreign):
+            path.unlink(missing_ok=True)
+        command = [
+            environment.python,
+            "-m",
+            "pytest",
+            *first,
+            *self._arguments,
+            f"--graph-budget-report={report}",
+            "-p",
+            inside.__name__,
+            "-p",
+            "no:graphbreak-github",
+            "-o",
+            f"cache_dir={self._runner.directory / 'cache'}",
+        ]
+        environ = environment.environ() | {
+            inside.PROGRESS: str(self._progress),
+            inside.FOREIGN: str(self._foreign),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **(variables or {}),
+        }
+        ended = self._runner.run(command, cwd=cwd, environ=environ)
+        return self._told(ended, report)
+
+    def now(self) -> str:
+        """How far the run is: ``12 of 120 tests``."""
+        return tail(self._progress, 100)
+
+    def _told(self, ended: Ended, path: Path) -> Run:
+        foreign: dict[str, str] = {}
+        with contextlib.suppress(OSError, ValueError):
+            foreign = json.loads(self._foreign.read_text(encoding="utf-8"))
+        if ended.code is None:
+            return Run(ended, None, f"it did not end within {self._runner.timeout:g} s", foreign)
+        if not path.exists():
+            return Run(ended, None, _why(ended), foreign)
+        try:
+            report = incoming.load(path)
+        except ReportError as error:
+            return Run(ended, None, str(error), foreign)
+        if not report.tests:
+            return Run(ended, None, _why(ended), foreign)
+        return Run(ended, report, "", foreign, path)
+
+
+def _why(ended: Ended) -> str:
+    """Why nothing ran, in one line of pytest's."""
+    said = [line.strip() for line in (*ended.out.splitlines(), *ended.err.splitlines())]
+    told = [line for line in said if _ERROR.match(line)]
+    raised = [line for line in told if line.startswith("E ")]
+    line = (raised[-1:] or told[:1] or ended.last(1) or ["nothing was printed"])[0]
+    return f"{line.removeprefix('E ').strip()} (exit {ended.code})"
+
+
+def python_path(*directories: Path) -> dict[str, str]:
+    """The variable that puts directories before what is installed."""
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([*map(str, directories), *([before] if before else [])])}

@@ -1,0 +1,148 @@
+"""What a search found, in words: commit or release, both sides, the part of the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, Protocol
+
+from pytest_graphbreak.judging.verdict import Verdict, judge
+from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.report import telling, text
+from pytest_graphbreak.runs.rejudge import budget_of
+from pytest_graphbreak.runs.union import Seen
+from pytest_graphbreak.text.safe import cut, printable
+from pytest_graphbreak.versions import hunks
+from pytest_graphbreak.versions.bisecting import Found, Side
+
+MOST: Final = 3
+"""Places of which the part of the difference is shown."""
+MOST_NAMED: Final = 10
+"""Files, commits or releases that are named; the rest are counted."""
+
+
+class Source(Protocol):
+    """Where names and differences come from: the row that was searched."""
+
+    def title(self, name: str) -> str:
+        """One line on a commit or a release."""
+        ...
+
+    def label(self, name: str) -> str:
+        """A word for it."""
+        ...
+
+    def difference(self, before: str, after: str, file: str) -> str:
+        """The unified diff of a file, as records name it; empty where it is the same."""
+        ...
+
+    def changed(self, before: str, after: str) -> list[str]:
+        """What else is to be named: the files of a commit, the packages that came along."""
+        ...
+
+
+def step(source: Source, word: str, name: str, side: Side | None, why: str) -> str:
+    """One line for one step: ``good  1a2b3c4d5e  2026-08-21  Record the baselines   dynamo 1``."""
+    end = f"   {counts(side.record)}" if side is not None else f"   skipped: {cut(printable(why))}"
+    return f"{word:<6} {printable(source.title(name))}{end}"
+
+
+def counts(record: Record) -> str:
+    """``dynamo 3, xla 3, 1 break``."""
+    parts = [f"{layer} {record.graphs.get(layer, 0)}" for layer in record.layers]
+    for count, word in (
+        (sum(record.recompiles.values()), "recompile"),
+        (len(record.breaks), "break"),
+        (len(record.eager), "eager"),
+    ):
+        if count:
+            parts.append(f"{count} {word}{'s' if count > 1 and word != 'eager' else ''}")
+    return ", ".join(parts) or "nothing was compiled"
+
+
+def lines(found: Found, source: Source) -> Iterator[str]:
+    """All that is to be told of an answer."""
+    nodeid = printable(found.after.test["nodeid"])
+    yield ""
+    if len(found.answers) == 1:
+        yield f"{nodeid} moved with"
+    else:
+        yield f"{nodeid} moved with one of these; those before the last could not be tried"
+    yield ""
+    for name in found.answers[-MOST_NAMED:]:
+        yield f"  {printable(source.title(name))}"
+    if len(found.answers) > MOST_NAMED:
+        yield f"  ... and {len(found.answers) - MOST_NAMED:,} before them"
+    yield ""
+    for word, side in (("before", found.before), ("after", found.after)):
+        yield f"{word:<7} {printable(source.label(side.name)):<12} {counts(side.record)}"
+    yield ""
+    yield text.between(*_judged(found.before, found.after))
+    yield ""
+    yield from _difference(found, source)
+    if counts(found.after.record) != counts(found.end.record):
+        yield ""
+        yield (
+            f"It moved again after that: {counts(found.end.record)} at --bad. "
+            f"To find that, too: --good {source.label(found.after.name)}"
+        )
+
+
+def _judged(before: Side, after: Side) -> tuple[Verdict, Record]:
+    """One side held to the other, on the layers that both observed."""
+    seen = Seen(before.test["nodeid"], before.report.profile, before.test, before.report)
+    expected, record = budget_of(seen, after.record)
+    # Other code in the same package is what is looked for: its operations are compared.
+    expected = replace(expected, packages={})
+    return judge(record, expected, torch=after.report.torch), record
+
+
+def _difference(found: Found, source: Source) -> Iterator[str]:
+    """The hunks that hold the new places, or else the calls that lead there."""
+    before, after = found.before.name, found.after.name
+    shown: set[tuple[str, str]] = set()
+    stacks, new = _stacks(found)
+    for stack in stacks:
+        place = _hunk(stack, source, before, after, new=new)
+        if place is None or len(shown) == MOST:
+            continue
+        frame, hunk = place
+        if (frame.file, hunk.head) in shown:
+            continue
+        shown.add((frame.file, hunk.head))
+        yield f"what it changes at {printable(frame.file)}:{frame.line}"
+        yield ""
+        yield from (f"    {printable(line)}".rstrip() for line in hunk.around(frame.line, new=new))
+        yield ""
+    if not shown:
+        yield "Its difference touches neither these places nor the calls that lead there."
+    if changed := source.changed(before, after):
+        rest = len(changed) - MOST_NAMED
+        named = ", ".join(map(printable, changed[:MOST_NAMED]))
+        yield f"it changes  {named}{f' and {rest:,} more' if rest > 0 else ''}"
+
+
+def _stacks(found: Found) -> tuple[list[tuple[Frame, ...]], bool]:
+    """Where the test has what it had not, with the calls that lead there; else where it had it."""
+    for one, other, new in ((found.before, found.after, True), (found.after, found.before, False)):
+        item = telling.told(*_judged(one, other))
+        stacks = [(*broken.stack, broken.where) for broken, _ in item.breaks]
+        stacks += [(*again.stack, again.where) for again in item.recompiles]
+        stacks += [(*graph.stack, graph.where) for graph in item.graphs]
+        stacks += [(left.where,) for left in item.eager]
+        if stacks:
+            return stacks, new
+    return [], True
+
+
+def _hunk(
+    stack: tuple[Frame, ...], source: Source, before: str, after: str, *, new: bool
+) -> tuple[Frame, hunks.Hunk] | None:
+    """The hunk that holds a place, or else the nearest call that leads there."""
+    for frame in reversed(stack):
+        if not (frame.file and frame.line):
+            continue
+        for hunk in hunks.read(source.difference(before, after, frame.file)):
+            if hunk.touches(frame.line, new=new):
+                return frame, hunk
+    return None

@@ -1,0 +1,154 @@
+"""``graphbreak bisect``: the commit that moved a test, found without a trace."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Desk
+from tests.versions.history import BROKEN, HEAD, TEST, Past, sixty
+
+pytestmark = [
+    pytest.mark.usefixtures("forks"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch_xla") is not None,
+        reason="what git does hangs on no device, and is tried without one",
+    ),
+]
+
+NODEID = "tests/test_head.py::test_head"
+TORN = "raise ValueError('\\x1b[31m##[error]\\n::error::x')\n"
+START = {"net/__init__.py": "", "net/head.py": HEAD, "tests/test_head.py": TEST}
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go."""
+    path = tmp_path / "tmp"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+@pytest.fixture
+def past(desk: Desk) -> Past:
+    for path in desk.path.iterdir():
+        if path.is_dir():
+            for file in path.iterdir():
+                file.unlink()
+    return Past(desk.path)
+
+
+def test_one_planted_break_among_sixty_commits(desk: Desk, temporary: Path) -> None:
+    past = sixty(desk.path)
+    hashes = past.made()
+    past.git("bisect", "start")  # one of the user's own goes on
+    before, files = past.state(), desk.files()
+    nodeid = "tests/models/test_heads.py::test_head"
+    said = desk.run("bisect", nodeid, "--good", hashes["1"], "--reports", str(temporary / "kept"))
+    assert said.code == 0, said.err
+    assert f"{nodeid} moved with\n\n  {hashes['38'][:10]}  2026-02-08  38\n" in said.out
+    assert f"before  {hashes['37'][:10]}   dynamo 1\n" in said.out
+    assert f"after   {hashes['38'][:10]}   dynamo 2, 1 break\n" in said.out
+    assert "  + GB0124  Unsupported Tensor.item() call" in said.out
+    assert "      from tests/models/test_heads.py:7 in test_head\n" in said.out
+    assert "what it changes at net/heads.py:7\n" in said.out
+    assert "\n    +        if y.max().item() > 5:\n" in said.out
+    assert said.out.endswith("it changes  net/heads.py, notes/3.txt\n")
+    assert "[3] " in said.err
+    assert past.state() == before
+    assert desk.files() == files
+    assert [path.name for path in temporary.iterdir()] == ["kept"]
+    kept = sorted(path.name for path in (temporary / "kept").iterdir())
+    assert kept == ["after.json", "before.json"]
+    assert desk.run("check", str(temporary / "kept" / "after.json")).code == 1
+
+
+def test_what_cannot_be_tried_is_skipped(desk: Desk, past: Past, temporary: Path) -> None:
+    past.commit("good", START)
+    past.commit("torn", {"net/head.py": TORN})
+    past.commit("gone", removed=("tests/test_head.py",))
+    past.commit("back", {"tests/test_head.py": TEST, "net/head.py": BROKEN})
+    past.commit("bad", {"notes.txt": ""})
+    hashes = past.made()
+    said = desk.run("bisect", NODEID, "--good", hashes["good"], "--bad", hashes["bad"])
+    assert said.code == 1, said.err
+    assert f"{NODEID} moved with one of these" in said.out
+    assert "skipped: ValueError: \\x1b[31m##" in said.out
+    assert "skipped: there is no tests/test_head.py" in said.out
+    named = said.out.partition("moved with")[2].partition("before")[0]
+    assert [name for name in hashes if hashes[name][:10] in named] == ["torn", "gone", "back"]
+    assert all(line.isprintable() for line in said.out.split("\n"))
+    assert not list(temporary.iterdir())
+
+
+def test_what_is_searched_may_be_fewer_graphs_and_a_later_step_is_told(
+    desk: Desk, past: Past
+) -> None:
+    twice = BROKEN.replace("y = y + 1", "y = y + 1\n        print(len(y))")
+    past.commit("two", START | {"net/head.py": twice})
+    past.commit("one", {"net/head.py": BROKEN})
+    past.commit("none", {"net/head.py": HEAD})
+    hashes = past.made()
+    said = desk.run("bisect", NODEID, "--good", hashes["two"])
+    assert said.code == 0, said.err
+    assert f"moved with\n\n  {hashes['one'][:10]}" in said.out
+    assert "  - GB" in said.out
+    assert "\n    -        print(len(y))\n" in said.out
+    assert "It moved again after that: dynamo 1 at --bad." in said.out
+    assert f"--good {hashes['one'][:10]}" in said.out
+
+
+def test_setup_makes_each_worktree_ready_and_path_says_where_to_import_from(
+    desk: Desk, past: Past
+) -> None:
+    past.commit("good", {f"lib/{name}": text for name, text in START.items()})
+    past.commit("bad", {"lib/net/head.py": BROKEN})
+    hashes = past.made()
+    nodeid = f"lib/{NODEID}"
+    said = desk.run(
+        "bisect", nodeid, "--good", hashes["good"], "--path", "made", "--setup", "cp -r lib made"
+    )
+    assert said.code == 0, said.err
+    assert "made/net/head.py:7 in Head.forward" in said.out
+    assert "Its difference touches neither these places" in said.out
+    assert "it changes  lib/net/head.py" in said.out
+    said = desk.run("bisect", nodeid, "--good", hashes["good"], "--setup", "echo no >&2; exit 3")
+    assert said.code == 2
+    assert "--setup ended with 3: no" in said.err
+
+
+def test_ends_that_do_not_do(desk: Desk, past: Past, temporary: Path) -> None:
+    past.commit("good", START | {"tests/test_two.py": "def test_a(): pass\ndef test_b(): pass\n"})
+    past.commit("bad", {"notes.txt": ""})
+    hashes = past.made()
+    good = ("--good", hashes["good"])
+    for args, words in (
+        ((NODEID, "--good=--output=x"), "there is no commit --output=x"),
+        ((NODEID, "--good", "nowhere"), "there is no commit nowhere"),
+        ((NODEID, "--good", "HEAD"), "are the same commit"),
+        ((NODEID, "--good", "HEAD", "--bad", hashes["good"]), "turn them round"),
+        (("tests/none.py::test_a", *good), "in neither --bad nor --good; is it committed?"),
+        (("../x.py::test_a", *good), "not in the repository"),
+        (("tests/test_head.py::test_none", *good), "not found:"),
+        (("tests/test_two.py", *good), "2 tests have this id; give one of them"),
+        ((NODEID, *good), "the same at --good and at --bad"),
+        ((NODEID, *good, "--", "--no-such-option"), "unrecognized arguments"),
+        ((NODEID, *good, "--package", "torch"), "--package needs --bad"),
+        ((NODEID, *good, "--package", "torch", "--setup", "x"), "--setup is for commits"),
+    ):
+        said = desk.run("bisect", *args)
+        assert said.code == 2
+        assert words in said.err, said.err
+        assert "Traceback" not in said.err
+    assert not list(temporary.iterdir())
+
+
+def test_outside_of_a_repository(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(desk.path.parent))
+    said = desk.run("bisect", NODEID, "--good", "HEAD")
+    assert said.code == 2
+    assert "not a git repository" in said.err
