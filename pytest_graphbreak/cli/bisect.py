@@ -22,8 +22,6 @@ from pytest_graphbreak.versions.commits import Checkout
 from pytest_graphbreak.versions.releases import ReleaseError, between
 from pytest_graphbreak.versions.runner import Runner, runner
 
-HELP = "find the commit or the release that moved a test"
-
 FOUND: Final = 0
 UNSURE: Final = 1
 """It is one of several, since those between could not be tried."""

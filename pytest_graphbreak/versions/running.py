@@ -18,7 +18,9 @@ from pytest_graphbreak.versions.environment import Environment
 from pytest_graphbreak.versions.runner import Ended, Runner, tail
 
 _ERROR: Final = re.compile(r"E {3,}\S|ERROR:? +\S|usage: ")
-"""Lines in which pytest says why it ran nothing."""
+"""Lines in which pytest says why it ran nothing ..."""
+_RAISED: Final = re.compile(r"E {3,}[A-Za-z_][\w.]{0,100}(?:Error|Exception|Interrupt)\b")
+"""... and what was raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def _why(ended: Ended) -> str:
     """Why nothing ran, in one line of pytest's."""
     said = [line.strip() for line in (*ended.out.splitlines(), *ended.err.splitlines())]
     told = [line for line in said if _ERROR.match(line)]
-    raised = [line for line in told if line.startswith("E ")]
+    raised = [line for line in told if _RAISED.match(line)]
     line = (raised[-1:] or told[:1] or ended.last(1) or ["nothing was printed"])[0]
     return f"{line.removeprefix('E ').strip()} (exit {ended.code})"
 

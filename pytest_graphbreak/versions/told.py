@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report import telling, text
-from pytest_graphbreak.runs.rejudge import budget_of
+from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import Seen
 from pytest_graphbreak.text.safe import cut, printable
 from pytest_graphbreak.versions import hunks

@@ -112,7 +112,7 @@ def _data(text: str) -> str:
 
 
 def sixty(path: Path) -> Past:
-    """Sixty commits: files are renamed, branches merged, and number 38, on a branch, plants a break.
+    """Sixty commits: files are renamed, branches merged; number 38, on a branch, plants a break.
 
     From 22 to 24 the model does not parse.
     """

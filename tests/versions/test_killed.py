@@ -1,4 +1,4 @@
-"""``bisect`` told to end, or killed, while a test runs: nothing is left, and nothing has changed."""
+"""``bisect`` told to end, or killed, while a test runs: nothing is left, nothing has changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def test_a():
         sleep = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
         rest = subprocess.Popen(sleep), subprocess.Popen(sleep, start_new_session=True)
         note = pathlib.Path(os.environ["NOTE"])
-        note.with_suffix(".new").write_text(" ".join(map(str, [os.getpid(), *(x.pid for x in rest)])))
+        pids = [os.getpid(), *(one.pid for one in rest)]
+        note.with_suffix(".new").write_text(" ".join(map(str, pids)))
         note.with_suffix(".new").rename(note)
         time.sleep(600)
 """
