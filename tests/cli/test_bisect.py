@@ -79,7 +79,7 @@ def test_what_cannot_be_tried_is_skipped(desk: Desk, past: Past, temporary: Path
     assert f"{NODEID} moved with one of these" in said.out
     assert "skipped: ValueError: \\x1b[31m\\x23#[" in said.out
     assert "skipped: there is no tests/test_head.py" in said.out
-    named = said.out.partition("moved with")[2].partition("before")[0]
+    named = said.out.partition("moved with")[2].partition("\nbefore ")[0]
     assert [name for name in hashes if hashes[name][:10] in named] == ["torn", "gone", "back"]
     assert all(line.isprintable() for line in said.out.split("\n"))
     assert not list(temporary.iterdir())
