@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.layers.dynamo.log import Made
+from pytest_graphbreak.layers.dynamo.log import LoggedGraph
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.reports import Report
@@ -34,8 +34,8 @@ CUT: Final = "torch_xla cut this graph; why is in the log with PT_XLA_DEBUG_LEVE
 class _Why:
     """What is known of the next device graph of one rank."""
 
-    made: Made | None = None
-    lowered: Made | None = None
+    made: LoggedGraph | None = None
+    lowered: LoggedGraph | None = None
     exported: bool = False
     compiled: Graph | None = None
     origin: str = ""
@@ -53,7 +53,7 @@ class Origins:
         self._graphs: list[Graph] = []
         self._counts_xla: Counter[tuple[str, str]] = Counter()
 
-    def made(self, made: Made) -> None:
+    def made(self, made: LoggedGraph) -> None:
         """Dynamo made an FX graph: the next device graph comes from it."""
         self.dynamo = True
         self._rank(made.rank).made = made

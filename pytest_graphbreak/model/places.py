@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pytest_graphbreak.model.record import Frame
 
@@ -51,6 +51,26 @@ _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 """Functions of their own until Python 3.11, and lines of the function around them since."""
 _BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Naming(Protocol):
+    """Names places: those of this machine (``Places``), or of the one that wrote a log."""
+
+    def frame(self, filename: str, line: int, name: str = "", code: str | None = None, /) -> Frame:
+        """The place of a line."""
+        ...
+
+    def definition(self, filename: str, line: int, name: str, /) -> Frame:
+        """The ``def`` of a function."""
+        ...
+
+    def is_user(self, filename: str, /) -> bool:
+        """Whether a frame of this file can be shown as the user's own or a model's code."""
+        ...
+
+    def is_written(self, filename: str, /) -> bool:
+        """As ``is_user``, and test infrastructure is no exception."""
+        ...
 
 
 class _Scope(NamedTuple):

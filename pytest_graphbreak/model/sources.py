@@ -17,13 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.model.places import Places, function_name, is_resume
+from pytest_graphbreak.model.places import Places, function_name
 from pytest_graphbreak.model.record import Frame
 
 _SITE: Final = re.compile(r".*/(?:site|dist)-packages/(?=.)")
 _MACHINERY: Final = re.compile(
     r"/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)"
-    r"|/(?:tt_torch|torch_xla|pjrt_plugin_tt|ttxla_tools|_pytest|pluggy)/"
+    r"|/(?:tt_torch|torch_xla|pjrt_plugin_tt|ttxla_tools|_pytest|pluggy)/|/bin/(?:pytest|py\.test)$"
 )
 """Frames that are nobody's model: the standard library, and machinery run from a checkout."""
 
@@ -44,15 +44,18 @@ class Sources:
         self._below = [os.path.join(os.path.realpath(root), "") for root in self._roots]
         self._installed = [os.path.join(directory, "") for directory in _packages()]
         self.find = lru_cache(_FILES)(self._find)
-        self.is_user = lru_cache(_FILES)(self._is_user)
+        self.is_written = lru_cache(_FILES)(self._is_written)
         self.frame = lru_cache(_FILES)(self._frame)
 
-    def function(self, file: str, line: int, name: str) -> Frame:
-        """A function that Dynamo compiled: its definition; of the rest of one, where it goes on."""
+    def definition(self, file: str, line: int, name: str) -> Frame:
+        """The ``def`` of a function; the line itself where the file is not here."""
         here = self.find(file)
-        if is_resume(name) or here is None:
+        if here is None:
             return self.frame(file, line, name)
         return self._places.definition(here, line, name)
+
+    def is_user(self, file: str) -> bool:
+        return self.is_written(file) and self._places.is_user(file)
 
     def _find(self, file: str) -> str | None:
         """The file on this machine, or None."""
@@ -84,8 +87,8 @@ class Sources:
         except OSError:
             return False
 
-    def _is_user(self, file: str) -> bool:
-        return not _MACHINERY.search(file) and self._places.is_user(file)
+    def _is_written(self, file: str) -> bool:
+        return not _MACHINERY.search(file) and self._places.is_written(file)
 
     def _frame(self, file: str, line: int, name: str = "", code: str | None = None) -> Frame:
         """A line; ``code`` is its text where the log has it, which is truer than a file here."""

@@ -1,4 +1,4 @@
-"""Python tracebacks as torch prints them in its logs."""
+"""Stacks of Python frames: as sensors see them, and as torch prints them in its logs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from sys import intern
 from typing import Final, NamedTuple
 
-from pytest_graphbreak.model.places import function_name, is_resume
+from pytest_graphbreak.model.places import Naming, function_name, is_resume
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.model.sources import Sources
 
 _FRAME: Final = re.compile(
     r'^[ -]*File "([^"\n]{1,4096})", line (\d{1,9}), in (\S{1,500})[^\n]*'
@@ -19,11 +18,15 @@ _FRAME: Final = re.compile(
 _LONGEST: Final = 1000
 """Characters kept of a source line."""
 
-_RUNNERS: Final = ("/_pytest/", "/pluggy/")
+RUNNERS: Final = ("_pytest/python.py", "_pytest/unittest.py")
+"""How the files end whose frames call the function of a test."""
 
 
 class Line(NamedTuple):
-    """A frame as a log has it; ``code`` is None where the log does not quote it."""
+    """A frame of a stack: file as Python has it, 1-based line, name of the code object.
+
+    ``code`` is the text of the line, None where only the file has it.
+    """
 
     file: str
     line: int
@@ -41,30 +44,31 @@ def read(text: str) -> tuple[Line, ...]:
     )
 
 
-def join(above: Sequence[Line], traced: Sequence[Line]) -> tuple[Line, ...]:
-    """The stack of what Dynamo traced below what called it.
+def since_test(lines: Sequence[Line]) -> Sequence[Line]:
+    """The frames inside of the call of a test, of those that run from the outermost inwards."""
+    for number in range(len(lines), 0, -1):
+        if lines[number - 1].file.endswith(RUNNERS):
+            return lines[number:]
+    return lines
 
-    Torch from 2.10 on logs both together; then ``traced`` already begins as
-    ``above`` does.
+
+def users(lines: Iterable[Line], places: Naming) -> tuple[Frame, ...]:
+    """The user's frames, outermost first, as one stack of real functions; else the innermost.
+
+    Where the rest of a function was being compiled, the function is one frame
+    and not two.
     """
-    if above and traced and above[0][:2] == traced[0][:2]:
-        above = ()
-    return (*above, *traced)
-
-
-def users(lines: Iterable[Line], sources: Sources) -> tuple[Frame, ...]:
-    """The user's frames as real functions: no test runner, and the rest of one with its begin."""
     kept: list[Line] = []
     for line in lines:
-        if any(part in line.file for part in _RUNNERS):
-            kept.clear()
-            continue
-        if kept and is_resume(line.name) and _function(kept[-1]) == _function(line):
+        if kept and is_resume(line.name) and function(kept[-1]) == function(line):
             kept.pop()
         kept.append(line)
-    user = [line for line in kept if sources.is_user(line.file)]
-    return tuple(sources.frame(*line) for line in user or kept[-1:])
+    user = [line for line in kept if places.is_user(line.file)]
+    frames = [places.frame(*line) for line in user or kept[-1:]]
+    # A comprehension is a frame at the same line, until Python 3.11.
+    return tuple(frame for i, frame in enumerate(frames) if frame not in frames[i + 1 : i + 2])
 
 
-def _function(line: Line) -> tuple[str, str]:
+def function(line: Line) -> tuple[str, str]:
+    """The file and the name of the function; the rest of a function counts as that function."""
     return line.file, function_name(line.name)

@@ -18,7 +18,7 @@ def _whole_run(whole_run: Path) -> None:
 @pytest.fixture(autouse=True)
 def _torch_settings(request: pytest.FixtureRequest) -> Iterator[None]:
     """torch_xla turns automatic dynamic shapes off in the process that imports it."""
-    if not request.path.name.startswith("test_dynamo"):
+    if request.path.parent.name != "dynamo":
         yield
         return
     config = pytest.importorskip("torch._dynamo.config")

@@ -168,7 +168,7 @@ def test_a_log_shows_no_file_from_outside(secret: Path) -> None:
         f"{Path(pytest.__file__).parent.parent}/{os.path.relpath(secret, pytest.__file__)}",
     ):
         assert sources.find(name) is None, name
-        assert sources.function(name, 1, "f").code == "", name
+        assert sources.definition(name, 1, "f").code == "", name
         assert sources.frame(name, 1).code == "", name
 
 

@@ -20,7 +20,6 @@ from pytest_graphbreak.layers.dynamo.events import (
     Broke,
     Ended,
     Event,
-    Line,
     Local,
     Refused,
     argument,
@@ -28,6 +27,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import Hook
+from pytest_graphbreak.model.stacks import Line
 
 
 class BreakSensors:
@@ -125,7 +125,7 @@ class BreakSensors:
         failed, self._local.failed = self._local.failed, None
         if failed is None or failed[0] != id(fault):
             self._events.append(
-                Refused((code.co_filename, code.co_firstlineno, code.co_name), say(fault))
+                Refused(Line(code.co_filename, code.co_firstlineno, code.co_name), say(fault))
             )
             return
         attempt = failed[1]
@@ -190,4 +190,4 @@ class BreakSensors:
 
 
 def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
-    return tuple((frame.filename, frame.lineno or 0, frame.name) for frame in stack)
+    return tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)

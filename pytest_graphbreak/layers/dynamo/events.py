@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-Line = tuple[str, int, str]
-"""A frame of a stack: file as Python has it, 1-based line, name of the code object."""
-
-Code = tuple[str, int, str]
-"""A function: its file, its first line, the name of its code object."""
-
+from pytest_graphbreak.layers.dynamo.messages import Reason, reason
+from pytest_graphbreak.model.stacks import Line
 
 Shape = tuple[int, int, int]
 """Operators, inputs and outputs of an FX graph."""
+
+_NO_CODE: Final = Line("", 0, "")
 
 
 @dataclass(eq=False, slots=True)
 class Attempt:
     """Dynamo's attempt to compile one frame; ``id`` is its compile id, ``0/0``.
 
-    ``written`` is its code, or if that is a decorator's wrapper around the
-    ``forward`` of a module, the code of that ``forward``.
+    ``code`` is its function with its first line, and so is ``written``, but where
+    that is a decorator's wrapper around the ``forward`` of a module it is that ``forward``.
     ``above`` is the Python stack from the test to the frame, outermost first;
     ``parent`` the latest attempt at the nearest function on that stack, up to
     the ``torch.compile`` that it was called through. ``guards`` are the guards
@@ -37,8 +35,8 @@ class Attempt:
     """
 
     id: str = "?"
-    code: Code = ("", 0, "")
-    written: Code = ("", 0, "")
+    code: Line = _NO_CODE
+    written: Line = _NO_CODE
     fullgraph: bool = False
     export: bool = False
     above: tuple[Line, ...] = ()
@@ -55,6 +53,12 @@ class Attempt:
     broke: dict[tuple[Any, ...], Broke] = field(default_factory=dict)
     pending: tuple[str, Any] | None = None
     unlogged: tuple[str, Any] | None = None
+
+    @property
+    def why_broke(self) -> str:
+        """The reason of the break that ended it; empty without one."""
+        broke = list(self.broke.values())
+        return broke[-1].reason.text if broke else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +89,43 @@ class Made:
     """The backend made a graph. ``after_break`` says that a graph break ended it.
 
     ``part`` counts from 0 where one captured graph went to the backend in ``parts``.
+    A log has no ``ops``, ``inputs`` and ``outputs``.
     """
 
     attempt: Attempt
     number: int
-    ops: int
-    inputs: int
-    outputs: int
-    after_break: bool
+    ops: int | None = None
+    inputs: int | None = None
+    outputs: int | None = None
+    after_break: bool = False
     part: int = 0
     parts: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Broke:
-    """A graph break, with the text and the stack of its root exception, outermost first."""
+    """A graph break, with the text and the stack of its root exception, outermost first.
+
+    ``whole``: the stack begins where that of the attempt does, and not in its frame.
+    """
 
     attempt: Attempt | None
     message: str
     stack: tuple[Line, ...]
+    whole: bool = False
+    read: Reason | None = None
+
+    @property
+    def reason(self) -> Reason:
+        """What the message says. Read later, and not while Dynamo compiles."""
+        return self.read or reason(self.message)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
     """Dynamo left a function to eager before it attempted it (a generator)."""
 
-    code: Code
+    code: Line
     message: str
 
 

@@ -1,28 +1,30 @@
 """What the sensors noted, made into an ``Observation``: names, causes, places, words.
 
-Nothing here runs while Dynamo compiles. A window is a slice of the events; it
-is read when it closes, or when somebody looks.
+A log's reader makes the same attempts and events (``log``), so that a cause, a
+source and a place are worked out once, by ``Explanation``. Nothing here runs
+while Dynamo compiles. A window is a slice of the events; it is read when it
+closes, or when somebody looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from pytest_graphbreak.layers.dynamo import messages as text
+from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Broke,
-    Code,
     Event,
     Fell,
-    Line,
     Made,
     Missed,
     Refused,
     Started,
     Stopped,
 )
-from pytest_graphbreak.model.places import Places, function_name, is_resume
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.places import Naming, is_resume
 from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
@@ -34,112 +36,61 @@ from pytest_graphbreak.model.record import (
     merge_eager,
     merge_places,
 )
+from pytest_graphbreak.model.stacks import Line
 
-LAYER = "dynamo"
+LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 """Why Dynamo skips a frame that has nothing to compile: that is no loss."""
+_SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
-def observation(events: Sequence[Event], places: Places, errors: Sequence[str] = ()) -> Observation:
+def observation(events: Sequence[Event], places: Naming, errors: Sequence[str] = ()) -> Observation:
     """Everything that one window saw. ``errors`` are the window's own, and come first."""
-    return _Reading(events, places).observation(errors)
+    return _Window(events, places).observation(errors)
 
 
-class _Reading:
-    """One pass over the events of a window."""
+class Explanation:
+    """Why there is a graph, a break, a recompile, and where: of attempts and events one by one.
 
-    def __init__(self, events: Sequence[Event], places: Places) -> None:
+    ``names`` are those of attempts, by their ``id()``; others are called by their compile id.
+    """
+
+    def __init__(self, places: Naming, names: Mapping[int, str] | None = None) -> None:
         self._places = places
-        self._events = events
-        self._attempts = [event.attempt for event in events if isinstance(event, Started)]
-        self._names = _names(self._attempts)
-        self._breaks = {
-            id(event): self._break(event) for event in events if isinstance(event, Broke)
-        }
+        self._names = names or {}
 
-    def observation(self, errors: Sequence[str]) -> Observation:
-        made = [event for event in self._events if isinstance(event, Made)]
-        missed = sum(event.graphs for event in self._events if isinstance(event, Missed))
-        recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
-        return Observation(
-            LAYER,
-            graphs=len(made) + missed,
-            recompiles=len(recompiles),
-            attempted=len(self._attempts),
-            compiled=sum(attempt.outcome == "compiled" for attempt in self._attempts),
-            breaks=merge_places(self._breaks.values()),
-            eager=merge_eager(self._eager()),
-            recompile_list=tuple(
-                Recompile(
-                    LAYER,
-                    self._names[id(a)],
-                    _failed(a),
-                    self._where(a),
-                    self._stack(a.above, ()) if a.above else (),
-                )
-                for a in recompiles
-            ),
-            graph_list=tuple(self._graph(event) for event in made),
-            errors=tuple(dict.fromkeys([*errors, *self._errors(missed)])),
-            notes=tuple(dict.fromkeys(self._notes())),
-        )
-
-    def _graph(self, event: Made) -> Graph:
-        attempt = event.attempt
+    def graph(self, event: Made) -> Graph:
         cause, why = self._cause(event)
         return Graph(
             LAYER,
-            self._graph_name(attempt, event.number),
+            self.graph_name(event),
             cause,
             ops=event.ops,
             inputs=event.inputs,
             outputs=event.outputs,
-            sources=self._cut_from(event, cause),
-            where=self._where(attempt),
+            sources=self._sources(event, cause),
+            where=self.where(event.attempt),
             reason=why,
         )
 
-    def _graph_name(self, attempt: Attempt, number: int) -> str:
-        name = self._names.get(id(attempt), attempt.id)
-        return f"{name}+{number}" if number else name
+    def graph_name(self, event: Made) -> str:
+        return self._name(event.attempt, event.number)
 
-    def _cause(self, event: Made) -> tuple[str, str]:
-        """Why there is this graph, and the evidence."""
-        attempt = event.attempt
-        if event.part:
-            whole = self._graph_name(attempt, event.number - event.part)
-            return "bucket", text.buckets(whole, event.parts)
-        if event.number:
-            return "recompile", _SPECIALIZED
-        if attempt.guards is not None:
-            return "recompile", text.guard(attempt.guards)
-        if is_resume(attempt.code[2]):
-            return "break", self._why_broke(attempt.parent)
-        if attempt.parent is not None:
-            return "callee", self._why_broke(attempt.parent)
-        return "entry", ""
+    def recompile(self, attempt: Attempt) -> Recompile:
+        """A frame that is compiled again: which guard failed, and what came instead."""
+        guard = messages.guard(attempt.guards or ())
+        return Recompile(
+            LAYER,
+            self._name(attempt),
+            f"{guard} ({attempt.now})" if attempt.now else guard,
+            self.where(attempt),
+            self._stack(attempt.above),
+        )
 
-    def _why_broke(self, attempt: Attempt | None) -> str:
-        """The break that ended an attempt."""
-        broke = list(attempt.broke.values()) if attempt is not None else []
-        return text.reason(broke[-1].message).text if broke else ""
-
-    def _cut_from(self, event: Made, cause: str) -> tuple[str, ...]:
-        if cause == "bucket":
-            return (self._graph_name(event.attempt, event.number - event.part),)
-        return self._sources(event.attempt) if cause in ("break", "callee") else ()
-
-    def _sources(self, attempt: Attempt) -> tuple[str, ...]:
-        """The graph that this one was cut from: of the nearest function above that made one."""
-        parent = attempt.parent
-        while parent is not None and not parent.graphs:
-            parent = parent.parent
-        return (self._graph_name(parent, 0),) if parent is not None else ()
-
-    def _break(self, event: Broke) -> Break:
-        why = text.reason(event.message)
-        above = event.attempt.above if event.attempt is not None else ()
-        stack = self._stack(above, event.stack)
+    def graph_break(self, event: Broke) -> Break:
+        why = event.reason
+        above = event.attempt.above if event.attempt is not None and not event.whole else ()
+        stack = self._stack((*above, *event.stack))
         return Break(
             LAYER,
             why.text,
@@ -150,62 +101,97 @@ class _Reading:
             stack=stack,
         )
 
-    def _stack(self, above: Sequence[Line], traced: Sequence[Line]) -> tuple[Frame, ...]:
-        """The user's frames, outermost first, as one stack of real functions.
+    def eager(self, event: Event) -> Eager | None:
+        """The code that an event says left the compiler, if it says so."""
+        if isinstance(event, Refused) and self._places.is_written(event.code.file):
+            return Eager(LAYER, messages.reason(event.message).text, self._function(event.code))
+        if isinstance(event, Stopped):
+            stack = self._stack((*event.above, *event.traced))
+            why = messages.stopped(event.kind, event.message)
+            return Eager(LAYER, why, stack[-1] if stack else NOWHERE)
+        if isinstance(event, Started) and (why := _why_eager(event.attempt)):
+            return self.left(event.attempt, why)
+        return None
 
-        Where the rest of a function was being compiled, the function is one frame
-        and not two.
-        """
-        lines: list[Line] = []
-        for line in (*above, *traced):
-            if lines and is_resume(line[2]) and _function(lines[-1]) == _function(line):
-                lines.pop()
-            lines.append(line)
-        user = [line for line in lines if self._places.is_user(line[0])]
-        frames = [self._places.frame(*line) for line in user or lines[-1:]]
-        # A comprehension is a frame at the same line, until Python 3.11.
-        return tuple(frame for i, frame in enumerate(frames) if frame not in frames[i + 1 : i + 2])
+    def left(self, attempt: Attempt, why: str) -> Eager:
+        """An attempt that left its function to eager."""
+        return Eager(LAYER, why, self.where(attempt))
 
-    def _where(self, attempt: Attempt) -> Frame:
+    def where(self, attempt: Attempt) -> Frame:
         """The function; of the rest of one, the line it goes on from; of a library, the call."""
         return self._function(attempt.written, attempt.above)
 
-    def _function(self, code: Code, above: Sequence[Line] = ()) -> Frame:
-        file, line, name = code
-        if not self._places.is_user(file):
-            stack = self._stack(above, ())
-            if stack and above:
-                return stack[-1]
-        if is_resume(name):
-            return self._places.frame(file, line, name)
-        return self._places.definition(file, line, name)
+    def _name(self, attempt: Attempt, number: int = 0) -> str:
+        name = self._names.get(id(attempt), attempt.id)
+        return f"{name}+{number}" if number else name
 
-    def _eager(self) -> list[Eager]:
-        found = []
-        for event in self._events:
-            if isinstance(event, Refused) and self._places.is_written(event.code[0]):
-                why = text.reason(event.message).text
-                found.append(Eager(LAYER, why, self._function(event.code)))
-            elif isinstance(event, Stopped):
-                stack = self._stack(event.above, event.traced)
-                why = text.stopped(event.kind, event.message)
-                found.append(Eager(LAYER, why, stack[-1] if stack else NOWHERE))
-            elif isinstance(event, Started) and (why := self._why_eager(event.attempt)):
-                found.append(Eager(LAYER, why, self._where(event.attempt)))
-        return found
+    def _cause(self, event: Made) -> tuple[str, str]:
+        """Why there is this graph, and the evidence."""
+        attempt = event.attempt
+        if event.part:
+            whole = self._name(attempt, event.number - event.part)
+            return "bucket", messages.buckets(whole, event.parts)
+        if event.number:
+            return "recompile", _SPECIALIZED
+        if attempt.guards is not None:
+            return "recompile", messages.guard(attempt.guards)
+        why = attempt.parent.why_broke if attempt.parent is not None else ""
+        if is_resume(attempt.code.name):
+            return "break", why
+        return ("callee", why) if attempt.parent is not None else ("entry", "")
 
-    def _why_eager(self, attempt: Attempt) -> str:
-        """Why an attempt left its function to eager; empty if it did not."""
-        fault = attempt.fault
-        if fault is not None:
-            if not attempt.suppressed:
-                return ""
-            if limit := text.limit(fault.kind, fault.message):
-                return limit
-            return self._why_broke(attempt) or text.error(fault.kind, fault.message)
-        if attempt.outcome != "skipped" or any(said in attempt.skip for said in _NOTHING_TO_DO):
-            return ""
-        return self._why_broke(attempt) or (text.reason(attempt.skip).text if attempt.skip else "")
+    def _sources(self, event: Made, cause: str) -> tuple[str, ...]:
+        """The graph that this one was cut from: of the nearest function above that made one."""
+        if cause == "bucket":
+            return (self._name(event.attempt, event.number - event.part),)
+        if cause not in ("break", "callee"):
+            return ()
+        parent = event.attempt.parent
+        while parent is not None and not parent.graphs:
+            parent = parent.parent
+        return (self._name(parent),) if parent is not None else ()
+
+    def _stack(self, lines: Sequence[Line]) -> tuple[Frame, ...]:
+        return stacks.users(lines, self._places)
+
+    def _function(self, code: Line, above: Sequence[Line] = ()) -> Frame:
+        if not self._places.is_user(code.file) and (stack := self._stack(above)):
+            return stack[-1]
+        if not code.file:
+            return NOWHERE
+        if is_resume(code.name):
+            return self._places.frame(code.file, code.line, code.name)
+        return self._places.definition(code.file, code.line, code.name)
+
+
+class _Window(Explanation):
+    """One pass over the events of a window."""
+
+    def __init__(self, events: Sequence[Event], places: Naming) -> None:
+        self._events = events
+        self._attempts = [event.attempt for event in events if isinstance(event, Started)]
+        super().__init__(places, _names(self._attempts))
+
+    def observation(self, errors: Sequence[str]) -> Observation:
+        events = self._events
+        made = [event for event in events if isinstance(event, Made)]
+        missed = sum(event.graphs for event in events if isinstance(event, Missed))
+        recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
+        breaks = (self.graph_break(event) for event in events if isinstance(event, Broke))
+        eager = (found for event in events if (found := self.eager(event)) is not None)
+        return Observation(
+            LAYER,
+            graphs=len(made) + missed,
+            recompiles=len(recompiles),
+            attempted=len(self._attempts),
+            compiled=sum(attempt.outcome == "compiled" for attempt in self._attempts),
+            breaks=merge_places(breaks),
+            eager=merge_eager(eager),
+            recompile_list=tuple(self.recompile(attempt) for attempt in recompiles),
+            graph_list=tuple(self.graph(event) for event in made),
+            errors=tuple(dict.fromkeys([*errors, *self._errors(missed)])),
+            notes=tuple(dict.fromkeys(self._notes())),
+        )
 
     def _notes(self) -> list[str]:
         """Errors that the test itself saw: neither a break nor a loss, and yet no graph."""
@@ -215,10 +201,10 @@ class _Reading:
             fault = attempt.fault
             if fault is None or attempt.suppressed or (attempt.export and stopped):
                 continue
-            where = self._where(attempt)
+            where = self.where(attempt)
             what = "fullgraph=True" if attempt.fullgraph else "dynamo"
             what = "torch.export" if attempt.export else what
-            why = text.error(fault.kind, fault.message)
+            why = messages.error(fault.kind, fault.message)
             found.append(
                 f"{what}: {fault.kind} was raised to the test for {where.function} "
                 f"({where.file}:{where.line}): {why}"
@@ -233,26 +219,26 @@ class _Reading:
                 "not see (torch._dynamo.utils.counters['stats']['unique_graphs'])"
             )
         for event in self._events:
-            if not isinstance(event, Made) or not event.after_break or event.attempt.broke:
-                continue
-            name = self._graph_name(event.attempt, event.number)
-            found.append(
-                f"dynamo: graph {name} ends at a graph break that the observer did not see"
-            )
+            if isinstance(event, Made) and event.after_break and not event.attempt.broke:
+                name = self.graph_name(event)
+                found.append(
+                    f"dynamo: graph {name} ends at a graph break that the observer did not see"
+                )
         return found
 
 
-def _failed(attempt: Attempt) -> str:
-    """The guard that failed, and what came instead of what it expected."""
-    guard = text.guard(attempt.guards or ())
-    return f"{guard} ({attempt.now})" if attempt.now else guard
-
-
-_SPECIALIZED = "compiled once more for a specialization of a dynamic size"
-
-
-def _function(line: Line) -> tuple[str, str]:
-    return line[0], function_name(line[2])
+def _why_eager(attempt: Attempt) -> str:
+    """Why an attempt left its function to eager; empty if it did not."""
+    fault = attempt.fault
+    if fault is not None:
+        if not attempt.suppressed:
+            return ""
+        if limit := messages.limit(fault.kind, fault.message):
+            return limit
+        return attempt.why_broke or messages.error(fault.kind, fault.message)
+    if attempt.outcome != "skipped" or any(said in attempt.skip for said in _NOTHING_TO_DO):
+        return ""
+    return attempt.why_broke or (messages.reason(attempt.skip).text if attempt.skip else "")
 
 
 def _names(attempts: Sequence[Attempt]) -> dict[int, str]:
@@ -270,5 +256,5 @@ def _names(attempts: Sequence[Attempt]) -> dict[int, str]:
             rounds += 1
             seen.clear()
         seen.add(attempt.id)
-        names[id(attempt)] = attempt.id if rounds == 1 else f"{attempt.id}#{rounds}"
+        names[id(attempt)] = messages.attempt_name(attempt.id, rounds)
     return names

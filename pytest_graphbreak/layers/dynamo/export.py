@@ -14,8 +14,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from pytest_graphbreak.layers.dynamo.events import Event, Line, Stopped, say
+from pytest_graphbreak.layers.dynamo.events import Event, Stopped, say
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
+from pytest_graphbreak.model.stacks import Line
 
 MODULE, FUNCTION = "torch.export._trace", "_export"
 """Imported by the first export; ``torch.export.export`` looks it up at each call (2.6 to 2.15)."""
@@ -55,7 +56,7 @@ class ExportSensor(LatePatch):
             root = _root(fault)
             stack = getattr(root, "real_stack", None)
             traced = (
-                tuple((frame.filename, frame.lineno or 0, frame.name) for frame in stack)
+                tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
                 if stack
                 else _lines(fault.__traceback__)
             )
@@ -76,6 +77,6 @@ def _lines(trace: TracebackType | None) -> tuple[Line, ...]:
     found = []
     while trace is not None:
         code = trace.tb_frame.f_code
-        found.append((code.co_filename, trace.tb_lineno, code.co_name))
+        found.append(Line(code.co_filename, trace.tb_lineno or 0, code.co_name))
         trace = trace.tb_next
     return tuple(found)

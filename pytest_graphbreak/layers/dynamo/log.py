@@ -12,18 +12,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from pytest_graphbreak.layers.dynamo import messages as words
+from pytest_graphbreak.layers.dynamo import messages
+from pytest_graphbreak.layers.dynamo.events import Broke, Made
+from pytest_graphbreak.layers.dynamo.explain import LAYER, Explanation
 from pytest_graphbreak.layers.dynamo.log_attempts import (
-    Attempt,
+    Guards,
+    LoggedAttempt,
     Process,
-    again,
+    is_recompile,
     parent,
-    sources,
     torch_calls,
 )
 from pytest_graphbreak.layers.dynamo.log_records import Torch
 from pytest_graphbreak.model import stacks
-from pytest_graphbreak.model.places import is_resume
 from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
@@ -36,7 +37,6 @@ from pytest_graphbreak.model.record import (
 from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.model.stacks import Line
 
-LAYER: Final = "dynamo"
 KEPT: Final = 5_000
 """Graphs, recompiles, places: so many are kept one by one. All are counted."""
 
@@ -81,7 +81,7 @@ _GRAPHBREAK: Final = re.compile(r"(?:/bin/graphbreak|/pytest_graphbreak/__main__
 NO_GUARD: Final = "which guard failed is not in the log"
 
 
-class Made(NamedTuple):
+class LoggedGraph(NamedTuple):
     """A graph that was just made, for whoever asks which device graphs follow from it."""
 
     rank: str
@@ -105,6 +105,7 @@ class Dynamo:
         self.seen: set[str] = set()
         self.script = ""
         self._sources = sources
+        self._explain = Explanation(sources)
         self._processes: dict[tuple[str, str], Process] = {}
         self._breaks: dict[tuple[str, ...], Break] = {}
         self._places: dict[tuple[str, int], Break] = {}
@@ -116,7 +117,7 @@ class Dynamo:
     def processes(self) -> int:
         return len(self._processes)
 
-    def take(self, record: Torch) -> Made | None:
+    def take(self, record: Torch) -> LoggedGraph | None:
         """One record of the log; the graph that it tells of, if it tells of one."""
         if "_dynamo/" not in record.where:
             return None
@@ -170,11 +171,11 @@ class Dynamo:
         """A frame is compiled or traced: of one attempt both are logged, and retries traced."""
         verb, name, file, line = found.groups()
         self.seen.add(verb)
-        known = process.attempts.get(record.id)
-        if verb == "tracing" and known is not None and (record.attempt or not known.traced):
-            known.traced = True
+        begun = process.attempts.get(record.id)
+        if verb == "tracing" and begun is not None and (record.attempt or not begun.traced):
+            begun.traced = True
             return
-        if known is not None:
+        if begun is not None:
             process.begin()
         elif len(process.attempts) >= KEPT:
             process.forget()
@@ -184,122 +185,80 @@ class Dynamo:
             process.whole = torch_calls(above)
         if not self.script:
             self.script = _script(above)
-        attempt = Attempt(
-            process.name(record.id),
-            code,
-            above,
-            traced=verb == "tracing",
-            parent=parent(process, code, above),
-            export=any("/torch/export/" in frame.file for frame in above),
-        )
+        above = tuple(stacks.since_test(above))
+        attempt = LoggedAttempt.at(process.name(record.id), code, above)
+        attempt.traced = verb == "tracing"
+        attempt.parent = parent(process, code, above)
+        attempt.export = any("/torch/export/" in frame.file for frame in above)
         process.add(record.id, attempt)
         self.attempted += 1
+        if record.id in process.guards:  # said before the frame began
+            self._compiled_again(process, record.id, attempt, process.guards[record.id])
 
-    def _graph(self, process: Process, record: Torch) -> Made:
-        """The backend made a graph."""
+    def _graph(self, process: Process, record: Torch) -> LoggedGraph:
+        """The backend made a graph; of DDP's, one of each gradient bucket."""
         attempt = process.attempts.get(record.id)
         if attempt is None:  # the log begins later than this frame
-            attempt = Attempt(process.name(record.id), Line("", 0, ""))
+            attempt = LoggedAttempt(process.name(record.id))
             process.attempts[record.id] = attempt
-        cause, why = self._cause(process, record.id, attempt)
-        number = f"+{attempt.graphs}" if attempt.graphs else ""
-        graph = Graph(
-            LAYER,
-            attempt.name + number,
-            cause,
-            sources=sources(attempt) if cause in ("break", "callee") else (),
-            where=self._where(attempt),
-            reason=why,
-            process=process.label if self.processes > 1 else None,
-        )
-        self.compiled += not attempt.graphs
-        self._keep(attempt, graph)
-        self._cut(attempt, graph)
-        export = attempt.export or _EXPORT in record.text
-        return Made(record.rank, graph, export)
-
-    def _keep(self, attempt: Attempt, graph: Graph) -> None:
-        self.graphs += 1
-        attempt.graphs += 1
-        if len(self._graphs) < KEPT:
-            self._graphs.append(graph)
-
-    def _cut(self, attempt: Attempt, graph: Graph) -> None:
-        """DDP had the backend make a graph of each gradient bucket: those after the first."""
+        if is_recompile(record.id) and attempt.guards is None:
+            self._compiled_again(process, record.id, attempt, Guards((NO_GUARD,)))
         parts, attempt.buckets = attempt.buckets, 1
-        for _ in range(1, parts):
-            name = f"{attempt.name}+{attempt.graphs}"
-            why = words.buckets(graph.name, parts)
-            cut = replace(graph, name=name, cause="bucket", sources=(graph.name,), reason=why)
-            self._keep(attempt, cut)
-
-    def _cause(self, process: Process, id: str, attempt: Attempt) -> tuple[str, str]:
-        if attempt.graphs:
-            return "recompile", "compiled once more for a specialization of a dynamic size"
-        if again(id):
-            if id not in process.guards:
-                self._note_recompile(process, id, NO_GUARD, self._where(attempt))
-            return "recompile", process.guards[id][1]
-        parent = attempt.parent
-        why = parent.broke if parent else ""
-        if is_resume(attempt.code.name):
-            return "break", why
-        return ("callee", why) if parent else ("entry", "")
-
-    def _where(self, attempt: Attempt) -> Frame:
-        """The function; of a library's, the user's line that called it."""
-        file, line, name, _ = attempt.code
-        if not file:
-            return NOWHERE
-        if not self._sources.is_user(file):
-            user = stacks.users(attempt.above, self._sources)
-            if user:
-                return user[-1]
-        return self._sources.function(file, line, name)
+        label = process.label if self.processes > 1 else None
+        self.compiled += not attempt.graphs
+        graphs = []
+        for part in range(parts):
+            made = Made(attempt, attempt.graphs, part=part, parts=parts)
+            graphs.append(replace(self._explain.graph(made), process=label))
+            attempt.graphs += 1
+        self.graphs += parts
+        self._graphs += graphs[: KEPT - len(self._graphs)]
+        export = attempt.export or _EXPORT in record.text
+        return LoggedGraph(record.rank, graphs[0], export)
 
     # Breaks, and what was left to eager
 
     def _break(self, process: Process, record: Torch) -> None:
         attempt = process.attempts.get(record.id)
-        above = attempt.above if attempt else ()
         message, traced, place = _read_break(record.text)
-        why = _cut(words.reason(message))
-        known = self._places.get(place) if place else None
-        if traced or known is None:
-            stack = stacks.users(stacks.join(above, traced), self._sources) if traced else ()
-            where = stack[-1] if stack else NOWHERE
-            if not stack and place:
-                where = self._sources.frame(*place)
-            known = Break(LAYER, why.text, where, why.id, why.explanation, why.hints, stack=stack)
-        elif known.reason != why.text:
-            known = replace(known, reason=why.text, id=why.id, count=1)
-        self._add_break(known, place)
+        why = _shortened(messages.reason(message))
+        earlier = self._places.get(place) if place else None
+        if traced or earlier is None:
+            stack = stacks.since_test(traced) or ([Line(*place, "")] if place else [])
+            whole = not traced or attempt is None or _begins_alike(attempt.above, stack)
+            item = self._explain.graph_break(Broke(attempt, "", tuple(stack), whole, why))
+        elif earlier.reason != why.text:
+            item = replace(earlier, reason=why.text, id=why.id, count=1)
+        else:
+            item = earlier
+        self._add_break(item, place)
         if attempt:
-            attempt.broke = why.text
+            attempt.broke[()] = Broke(attempt, "", (), read=why)
             process.broken = attempt
         if _LEFT in record.text or record.text.startswith("Graph break: skip"):
-            self._leave(attempt, why.text, known.where)
+            self._leave(attempt, why.text, item.where)
 
     def _add_break(self, item: Break, place: tuple[str, int] | None) -> None:
-        known = self._breaks.get(item.key)
-        if known is not None:
-            self._breaks[item.key] = replace(known, count=known.count + 1)
+        earlier = self._breaks.get(item.key)
+        if earlier is not None:
+            self._breaks[item.key] = replace(earlier, count=earlier.count + 1)
         elif len(self._breaks) < KEPT:
             self._breaks[item.key] = replace(item, count=1)
         if place and len(self._places) < KEPT:
             self._places.setdefault(place, item)
 
-    def _leave(self, attempt: Attempt | None, why: str = "", where: Frame = NOWHERE) -> None:
+    def _leave(self, attempt: LoggedAttempt | None, why: str = "", where: Frame = NOWHERE) -> None:
         """A frame was left to eager, once for each attempt."""
-        if attempt is not None:
-            if attempt.eager:
-                return
-            attempt.eager = True
-            where, why = self._where(attempt), why or attempt.broke
-        item = Eager(LAYER, why, where)
-        known = self._eager.get(item.key)
-        if known is not None:
-            self._eager[item.key] = replace(known, count=known.count + 1)
+        if attempt is None:
+            item = Eager(LAYER, why, where)
+        elif attempt.left:
+            return
+        else:
+            attempt.left = True
+            item = self._explain.left(attempt, why or attempt.why_broke)
+        earlier = self._eager.get(item.key)
+        if earlier is not None:
+            self._eager[item.key] = replace(earlier, count=earlier.count + 1)
         elif len(self._eager) < KEPT:
             self._eager[item.key] = item
 
@@ -309,8 +268,8 @@ class Dynamo:
         code = Line(file, int(line), name)
         attempt = process.attempts.get(record.id) or process.at(code)
         if attempt is None:
-            attempt = Attempt(process.name(record.id), code)
-        self._leave(attempt, attempt.broke or _raised(record.text))
+            attempt = LoggedAttempt.at(process.name(record.id), code)
+        self._leave(attempt, attempt.why_broke or _raised(record.text))
 
     # Recompiles
 
@@ -319,23 +278,31 @@ class Dynamo:
         if found is None:
             return
         name, file, line, rest = found.groups()
-        known = process.guards.get(record.id)
-        if known is not None:
-            if known[0] != record.artifact:
+        announced = process.guards.get(record.id)
+        if announced is not None:
+            if announced.artifact != record.artifact:
                 return  # both recompiles and recompiles_verbose are on
             process.begin()
-        where = self._sources.function(file, int(line), name)
-        why = words.guard(tuple(guard[:LONGEST] for guard in _GUARD.findall(rest)))
-        self._note_recompile(process, record.id, why, where, record.artifact)
+        guards = tuple(guard[:LONGEST] for guard in _GUARD.findall(rest)[:1])
+        attempt = process.attempts.get(record.id)
+        if attempt is None:
+            code = Line(file, int(line), name)
+            attempt = LoggedAttempt.at(process.name(record.id), code)
+        self._compiled_again(process, record.id, attempt, Guards(guards, record.artifact))
 
-    def _note_recompile(
-        self, process: Process, id: str, why: str, where: Frame, artifact: str = ""
+    def _compiled_again(
+        self, process: Process, id: str, attempt: LoggedAttempt, guards: Guards
     ) -> None:
-        process.guards[id] = (artifact, why)
-        self.recompiles += 1
-        if len(self._recompiles) < KEPT:
-            name = process.name(id)
-            self._recompiles[process.label, name] = Recompile(LAYER, name, why, where)
+        """An attempt compiles a frame again; more may be known of it the second time."""
+        attempt.guards = guards.texts
+        key = process.label, attempt.id
+        if id not in process.guards:
+            process.guards[id] = guards
+            self.recompiles += 1
+        elif key not in self._recompiles:
+            return
+        if key in self._recompiles or len(self._recompiles) < KEPT:
+            self._recompiles[key] = self._explain.recompile(attempt)
 
     def _limit(self, process: Process, id: str, found: re.Match[str]) -> None:
         """A frame may not be compiled again: the recompile that was announced did not happen."""
@@ -346,9 +313,10 @@ class Dynamo:
         attempt = process.attempts.get(id)
         if attempt is None:
             code = Line(file or "", int(line or 0), name or "")
-            attempt = process.attempts[id] = Attempt(process.name(id), code)
+            attempt = LoggedAttempt.at(process.name(id), code)
+            process.add(id, attempt)
             self.attempted += "tracing" in self.seen
-        self._leave(attempt, f"{what} was reached ({limit})")
+        self._leave(attempt, messages.limit_reached(what, limit))
 
 
 def _script(above: Sequence[Line]) -> str:
@@ -357,9 +325,9 @@ def _script(above: Sequence[Line]) -> str:
     return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
 
 
-def _cut(why: words.Reason) -> words.Reason:
+def _shortened(why: messages.Reason) -> messages.Reason:
     """What is kept of a reason."""
-    return words.Reason(
+    return messages.Reason(
         why.text[:LONGEST],
         why.id,
         why.explanation[:LONGEST],
@@ -373,7 +341,7 @@ def _raised(text: str) -> str:
     if not raised:
         return ""
     kind, message = raised[-1][0], raised[-1][1][:LONGEST]
-    return words.reason(message).text if kind == "Unsupported" else words.error(kind, message)
+    return messages.reason(message).text if kind == "Unsupported" else messages.error(kind, message)
 
 
 def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | None]:
@@ -387,3 +355,8 @@ def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | Non
     message, _, after_message = (raised[1] if raised else "").partition("\n\nfrom user code:")
     traced = stacks.read(after_message) or stacks.read(text.split("Traceback (most")[0])
     return message or text.split("\n")[0], traced, traced[-1][:2] if traced else None
+
+
+def _begins_alike(above: Sequence[Line], stack: Sequence[Line]) -> bool:
+    """Whether a stack has that of its attempt in it: torch from 2.10 on logs both together."""
+    return bool(above and stack and above[0][:2] == stack[0][:2])

@@ -8,29 +8,38 @@ of the live observer do.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from pytest_graphbreak.model.places import function_name, is_resume
-from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.layers.dynamo.events import Attempt
+from pytest_graphbreak.layers.dynamo.messages import attempt_name
+from pytest_graphbreak.model.places import is_resume
+from pytest_graphbreak.model.stacks import Line, function
 
 _EVAL_FRAME: Final = "torch/_dynamo/eval_frame.py"
 
 
-@dataclass(slots=True)
-class Attempt:
-    """Dynamo's attempt to compile one frame. ``name`` is what its graphs are called."""
+@dataclass(eq=False, slots=True)
+class LoggedAttempt(Attempt):
+    """An attempt that a log tells of. ``id`` has the number of the round too, ``0/0#2``.
 
-    name: str
-    code: Line
-    above: tuple[Line, ...] = ()
+    ``traced``: that its tracing began was logged; ``buckets``: in how many parts
+    its next graph goes to the backend, since DDP cuts it; ``left``: it was left to eager.
+    """
+
     traced: bool = False
-    parent: Attempt | None = None
-    broke: str = ""
-    graphs: int = 0
     buckets: int = 1
-    """In how many parts the next graph goes to the backend: DDP cuts it."""
-    eager: bool = False
-    export: bool = False
+    left: bool = False
+
+    @classmethod
+    def at(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:
+        return cls(id, code, code, above=above)
+
+
+class Guards(NamedTuple):
+    """The guards that failed before a frame was compiled again, and which record named them."""
+
+    texts: tuple[str, ...]
+    artifact: str = ""
 
 
 Function = tuple[str, str]
@@ -48,11 +57,11 @@ class Process:
 
     label: str
     whole: bool = False
-    attempts: dict[str, Attempt] = field(default_factory=dict)
-    guards: dict[str, tuple[str, str]] = field(default_factory=dict)
-    broken: Attempt | None = None
+    attempts: dict[str, LoggedAttempt] = field(default_factory=dict)
+    guards: dict[str, Guards] = field(default_factory=dict)
+    broken: LoggedAttempt | None = None
     rounds: int = 1
-    _functions: dict[Function, dict[int, Attempt]] = field(default_factory=dict)
+    _functions: dict[Function, dict[int, LoggedAttempt]] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Ids begin again, since Dynamo was reset."""
@@ -72,39 +81,35 @@ class Process:
             self.add(id, attempt)
 
     def name(self, id: str) -> str:
-        return id if self.rounds == 1 else f"{id}#{self.rounds}"
+        return attempt_name(id, self.rounds)
 
-    def add(self, id: str, attempt: Attempt) -> None:
+    def add(self, id: str, attempt: LoggedAttempt) -> None:
         """One more attempt."""
         self.attempts[id] = attempt
-        lines = self._functions.setdefault(_function(attempt.code), {})
+        lines = self._functions.setdefault(function(attempt.code), {})
         lines.pop(attempt.code.line, None)
         lines[attempt.code.line] = attempt
 
-    def latest(self, line: Line) -> Attempt | None:
+    def latest(self, line: Line) -> LoggedAttempt | None:
         """The latest attempt at the function of a frame."""
-        return next(reversed(self._functions.get(_function(line), {}).values()), None)
+        return next(reversed(self._functions.get(function(line), {}).values()), None)
 
-    def at(self, code: Line) -> Attempt | None:
+    def at(self, code: Line) -> LoggedAttempt | None:
         """The latest attempt at a function with this first line."""
-        return self._functions.get(_function(code), {}).get(code.line)
+        return self._functions.get(function(code), {}).get(code.line)
 
-    def begun(self, code: Line) -> Attempt | None:
+    def begun(self, code: Line) -> LoggedAttempt | None:
         """Of the attempts at a function and its rests, the nearest that begins before a line."""
-        lines = self._functions.get(_function(code), {})
+        lines = self._functions.get(function(code), {})
         return lines.get(max((line for line in lines if line <= code.line), default=-1))
 
 
-def _function(line: Line) -> Function:
-    return line.file, function_name(line.name)
-
-
-def again(id: str) -> bool:
+def is_recompile(id: str) -> bool:
     """Whether a compile id is of a frame that was compiled before: ``0/1``."""
     return id.rpartition("/")[2] not in ("", "0")
 
 
-def parent(process: Process, code: Line, above: tuple[Line, ...]) -> Attempt | None:
+def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttempt | None:
     """The attempt that this one comes from: whose rest it is, or that called it after a break."""
     if is_resume(code.name):
         return process.begun(code)
@@ -132,11 +137,3 @@ def torch_calls(above: tuple[Line, ...]) -> bool:
     return last.file.endswith(_EVAL_FRAME) or (
         last.file.endswith("torch/nn/modules/module.py") and last.name == "_call_impl"
     )
-
-
-def sources(attempt: Attempt) -> tuple[str, ...]:
-    """The graph that this one was cut from: of the nearest attempt above that made one."""
-    above = attempt.parent
-    while above is not None and not above.graphs:
-        above = above.parent
-    return (above.name,) if above is not None else ()

@@ -102,8 +102,16 @@ def limit(kind: str, message: str) -> str | None:
         return None
     name = re.search(r"\b\w*(?:recompile|cache_size)_limit\b", message)
     value = re.search(r"currently set to (\d+)", message)
-    text = f"{name[0] if name else 'the recompile limit'} was reached"
-    return f"{text} ({value[1]})" if value else text
+    return limit_reached(name[0] if name else "the recompile limit", value[1] if value else "")
+
+
+def limit_reached(name: str, value: str) -> str:
+    return f"{name} was reached ({value})" if value else f"{name} was reached"
+
+
+def attempt_name(id: str, rounds: int) -> str:
+    """What an attempt is called that has this compile id, which Dynamo gave for so many times."""
+    return id if rounds == 1 else f"{id}#{rounds}"
 
 
 def buckets(graph: str, parts: int) -> str:

@@ -27,12 +27,10 @@ from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
 from pytest_graphbreak.layers.dynamo.buckets import BucketSensor
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
-    Code,
     Ended,
     Event,
     Fault,
     Fell,
-    Line,
     Local,
     Made,
     Missed,
@@ -48,6 +46,8 @@ from pytest_graphbreak.layers.dynamo.ledger import Ledger
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.stacks import Line
 
 
 class Sensors:
@@ -69,7 +69,7 @@ class Sensors:
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
-        self._known: dict[Code, Attempt] = {}
+        self._latest: dict[Line, Attempt] = {}
         self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
     def attach(self) -> None:
@@ -175,7 +175,7 @@ class Sensors:
         attempt.export = bool(argument("export", self._where, args, kwargs))
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
         attempt.above, attempt.parent = self._look_up(caller())
-        self._known[attempt.code] = attempt
+        self._latest[attempt.code] = attempt
 
     def _above(self) -> tuple[Line, ...]:
         """The stack that called a function of torch, from the test on."""
@@ -192,12 +192,12 @@ class Sensors:
             if file.endswith(_EVAL_FRAME):
                 # A torch.compile wrapper: what called it did not cause this attempt.
                 searching = False
-            elif file.endswith(_RUNNERS):
+            elif file.endswith(stacks.RUNNERS):
                 break
             elif not file.endswith(_CONVERT_FRAME):
-                above.append((file, frame.f_lineno or 0, name))
+                above.append(Line(file, frame.f_lineno or 0, name))
                 if searching:
-                    parent = self._known.get((file, code.co_firstlineno, name))
+                    parent = self._latest.get(Line(file, code.co_firstlineno, name))
                     searching = parent is None
             frame = frame.f_back
         above.reverse()
@@ -302,7 +302,6 @@ class Sensors:
         return reasons
 
 
-_RUNNERS = ("_pytest/python.py", "_pytest/unittest.py")
 _EVAL_FRAME = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 _CONVERT_FRAME = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
 
@@ -317,8 +316,8 @@ def _positions(function: Any, wanted: tuple[str, ...]) -> dict[str, int]:
     return positions
 
 
-def _code(code: CodeType) -> Code:
-    return code.co_filename, code.co_firstlineno, code.co_name
+def _code(code: CodeType) -> Line:
+    return Line(code.co_filename, code.co_firstlineno, code.co_name)
 
 
 def _forward(code: CodeType, values: dict[str, Any]) -> CodeType | None:
