@@ -60,6 +60,7 @@ PURE: Final = (
     "tests/report/test_root_causes.py",
     "tests/versions/test_*.py",
     "tests/report/test_source.py",
+    "tests/report/test_summary.py",
 )
 """Files that need no torch. They are run without it, once, and not again with each torch."""
 

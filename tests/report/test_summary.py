@@ -1,0 +1,217 @@
+"""The header line and the terminal summary: what they say of a run, in which order and colour."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.baseline.model import Stale
+from pytest_graphbreak.config.settings import Settings
+from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.report import summary
+from pytest_graphbreak.report.summary import BOLD, GREEN, PLAIN, RED, YELLOW, Outcome
+from tests.hostile import STRINGS
+from tests.making import Data, a_break, a_test, over, place
+
+ROOT = Path("/suite")
+CHECK = Settings(ROOT, ROOT / "baselines", gate=True, typed=Typed(("python", "-m", "pytest")))
+SEEN: Data = {"written": False, "unseen": [], "foreign": None}
+
+
+def a_run(*tests: Data, settings: Settings = CHECK, **changes: Any) -> Outcome:
+    return Outcome("cpu", settings, tests=[SEEN | test for test in tests], **changes)
+
+
+def shown(outcome: Outcome) -> list[str]:
+    return [line for _, line in summary.lines(outcome)]
+
+
+def colours(outcome: Outcome) -> dict[str, tuple[str, ...]]:
+    """The markup of each line by its first word."""
+    return {line.partition(" ")[0]: markup for markup, line in summary.lines(outcome)}
+
+
+# the header
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "check, profile cpu, baselines in baselines"),
+        ({"record": True}, "record, profile cpu, baselines in baselines"),
+        ({"update": True, "prune": True}, "update, prune, profile cpu, baselines in baselines"),
+        ({"directory": Path("/other")}, "check, profile cpu, baselines in /other"),
+        ({"gate": False}, "report only, profile cpu"),
+        (
+            {"device": "tt", "tt_log": "off"},
+            "check, profile cpu, baselines in baselines, tt through xla",
+        ),
+    ],
+)
+def test_header(changes: Data, words: str) -> None:
+    assert summary.header(a_run(settings=replace(CHECK, **changes))) == f"graph-budget: {words}"
+
+
+# the tests
+
+
+def test_a_run_without_anything_says_nothing() -> None:
+    assert shown(a_run()) == []
+
+
+def test_a_green_run_is_one_line() -> None:
+    fine = a_test("t.py::a", verdict="ok", baseline=over(was=1)["baseline"])
+    assert shown(a_run(fine, a_test("t.py::b", 0))) == ["2 tests on cpu: 1 ok, 1 without graphs"]
+
+
+def test_one_red_test_has_a_line_and_the_next_step() -> None:
+    assert shown(a_run(over("t.py::a", 1, 3))) == [
+        "over       t.py::a   dynamo 1 -> 3, 2 breaking places",
+        "1 test on cpu: 1 over",
+        "next       mend the code, or accept: python -m pytest --graph-budget-update",
+    ]
+
+
+def test_the_worst_comes_first_and_has_its_colour() -> None:
+    passed: Data = {"outcome": "passed", "failed_by": None}
+    outcome = a_run(
+        over("t.py::changed", 2, 2, verdict="changed", **passed),
+        over("t.py::improved", 2, 1, verdict="improved", **passed),
+        a_test("t.py::new", verdict="new", outcome="failed", failed_by="gate"),
+        over("t.py::lost", 2, 0, verdict="lost"),
+        over("t.py::over", 1, 2),
+        a_test("t.py::error", 0, verdict="error", failed_by="gate", errors=["blind"]),
+    )
+    words = [line.partition(" ")[0] for line in shown(outcome)]
+    table = ["error", "over", "lost", "new", "improved", "changed", "6"]
+    assert words[words.index("error") :][: len(table)] == table
+    found = colours(outcome)
+    assert [found[word] for word in table] == [RED, RED, RED, YELLOW, GREEN, YELLOW, BOLD]
+
+
+def test_a_long_list_is_counted() -> None:
+    many = [over(f"t.py::test[{number}]", 1, 2) for number in range(220)]
+    rows = [line for line in shown(a_run(*many)) if line.startswith("over ")]
+    assert len(rows) == summary.MOST + 1
+    assert rows[-1] == "over       ... and 200 more"
+
+
+# what makes them red
+
+
+def test_many_red_tests_begin_with_their_causes() -> None:
+    tests = [over(f"t.py::test[{number}]", 1, 2) for number in range(2)]
+    outcome = a_run(*tests, a_test("t.py::fine", verdict="ok"))
+    found = list(summary.lines(outcome))
+    assert found[:8] == [
+        (BOLD, "1 place explains 2 red tests"),
+        (RED, "  + GB0124  Unsupported Tensor.item() call"),
+        (PLAIN, "      models/head.py:10 in Head.forward"),
+        (PLAIN, "          if scores[0].item():"),
+        (PLAIN, found[4][1]),
+        (PLAIN, "      in 2 tests, which make 2 graphs more; the first of them:"),
+        (PLAIN, "          t.py::test[0]"),
+        (PLAIN, ""),
+    ]
+    assert found[4][1].startswith("      try: keep the value a tensor")
+    assert found[8] == (RED, "over       t.py::test[0]   dynamo 1 -> 2, 1 breaking place")
+
+
+def test_what_is_written_is_red_no_longer() -> None:
+    tests = [over(f"t.py::test[{number}]", 1, 2, written=True) for number in range(2)]
+    assert shown(a_run(*tests, settings=replace(CHECK, update=True))) == []
+
+
+def test_causes_of_a_large_run_are_bounded() -> None:
+    """100,000 green tests cost next to nothing, and 300 causes are ten, and a count."""
+    green = [SEEN | a_test("t.py::fine", verdict="ok")] * 100_000
+    red = [
+        over(f"t.py::test[{n}]", 1, 2, breaks=[a_break(place(code=f"line {n % 300}"))])
+        for n in range(1_000)
+    ]
+    outcome = a_run(*red)
+    outcome.tests += green
+    found = shown(outcome)
+    assert found[0] == "300 places explain 1,000 red tests"
+    assert "  ... and 290 more causes" in found
+    assert len(found) < 100
+
+
+# the rest
+
+
+def test_what_stands_beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = Stale("t.py", "gone", None, Path("baselines/t.yaml"), 4)
+    fixture = a_test("t.py::a", verdict="ok", setup={"phases": {"setup": {"dynamo": 2}}})
+    outcome = a_run(fixture, unmeasured=["t.py::crashed"], stale=[stale], faults=["no disk"])
+    assert shown(outcome) == [
+        "unmeasured t.py::crashed",
+        "stale      baselines/t.yaml:4  t.py::gone",
+        "fixtures   t.py::a   setup: 2 dynamo",
+        "error      no disk",
+        "1 test on cpu: 1 ok",
+    ]
+
+
+def test_totals_say_what_was_not_judged() -> None:
+    outcome = a_run(
+        a_test("t.py::a", outcome="failed", failed_by="test"),
+        a_test("t.py::b", 0, outcome="skipped"),
+        a_test("t.py::c", verdict="ok", unseen=["xla"], foreign="xla-cpu"),
+        a_test("t.py::d", ungated="flaky"),
+    )
+    assert shown(outcome) == [
+        "4 tests on cpu: 1 ok, 1 ungated, 1 failed without the gate, 1 skipped, "
+        "1 with a cap or baseline on a layer that was not there, "
+        "1 judged by another profile (cpu was never recorded for them)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("test", "steps"),
+    [
+        (
+            over(verdict="lost", now=0),
+            [
+                "next       mend the code, or accept: python -m pytest --graph-budget-update",
+                "           (and --graph-budget-prune for what is not compiled any more)",
+            ],
+        ),
+        (
+            a_test(verdict="new", outcome="failed", failed_by="gate"),
+            ["next       record what is missing: python -m pytest --graph-budget-record"],
+        ),
+        (
+            over(was=3, now=2, verdict="improved"),
+            ["next       tighten the baseline: python -m pytest --graph-budget-update"],
+        ),
+        (a_test(verdict="ok"), []),
+    ],
+)
+def test_what_to_type_next(test: Data, steps: list[str]) -> None:
+    found = shown(a_run(test))
+    assert found[len(found) - len(steps) :] == steps
+    assert "next" not in " ".join(found[: len(found) - len(steps)])
+
+
+def test_in_ci_the_report_is_what_can_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    assert shown(a_run(over()))[-1].startswith("next       nothing here can be accepted: add ")
+    kept = replace(CHECK, report=ROOT / "graphs.json")
+    assert "graphbreak accept graphs.json" in shown(a_run(over(), settings=kept))[-1]
+
+
+def test_a_run_that_only_observes_says_what_there_is() -> None:
+    found = shown(a_run(a_test("t.py::a", 2), settings=replace(CHECK, gate=False)))
+    assert found[0] == "not judged: what 1 test made, by cause"
+    assert found[-1] == "1 test on cpu: 1 not judged"
+
+
+@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
+def test_hostile_text_stays_on_its_line(text: str) -> None:
+    outcome = a_run(over(f"t.py::test[{text}]"), faults=[text], unmeasured=[text])
+    for line in shown(outcome):
+        assert line.isprintable()
