@@ -61,12 +61,12 @@ def _what(cause: RootCause) -> list[str]:
             return graph_lines("+", replace(item, sources=(), process=None, stack=()))
         case Series() as item:
             return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
-    return [f"  + {cause.words}"]
+    return [f"  - {cause.words}"]
 
 
 def title(cause: RootCause) -> str:
     """What happened, on one line: ``GB0124  Unsupported Tensor.item() call``."""
-    return what(cause)[0].strip().removeprefix("+ ")
+    return what(cause)[0].strip()[2:]
 
 
 def to_do(cause: RootCause) -> str | None:

@@ -90,7 +90,7 @@ def _explained(outcome: Outcome) -> Iterator[Line]:
     """What makes tests red, each cause once; the tests follow after a blank line."""
     found = root_causes(by_nodeid(_standing(outcome)))
     for line in explained.lines(found):
-        yield BOLD if line[0] != " " else RED if line.startswith("  + ") else PLAIN, line
+        yield BOLD if line[0] != " " else RED if line.startswith(("  + ", "  - ")) else PLAIN, line
     if explained.tells(found):
         yield PLAIN, ""
 
