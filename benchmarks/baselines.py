@@ -32,7 +32,7 @@ def nodeid(number: int) -> str:
 
 
 def _seen(number: int, graphs: int) -> Any:
-    from pytest_graphbreak.judging.recorded import measured
+    from pytest_graphbreak.judging.measured import measured
     from pytest_graphbreak.model.record import Break, Frame, Observation, combine
 
     breaks = ()

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.making import Data, a_report, a_test, write
+from tests.reports import Data, a_report, a_test, write
 
 
 def reports(directory: Path, tests: int, count: int, files: int) -> list[str]:

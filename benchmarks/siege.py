@@ -30,7 +30,7 @@ from pytest_graphbreak import cli
 from tests import regexes
 from tests.hostile import STRINGS, a_hostile_report, at, spots
 from tests.logs.worst import WORST
-from tests.making import a_report, a_test, over
+from tests.reports import a_report, a_test, over
 from tests.test_regexes import DYNAMIC
 
 DATA: Final = Path(__file__).parents[1] / "tests" / "logs" / "data" / "example" / "run.log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.making import Data, a_break, a_graph, a_report, a_test, over
+from tests.reports import Data, a_break, a_graph, a_report, a_test, over
 
 STRINGS = (
     "::error::pwned",

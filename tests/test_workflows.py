@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.making import a_report, a_test, over, write
+from tests.reports import a_report, a_test, over, write
 
 ROOT = Path(__file__).parent.parent
 ACTION = ROOT / "action.yml"

@@ -26,7 +26,7 @@ RUN = "{run}"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NextStep:
     """One thing to gather. ``what`` says what it tells, ``command`` is typed as it stands.
 
     A command that has to run the test holds ``RUN``.
@@ -47,7 +47,7 @@ class Kind:
     name: str
     title: str
     meaning: str
-    steps: tuple[Step, ...]
+    steps: tuple[NextStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +88,26 @@ class Triage:
 FrameMaker = Callable[[str, int, str, str], Frame]
 """Makes the place of a line: file as torch names it, line, function, source line."""
 
-_STAGES = Step(
+_STAGES = NextStep(
     "find the stage: the first backend of these that fails has the fault",
     'torch.compile(f, backend="eager"), then "aot_eager", then "aot_eager_decomp_partition"',
 )
-_DEBUG = Step("keep all graphs and code, in torch_compile_debug/", f"TORCH_COMPILE_DEBUG=1 {RUN}")
-_CODE = Step(
+_DEBUG = NextStep(
+    "keep all graphs and code, in torch_compile_debug/", f"TORCH_COMPILE_DEBUG=1 {RUN}"
+)
+_CODE = NextStep(
     "see the code and the schedule, in one thread",
     f"TORCHINDUCTOR_COMPILE_THREADS=1 TORCH_LOGS=output_code,schedule {RUN}",
 )
-_MINIFY = Step(
+_MINIFY = NextStep(
     "make it small: run the minifier_launcher.py that this names",
     f"TORCHDYNAMO_REPRO_AFTER=aot TORCHDYNAMO_REPRO_LEVEL=2 {RUN}",
 )
-_MINIFY_ANY = Step(
+_MINIFY_ANY = NextStep(
     "the same for a backend other than inductor",
     f"TORCHDYNAMO_REPRO_AFTER=dynamo TORCHDYNAMO_REPRO_LEVEL=2 {RUN}",
 )
-_UNCOMPILED = Step(
+_UNCOMPILED = NextStep(
     "see whether it fails uncompiled, too (the gate is red then, look at the test's own error)",
     f"TORCHDYNAMO_DISABLE=1 {RUN}",
 )
@@ -115,7 +117,7 @@ GRAPH_BREAK = Kind(
     "graph break under fullgraph",
     "the code breaks the graph, and fullgraph=True makes an error of the first break.",
     (
-        Step(
+        NextStep(
             "see every break, not the first alone: without fullgraph=True",
             f"TORCH_LOGS=graph_breaks {RUN}",
         ),
@@ -126,15 +128,17 @@ SHAPES = Kind(
     "dynamic shapes",
     "a size that was to be dynamic is fixed by the code, or the code asks for a value that "
     "is not known yet.",
-    (Step("see where a size was fixed", f"TORCH_LOGS=+dynamic {RUN}"),),
+    (NextStep("see where a size was fixed", f"TORCH_LOGS=+dynamic {RUN}"),),
 )
 RECOMPILES = Kind(
     "recompile-limit",
     "too many recompiles",
     "the same code was compiled again and again, since something varies from call to call.",
     (
-        Step("see each recompile and the guard that failed", f"TORCH_LOGS=recompiles {RUN}"),
-        Step("all guards that failed, not the first alone", f"TORCH_LOGS=recompiles_verbose {RUN}"),
+        NextStep("see each recompile and the guard that failed", f"TORCH_LOGS=recompiles {RUN}"),
+        NextStep(
+            "all guards that failed, not the first alone", f"TORCH_LOGS=recompiles_verbose {RUN}"
+        ),
     ),
 )
 BACKEND = Kind(
@@ -149,12 +153,12 @@ DEVICE = Kind(
     "the graph reached the device's compiler or runtime (XLA, TT), and that refused it. "
     "Its reason is in its log, not in the exception.",
     (
-        Step(
+        NextStep(
             "on TT, the log with the stage that failed",
             f"TTXLA_LOGGER_LEVEL=DEBUG {RUN} 2> tt.log; graphbreak analyze tt.log",
         ),
-        Step("on XLA, all modules", f"XLA_FLAGS=--xla_dump_to=xla_dump {RUN}"),
-        Step(
+        NextStep("on XLA, all modules", f"XLA_FLAGS=--xla_dump_to=xla_dump {RUN}"),
+        NextStep(
             "which Python line started the graph",
             f"PT_XLA_DEBUG_LEVEL=2 PT_XLA_DEBUG_FILE=xla.txt {RUN}",
         ),
@@ -166,15 +170,15 @@ ACCURACY = Kind(
     "the compiled code ran, and its values are not the expected ones.",
     (
         _STAGES,
-        Step(
+        NextStep(
             "inductor: find the smallest graph that differs",
             f"TORCHDYNAMO_REPRO_AFTER=aot TORCHDYNAMO_REPRO_LEVEL=4 {RUN}",
         ),
-        Step(
+        NextStep(
             "another backend: the same after Dynamo",
             f"TORCHDYNAMO_REPRO_AFTER=dynamo TORCHDYNAMO_REPRO_LEVEL=4 {RUN}",
         ),
-        Step(
+        NextStep(
             "inductor: stop at the first NaN or Inf",
             f"TORCHINDUCTOR_NAN_ASSERTS=1 {RUN}",
         ),
@@ -194,8 +198,8 @@ INTERNAL = Kind(
     "the compiler itself failed; a newer torch may have mended it, another way to write the "
     "line goes round it.",
     (
-        Step("the compiler's own stack", f"TORCHDYNAMO_VERBOSE=1 {RUN}"),
-        Step("what it traced last", f"TORCH_LOGS=+dynamo {RUN} 2> dynamo.log"),
+        NextStep("the compiler's own stack", f"TORCHDYNAMO_VERBOSE=1 {RUN}"),
+        NextStep("what it traced last", f"TORCH_LOGS=+dynamo {RUN} 2> dynamo.log"),
         _UNCOMPILED,
     ),
 )
@@ -205,16 +209,16 @@ RUNTIME = Kind(
     "the compiled code was running. On a device the place that is shown may be later than the "
     "fault.",
     (
-        Step(
+        NextStep(
             "CUDA: let each launch wait, so that the place is right",
             f"CUDA_LAUNCH_BLOCKING=1 {RUN}",
         ),
-        Step(
+        NextStep(
             "a process that died: alone, without xdist and forked; pytest prints where it was",
             RUN,
         ),
-        Step("the C++ side of the stack", f"TORCH_SHOW_CPP_STACKTRACES=1 {RUN}"),
-        Step("see the code that ran", f"TORCH_LOGS=output_code {RUN}"),
+        NextStep("the C++ side of the stack", f"TORCH_SHOW_CPP_STACKTRACES=1 {RUN}"),
+        NextStep("see the code that ran", f"TORCH_LOGS=output_code {RUN}"),
         _UNCOMPILED,
     ),
 )
@@ -223,7 +227,7 @@ MEMORY = Kind(
     "out of memory",
     "the device had no room left, for the tensors or for what compiling needs.",
     (
-        Step("see whether recompiles pile up", f"TORCH_LOGS=recompiles {RUN}"),
+        NextStep("see whether recompiles pile up", f"TORCH_LOGS=recompiles {RUN}"),
         _UNCOMPILED,
     ),
 )
@@ -237,7 +241,7 @@ SETUP = Kind(
     "setup",
     "the compiler is not complete here",
     "something that the backend needs is not installed, or its name is wrong.",
-    (Step("see what is installed", "python -m torch.utils.collect_env"),),
+    (NextStep("see what is installed", "python -m torch.utils.collect_env"),),
 )
 
 KINDS = (

@@ -156,10 +156,10 @@ def _reason(error: OSError, what: str) -> str:
 def document(text: str, path: Path, file: str) -> Document:
     """Check the text of a baseline file. ``BaselineError`` with the line of the first fault."""
     root = parse(text.removeprefix("\ufeff"), path)
-    return _Reader(path).document(root, file)
+    return _DocumentReader(path).document(root, file)
 
 
-class _Reader:
+class _DocumentReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: dict[tuple[str, str | None], int] = {}

@@ -34,7 +34,7 @@ from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
 from pytest_graphbreak.cli.messages import complain, listing, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
-from pytest_graphbreak.judging.recorded import measured
+from pytest_graphbreak.judging.measured import measured
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all

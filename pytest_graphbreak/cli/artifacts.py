@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pytest_graphbreak.runs.accepting import Run
+from pytest_graphbreak.runs.accepting import GitHubRun
 from pytest_graphbreak.runs.incoming import ReportError
 
 ARTIFACTS: Final = "graphs*"
@@ -28,7 +28,7 @@ _BY_HAND: Final = (
 )
 
 
-def named(run: str, repository: str | None) -> Run:
+def named(run: str, repository: str | None) -> GitHubRun:
     """The run that ``--run`` and ``--repo`` name: a number, or the address of its page.
 
     Without ``--repo`` it is of the repository that gh finds (``""``). Raises
@@ -38,16 +38,16 @@ def named(run: str, repository: str | None) -> Run:
     if address is not None:
         host, name, number = address.groups()
         own = name if host in (None, "github.com/") else f"{host}{name}"
-        return Run(number, repository or own)
+        return GitHubRun(number, repository or own)
     if not _RUN.fullmatch(run):
         raise ReportError(f"--run: {run!r} is not the number of a run, nor the address of its page")
     if repository is not None and (not _NAME.fullmatch(repository) or repository.startswith("-")):
         raise ReportError(f"--repo: {repository!r} is not OWNER/NAME")
-    return Run(run, repository or "")
+    return GitHubRun(run, repository or "")
 
 
 @contextmanager
-def downloaded(run: Run, pattern: str) -> Iterator[str]:
+def downloaded(run: GitHubRun, pattern: str) -> Iterator[str]:
     """A directory with the artifacts of a run whose name fits the pattern, while it is open.
 
     Raises ``ReportError`` where gh is not there, is not logged in, or finds nothing.
@@ -77,7 +77,7 @@ def downloaded(run: Run, pattern: str) -> Iterator[str]:
         yield directory
 
 
-def _failure(run: Run, pattern: str, code: int, said: str) -> str:
+def _failure(run: GitHubRun, pattern: str, code: int, said: str) -> str:
     where = f"run {run.number}" + (f" of {run.repository}" if run.repository else "")
     words = said.strip() or f"exit code {code}"
     if code == _UNKNOWN or "gh auth login" in said:

@@ -158,7 +158,7 @@ def check(
     together: Union,
     checkout: Checkout,
     other: Union | None = None,
-    made_by: accepting.Run | None = None,
+    made_by: accepting.GitHubRun | None = None,
 ) -> Result:
     """Judge everything that was measured."""
     result = Result(strict=checkout.strict)

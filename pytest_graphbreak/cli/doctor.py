@@ -6,7 +6,7 @@ import argparse
 
 from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import say
-from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding, examine
+from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, CheckResult, examine
 from pytest_graphbreak.text.numbers import plural
 
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 _SIGNS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
 
 
-def _tell(finding: Finding) -> None:
+def _tell(finding: CheckResult) -> None:
     say(f"{_SIGNS[finding.state]:<8} {finding.about:<10} {finding.what}")
     if finding.do:
         say(f"{'':<8} {'':<10} -> {finding.do}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 
-class Ended(KeyboardInterrupt):
+class Terminated(KeyboardInterrupt):
     """A signal that ends a process came."""
 
     def __init__(self, number: int) -> None:
@@ -20,12 +20,12 @@ class Ended(KeyboardInterrupt):
 
 def code(stop: KeyboardInterrupt) -> int:
     """The exit code of a process that was interrupted, as shells tell it."""
-    return 128 + (stop.number if isinstance(stop, Ended) else signal.SIGINT)
+    return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
 
 
 @contextlib.contextmanager
 def cleared_up() -> Iterator[None]:
-    """In the block the signals raise ``Ended``; those that are ignored stay so.
+    """In the block the signals raise ``Terminated``; those that are ignored stay so.
 
     After one of them nobody may read what is printed (the terminal was closed): that is no error.
     """
@@ -35,7 +35,7 @@ def cleared_up() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         if not came:  # once it clears up, it is not disturbed
             came.append(number)
-            raise Ended(number)
+            raise Terminated(number)
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -51,7 +51,7 @@ def cleared_up() -> Iterator[None]:
             with contextlib.suppress(OSError, ValueError):
                 number = stream.fileno()
                 os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-        raise Ended(came[0]) from None
+        raise Terminated(came[0]) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

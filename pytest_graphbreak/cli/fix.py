@@ -9,9 +9,9 @@ from pathlib import Path
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
-from pytest_graphbreak.repair import ours, told
+from pytest_graphbreak.repair import ours, report
 from pytest_graphbreak.repair.progress import Progress
-from pytest_graphbreak.repair.search import Outcome, Search
+from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench
@@ -115,7 +115,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
 
 
 def _result(
-    target: Target, desk: Bench, outcome: Outcome, progress: Progress, *, proved: bool
+    target: Target, desk: Bench, outcome: SearchResult, progress: Progress, *, proved: bool
 ) -> tuple[int, KeyboardInterrupt | None]:
     """Write the file, run it as it stands, and tell; the exit code, and what interrupted it."""
     stop: KeyboardInterrupt | None = None
@@ -144,7 +144,7 @@ def _result(
                 outcome.stopped = "interrupted"
                 stop = error
             progress.clear()
-    for line in told.lines(outcome):
+    for line in report.lines(outcome):
         say(line)
     if words:
         fixed.path.unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def _result(
     return FIXED, stop
 
 
-def _prove(fixed: Target, desk: Bench, outcome: Outcome) -> str:
+def _prove(fixed: Target, desk: Bench, outcome: SearchResult) -> str:
     """Run the written file, with fullgraph=True where the user has it and it can hold."""
     whole = not outcome.last.record.breaks and outcome.first.fullgraph
     trial = desk.measure(fixed, allow_breaks=not whole, alone=True)

@@ -17,7 +17,7 @@ from pytest_graphbreak.report.view import (
     NOTHING,
     TOLD,
     Aside,
-    Run,
+    ProfileRun,
     counted,
     moves,
     runs,
@@ -25,7 +25,7 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.runs import accepting
-from pytest_graphbreak.runs.accepting import Run as GitHubRun
+from pytest_graphbreak.runs.accepting import GitHubRun
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
@@ -99,7 +99,7 @@ def _root() -> Path | None:
         return None
 
 
-def tell(found: Sequence[Run]) -> None:
+def tell(found: Sequence[ProfileRun]) -> None:
     """The main things, on the terminal."""
     for one in found:
         tests = sorted(one.tests, key=weight)

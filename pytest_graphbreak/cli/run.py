@@ -29,7 +29,7 @@ from pytest_graphbreak.report.log import live
 from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
-from pytest_graphbreak.watching.script import Program, kept_log, settle_streams
+from pytest_graphbreak.watching.script import UserProgram, kept_log, settle_streams
 
 UNUSABLE = 2
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The script's exit code; 1 if only the gate failed, 2 if something could not be done."""
-    program = Program(args.script, tuple(args.args), args.module)
+    program = UserProgram(args.script, tuple(args.args), args.module)
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
     root = Path.cwd()
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _here(
-    program: Program, root: Path, log: str | None, channel: watched.Channel | None
+    program: UserProgram, root: Path, log: str | None, channel: watched.Channel | None
 ) -> tuple[int, watched.Word]:
     """Run the script in this process: its exit code, and what was seen, which ``channel`` is told.
 
@@ -168,7 +168,7 @@ def _words(error: Exception) -> str:
     return str(error)
 
 
-def _name(program: Program, root: Path) -> str:
+def _name(program: UserProgram, root: Path) -> str:
     """The path of what was run, as it was typed; of a module the path of its file."""
     if not program.is_module:
         return program.name
@@ -183,7 +183,7 @@ def _name(program: Program, root: Path) -> str:
     return shown(Path(spec.origin), root)
 
 
-def _running(program: Program, root: Path) -> str:
+def _running(program: UserProgram, root: Path) -> str:
     """As ``_name``, of what runs now; nothing is imported for it."""
     if not program.is_module:
         return program.name

@@ -1,7 +1,7 @@
 """Options and ini keys, resolved into one frozen ``Settings``.
 
-Every option has an ini key where the design gives it one; the command line
-wins. Next to nothing is imported here but pytest, since this runs in every session.
+They are those of docs/reference/options.md; the command line wins. Next to nothing
+is imported here but pytest, since this runs in every session.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Settings:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Declare the options and the ini keys of the design, section 6."""
+    """Declare the options and the ini keys of docs/reference/options.md."""
     group = parser.getgroup("graph-budget", "graph budget: graph counts against baselines")
 
     def flag(name: str, text: str) -> None:

@@ -43,7 +43,7 @@ PATIENCE: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the report. ``about`` is its first word, ``what`` what is so, ``do`` the step."""
 
     about: str
@@ -57,7 +57,7 @@ def examine(
     machine: Machine | None = None,
     environ: Mapping[str, str] = os.environ,
     patience: float = PATIENCE,
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Everything, in the order in which it matters. ``directory`` is where baselines live."""
     here = machine or this_machine()
     yield from packages()
@@ -69,15 +69,15 @@ def examine(
             yield from probed(layer.name, patience, environ)
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[CheckResult]:
     """What is installed, and whether it fits together."""
     python = ".".join(map(str, sys.version_info[:3]))
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
-    yield Finding("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
+    yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
     yield from torch_found(version("torch"))
     yield from torch_xla_found(version("torch"), version("torch_xla"), version("pjrt-plugin-tt"))
     if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
-        yield Finding(
+        yield CheckResult(
             "compiler",
             NOTE,
             "no C++ compiler, which torch's inductor needs on the CPU",
@@ -85,7 +85,7 @@ def packages() -> Iterator[Finding]:
         )
     forked = version("pytest-forked")
     if forked and pytest and _numbers(pytest) >= (9, 2) and _numbers(forked) <= (1, 7):
-        yield Finding(
+        yield CheckResult(
             "forked",
             NOTE,
             f"pytest-forked {forked} does not work with pytest {pytest}: its children cannot "
@@ -94,22 +94,22 @@ def packages() -> Iterator[Finding]:
         )
 
 
-def torch_found(torch: str | None) -> Iterator[Finding]:
+def torch_found(torch: str | None) -> Iterator[CheckResult]:
     """Whether torch is there, and new enough."""
     if torch is None:
-        yield Finding("torch", PROBLEM, "not installed", "install torch 2.6 or later")
+        yield CheckResult("torch", PROBLEM, "not installed", "install torch 2.6 or later")
     elif _numbers(torch) < OLDEST_TORCH:
-        yield Finding("torch", PROBLEM, f"{torch} is too old", "install torch 2.6 or later")
+        yield CheckResult("torch", PROBLEM, f"{torch} is too old", "install torch 2.6 or later")
     else:
-        yield Finding("torch", OK, torch)
+        yield CheckResult("torch", OK, torch)
 
 
-def torch_xla_found(torch: str | None, xla: str | None, tt: str | None) -> Iterator[Finding]:
+def torch_xla_found(torch: str | None, xla: str | None, tt: str | None) -> Iterator[CheckResult]:
     """Whether torch_xla and the TT plugin are there; torch_xla's binary fits one torch only."""
     if xla is None:
-        yield Finding("torch_xla", OK, "not installed: the xla layer is not there")
+        yield CheckResult("torch_xla", OK, "not installed: the xla layer is not there")
         if tt is not None:
-            yield Finding(
+            yield CheckResult(
                 "tt plugin",
                 NOTE,
                 f"pjrt-plugin-tt {tt} is installed without torch_xla",
@@ -118,19 +118,19 @@ def torch_xla_found(torch: str | None, xla: str | None, tt: str | None) -> Itera
         return
     # tt-xla's fork (2.9.0+git...) is built for the torch that tt-xla pins.
     if tt is None and torch is not None and minor(torch) != minor(xla):
-        yield Finding(
+        yield CheckResult(
             "torch_xla",
             PROBLEM,
             f"{xla} was built for torch {minor(xla)}, and torch is {torch}",
             f"install torch {minor(xla)}, or torch_xla {minor(torch)}",
         )
     else:
-        yield Finding("torch_xla", OK, xla)
+        yield CheckResult("torch_xla", OK, xla)
     if tt is not None:
-        yield Finding("tt plugin", OK, f"pjrt-plugin-tt {tt}")
+        yield CheckResult("tt plugin", OK, f"pjrt-plugin-tt {tt}")
 
 
-def devices(here: Machine) -> Iterator[Finding]:
+def devices(here: Machine) -> Iterator[CheckResult]:
     """Where fixtures would compile."""
     found = []
     for asked in ("tt", "xla", "cuda", "cpu"):
@@ -139,17 +139,17 @@ def devices(here: Machine) -> Iterator[Finding]:
         except DeviceError:
             continue
     chosen = choose("auto", None, here)
-    yield Finding("devices", OK, f"{', '.join(found)}; auto takes {chosen.profile}")
+    yield CheckResult("devices", OK, f"{', '.join(found)}; auto takes {chosen.profile}")
     missing = here.tt()
     if here.tt_hardware() and missing:
-        yield Finding(
+        yield CheckResult(
             "tt",
             NOTE,
             f"there is a TT device, and not {', '.join(missing)}",
             "in the tt-xla checkout: source venv/activate",
         )
     if chosen.kind == "tt" and chosen.arch == "unknown":
-        yield Finding(
+        yield CheckResult(
             "tt",
             NOTE,
             "the model of the TT card is not known, so the profile is tt-unknown",
@@ -182,19 +182,19 @@ TELLING: Final = (
 )
 
 
-def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """What is set that changes what can be seen."""
     told = {name: environ[name] for name in (*BLINDING, *TELLING) if name in environ}
     listed = ", ".join(f"{name}={value}" for name, value in told.items())
-    yield Finding("variables", OK, listed or "none that matters is set")
+    yield CheckResult("variables", OK, listed or "none that matters is set")
     for name, values in BLINDING.items():
         if environ.get(name) in values:
-            yield Finding(
+            yield CheckResult(
                 "dynamo", PROBLEM, f"{name} is set: Dynamo compiles nothing", f"unset {name}"
             )
     level = environ.get("TTXLA_LOGGER_LEVEL")
     if level not in (None, "DEBUG", "VERBOSE"):
-        yield Finding(
+        yield CheckResult(
             "tt",
             NOTE,
             f"TTXLA_LOGGER_LEVEL is {level}: the TT plugin prints no headers, so tt graphs are "
@@ -203,7 +203,7 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
         )
     debug = environ.get("PT_XLA_DEBUG_LEVEL", "0") not in ("", "0")
     if debug and not environ.get("PT_XLA_DEBUG_FILE"):
-        yield Finding(
+        yield CheckResult(
             "xla",
             NOTE,
             "PT_XLA_DEBUG_LEVEL sends torch_xla's reports to standard error, where they are not "
@@ -212,24 +212,26 @@ def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
         )
     described = environ.get(TT_DESCRIBED)
     if described and not Path(described).is_file():
-        yield Finding("tt", PROBLEM, f"{TT_DESCRIBED}: there is no {described}", "name a .ttsys")
+        yield CheckResult(
+            "tt", PROBLEM, f"{TT_DESCRIBED}: there is no {described}", "name a .ttsys"
+        )
 
 
-def baselines(directory: str | None) -> Iterator[Finding]:
+def baselines(directory: str | None) -> Iterator[CheckResult]:
     """Whether the baselines of the checkout can be read."""
     try:
         checkout = find(Path.cwd(), directory)
         known = Baselines(checkout.directory)
         known.check()
     except (BaselineError, CheckoutError) as error:
-        yield Finding("baselines", PROBLEM, str(error), "mend the file: tests stop with exit 4")
+        yield CheckResult("baselines", PROBLEM, str(error), "mend the file: tests stop with exit 4")
         return
     if not checkout.directory.is_dir():
         what = f"none yet: {checkout.directory} is not there"
-        yield Finding("baselines", OK, f"{what}; pytest --graph-budget-update makes it")
+        yield CheckResult("baselines", OK, f"{what}; pytest --graph-budget-update makes it")
         return
     entries = sum(1 for _ in known.entries())
-    yield Finding(
+    yield CheckResult(
         "baselines",
         OK,
         f"{checkout.directory}: {plural(len(known.files()), 'file')}, {plural(entries, 'test')}, "
@@ -237,26 +239,26 @@ def baselines(directory: str | None) -> Iterator[Finding]:
     )
 
 
-def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[Finding]:
+def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """What the observer of one layer sees of a small function."""
     seen, remedy = _probe(layer, patience, environ), KNOWN[layer].remedy
     if "fault" in seen:
-        yield Finding(layer, PROBLEM, seen["fault"], remedy)
+        yield CheckResult(layer, PROBLEM, seen["fault"], remedy)
         return
     for error in seen["errors"]:
-        yield Finding(layer, PROBLEM, f"could not see: {error}", remedy)
+        yield CheckResult(layer, PROBLEM, f"could not see: {error}", remedy)
     if seen["saw"] != seen["expected"]:
-        yield Finding(
+        yield CheckResult(
             layer,
             PROBLEM,
             f"of a small function that makes {seen['expected']} it saw {seen['saw']}",
             remedy,
         )
     elif not seen["errors"]:
-        yield Finding(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
-    yield Finding(layer, NOTE, _internals(seen["probes"]))
+        yield CheckResult(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
+    yield CheckResult(layer, NOTE, _internals(seen["probes"]))
     for note in seen["notes"]:
-        yield Finding(layer, NOTE, note)
+        yield CheckResult(layer, NOTE, note)
 
 
 def _internals(names: list[str]) -> str:

@@ -1,6 +1,6 @@
 """Record and budget in, verdict out. Pure: no files, no pytest, no torch.
 
-The verdicts and their order are those of the design, section 5; the first that
+The verdicts and their order are those of README.md, "What the gate says"; the first that
 holds is the verdict.
 """
 

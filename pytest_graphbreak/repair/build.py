@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import DECORATORS, Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import DECORATORS, Patch, Preamble, Rewrite
 from pytest_graphbreak.repair.source import SourceError, lines, read
 
 _FOREIGN = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
@@ -89,7 +89,7 @@ def build(
     foreign: dict[tuple[str, str], str] = {}
     texts: dict[str, str] = {}
     for edit in (edit for patch in patches for edit in patch.edits):
-        if isinstance(edit, Line):
+        if isinstance(edit, Preamble):
             if edit.source not in head:
                 head.append(edit.source)
         elif (origin := _origin(edit.where, own, sites)) is None:

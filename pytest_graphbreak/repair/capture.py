@@ -34,7 +34,7 @@ OTHER_SIZES: Final = ("shorter above", "shorter below", "shorter", "longer")
 
 
 @dataclass(slots=True)
-class Entry:
+class CompiledCall:
     """One compiled callable, with the inputs of its first call and how it was called."""
 
     original: Any
@@ -46,11 +46,11 @@ class Entry:
     inference: bool = False
 
 
-class Recorder:
+class Capture:
     """Everything that one run put into compiled code and got out of it."""
 
     def __init__(self, *, allow_breaks: bool) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
         self._allow_breaks = allow_breaks
@@ -104,15 +104,15 @@ class Recorder:
             self.options = {name: _named(value) for name, value in options.items()}
         compiled = inner(model, **options)
         if isinstance(compiled, torch.nn.Module):
-            entry = Entry(model, compiled)
+            entry = CompiledCall(model, compiled)
             compiled.__dict__["forward"] = self._around(entry, compiled.forward)
         else:
-            entry = Entry(model, compiled)
+            entry = CompiledCall(model, compiled)
             entry.compiled = compiled = self._around(entry, compiled)
         self.entries.append(entry)
         return compiled
 
-    def _around(self, entry: Entry, inner: Callable[..., Any]) -> Callable[..., Any]:
+    def _around(self, entry: CompiledCall, inner: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(inner)
         def call(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._depth:
@@ -123,7 +123,7 @@ class Recorder:
         return call
 
     def _noted(
-        self, entry: Entry, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+        self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         if not entry.called:
             entry.called = True
@@ -188,7 +188,7 @@ class Recorder:
         return found
 
     def _variant(
-        self, entry: Entry, kind: str, dims: dict[str, dict[int, int]], eager: bool
+        self, entry: CompiledCall, kind: str, dims: dict[str, dict[int, int]], eager: bool
     ) -> Flat | str:
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
@@ -360,12 +360,12 @@ def _varied(leaf: Any, kind: str) -> Any:
 
 
 @contextlib.contextmanager
-def _mode(entry: Entry) -> Iterator[None]:
+def _mode(entry: CompiledCall) -> Iterator[None]:
     with torch.inference_mode(entry.inference), torch.set_grad_enabled(entry.grad):
         yield
 
 
-def _gradients(entry: Entry, result: Any, args: Any, kwargs: Any) -> Any:
+def _gradients(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> Any:
     """Gradients of a weighted sum of the outputs, for the inputs and the parameters."""
     outputs = [
         leaf

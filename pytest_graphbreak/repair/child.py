@@ -46,7 +46,7 @@ def _measured(order: Answer) -> Answer:
     from pytest_graphbreak import observe
     from pytest_graphbreak.repair import capture
 
-    recorder = capture.Recorder(allow_breaks=order["allow_breaks"])
+    recorder = capture.Capture(allow_breaks=order["allow_breaks"])
     answer: Answer = {}
     if order["same_random"]:
         _same_random()

@@ -1,6 +1,6 @@
 """What a remedy proposes: a change of the program, as Python source.
 
-A ``Patch`` is a list of edits. ``Line`` edits are statements that run before the
+A ``Patch`` is a list of edits. ``Preamble`` edits are statements that run before the
 program does; ``Rewrite`` edits change one source line of one function, in the
 copy of the user's file, or in memory where the function is another module's.
 """
@@ -22,7 +22,7 @@ DECORATORS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Preamble:
     """Statements for the head of the patched file. ``torch`` and ``importlib`` are there."""
 
     source: str
@@ -36,7 +36,7 @@ class Rewrite:
     where: Frame
 
 
-Edit = Line | Rewrite
+Edit = Preamble | Rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,6 @@ class Patch:
         return any(isinstance(edit, Rewrite) for edit in self.edits)
 
 
-def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Line:
+def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Preamble:
     """The statement that sets a config of torch, where this torch has it."""
-    return Line(f"{home}.{name} = {value}")
+    return Preamble(f"{home}.{name} = {value}")

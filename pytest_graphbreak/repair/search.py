@@ -54,7 +54,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SearchResult:
     """What a search found. ``last`` is the run of all kept patches together."""
 
     first: Trial
@@ -166,9 +166,9 @@ class Search:
         self._sites: dict[str, Site] = {}
         first = bench.measure(target, compare=False)
         self._sites = dict(first.sites)
-        self.outcome = Outcome(first, first)
+        self.outcome = SearchResult(first, first)
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchResult:
         """Work until no remedy helps, or the number of runs is used up."""
         out = self.outcome
         if out.first.error is not None or not out.first.record.active:

@@ -73,7 +73,7 @@ class Spot:
 
 
 @dataclass(slots=True)
-class _Scope:
+class _Body:
     """The statements of the module or of one function. ``until``: the line that is running."""
 
     body: list[ast.stmt]
@@ -109,7 +109,7 @@ class Slice:
         self._fixtures: set[str] = set()
         tree = ast.parse(source)
         self._tables = dict(tables(symtable.symtable(source, "<script>", "exec")))
-        self._scopes = [_Scope(list(_guarded(tree.body, script)), line)]
+        self._scopes = [_Body(list(_guarded(tree.body, script)), line)]
         if spot is not None:
             self._scopes += _around(tree, spot)
         for scope in self._scopes:
@@ -152,7 +152,7 @@ class Slice:
                     scope.needed.add(name)
                 return
 
-    def _argument(self, name: str, scope: _Scope, function: Function) -> str:
+    def _argument(self, name: str, scope: _Body, function: Function) -> str:
         if name in bound(scope.body):
             raise NotPlain(f"{name} is an argument of {function.name} that it changes")
         if name in scope.literals:
@@ -394,7 +394,7 @@ def _guarded(body: Iterable[ast.stmt], script: bool) -> Iterator[ast.stmt]:
             yield node
 
 
-def _around(tree: ast.Module, spot: Spot) -> list[_Scope]:
+def _around(tree: ast.Module, spot: Spot) -> list[_Body]:
     """The functions around a place, from the outermost; classes are no scope of theirs."""
 
     def find(body: Sequence[ast.stmt], outer: list[Function]) -> list[Function] | None:
@@ -413,7 +413,7 @@ def _around(tree: ast.Module, spot: Spot) -> list[_Scope]:
     found = find(tree.body, [])
     if not found:
         raise NotPlain(f"{spot.name} is not in the file")
-    scopes = [_Scope(list(one.body), None, one) for one in found]
+    scopes = [_Body(list(one.body), None, one) for one in found]
     scopes[-1].until = spot.line
     scopes[-1].literals = spot.literals
     return scopes

@@ -13,7 +13,7 @@ class SourceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """The text of a file, with ``\\n`` at the end of each line whatever the file has there.
 
     ``encoding`` is what its first lines say (PEP 263), UTF-8 where they say nothing.
@@ -28,7 +28,7 @@ class Source:
         return text.replace("\n", self.newline).encode(self.encoding)
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> SourceFile:
     """Raises ``OSError`` and ``SourceError``."""
     data = path.read_bytes()
     try:
@@ -40,7 +40,7 @@ def read(path: Path) -> Source:
     counts = {"\r\n": text.count("\r\n")}
     counts |= {one: text.count(one) - counts["\r\n"] for one in ("\n", "\r")}
     newline = max(counts, key=lambda one: (counts[one], one == "\n"))
-    return Source(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, newline)
+    return SourceFile(text.replace("\r\n", "\n").replace("\r", "\n"), encoding, newline)
 
 
 def lines(text: str) -> list[str]:

@@ -20,7 +20,7 @@ from pytest_graphbreak.report import telling
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import Fallen
 from pytest_graphbreak.report.lines import at, calls, place, process, to_try
-from pytest_graphbreak.report.repeats import Series, series
+from pytest_graphbreak.report.repeats import Repeats, series
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
@@ -153,7 +153,7 @@ def _entry(item: Graph, count: int) -> list[str]:
     return [f"  * {item.cause}{times}{process(item)}", *at(item.where)]
 
 
-def recompile_lines(sign: str, item: Series) -> list[str]:
+def recompile_lines(sign: str, item: Repeats) -> list[str]:
     return [
         f"  {sign} recompile {item.graphs}   {printable(item.reason)}",
         *at(item.first.where),

@@ -13,7 +13,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Eager, Graph
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.fallen import Fallen
-from pytest_graphbreak.report.repeats import Series
+from pytest_graphbreak.report.repeats import Repeats
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import console, cut, printable
@@ -59,7 +59,7 @@ def _what(cause: RootCause) -> list[str]:
             return eager_lines("+", replace(item, count=1))
         case Graph() as item:
             return graph_lines("+", replace(item, sources=(), process=None, stack=()))
-        case Series() as item:
+        case Repeats() as item:
             return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
     return [f"  - {cause.words}"]
 
@@ -71,7 +71,7 @@ def title(cause: RootCause) -> str:
 
 def to_do(cause: RootCause) -> str | None:
     """What mends it, on one line, where that is known."""
-    item = cause.item.first if isinstance(cause.item, Series) else cause.item
+    item = cause.item.first if isinstance(cause.item, Repeats) else cause.item
     return None if item is None else advice.short(item)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained, markdown
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
-from pytest_graphbreak.report.view import REPORTED, Aside, Run, standing
+from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
@@ -47,7 +47,7 @@ def annotations(tests: Iterable[Plain], root: Path, workspace: Path | None = Non
     return commands
 
 
-def step_summary(runs: Iterable[Run], accept: str = "") -> str:
+def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
     """The markdown of a step summary, below the size at which GitHub drops it."""
     return markdown.render(list(runs), markdown.SUMMARY, Aside(accept=accept))
 
@@ -93,7 +93,7 @@ def publish(
         environment, session = document["environment"], document["session"]
         told = Report("this run", environment, session, document["tests"])
         page = step_summary(
-            [Run(told.profile, (told,))], accept if run is not None and accept else ""
+            [ProfileRun(told.profile, (told,))], accept if run is not None and accept else ""
         )
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")

@@ -23,13 +23,13 @@ from pytest_graphbreak.model.layers import BY_NAME, KNOWN, MEANT, VERSIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import headline, root_causes
-from pytest_graphbreak.report.source import Sources
+from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.report.view import (
     NOTHING,
     ORDER,
     Aside,
     Move,
-    Run,
+    ProfileRun,
     counted,
     moves,
     named,
@@ -44,9 +44,9 @@ MOST_CAUSES: Final = 100
 """Causes behind red tests that a page tells; the rest are counted."""
 
 
-def render(runs: Sequence[Run], root: Path | None = None, aside: Aside = NOTHING) -> str:
+def render(runs: Sequence[ProfileRun], root: Path | None = None, aside: Aside = NOTHING) -> str:
     """The page. ``root`` is a checkout to take source excerpts from, or None."""
-    return fill("page", "Graph budget", page_data(runs, Sources(root), aside))
+    return fill("page", "Graph budget", page_data(runs, CheckoutSources(root), aside))
 
 
 def fill(name: str, title: str, data: Any) -> str:
@@ -83,7 +83,9 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> Plain:
+def page_data(
+    runs: Sequence[ProfileRun], sources: CheckoutSources, aside: Aside = NOTHING
+) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
     shared = Shared(sources)
     found: dict[str, list[Plain | None]] = {}
@@ -110,7 +112,7 @@ def page_data(runs: Sequence[Run], sources: Sources, aside: Aside = NOTHING) -> 
     }
 
 
-def _causes(runs: Sequence[Run], nodeids: Iterable[str], shared: Shared) -> Plain:
+def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) -> Plain:
     """What makes tests red, each cause once; its tests by their number on the page."""
     order = {nodeid: number for number, nodeid in enumerate(nodeids)}
     tests = {named(test, run, runs): test for run in runs for test in run.tests}
@@ -145,7 +147,7 @@ def cause_kinds() -> Plain:
 class Shared:
     """Frames and texts that many tests have in common: written once, named by their number."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: CheckoutSources) -> None:
         self.frames: list[list[Any]] = []
         self.texts: list[str] = []
         self._sources = sources
@@ -177,7 +179,7 @@ def _weight(tests: Iterable[Plain | None]) -> tuple[int, int, int, str]:
     return min(weight(test) for test in tests if test is not None)
 
 
-def _run(run: Run) -> Plain:
+def _run(run: ProfileRun) -> Plain:
     facts = run.reports[0].environment
     versions = [
         f"{name.replace('_', '-')} {facts[name]}" for name in (*VERSIONS, "python") if facts[name]

@@ -1,4 +1,4 @@
-"""The JSON report of the design, section 8: every key always there, builtin types only."""
+"""The JSON report of docs/reference/report.md: every key always there, builtin types only."""
 
 from __future__ import annotations
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_graphbreak.model.record import Plain, Record
-from pytest_graphbreak.report.view import Run, standing
+from pytest_graphbreak.report.view import ProfileRun, standing
 from pytest_graphbreak.text.safe import xml
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[ProfileRun]) -> str:
     """The whole XML document, in UTF-8 characters."""
     return "".join(_document(runs))
 
 
-def _document(runs: Sequence[Run]) -> Iterator[str]:
+def _document(runs: Sequence[ProfileRun]) -> Iterator[str]:
     yield '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="graph budget">\n'
     for run in runs:
         yield from _suite(run)
     yield "</testsuites>\n"
 
 
-def _suite(run: Run) -> Iterator[str]:
+def _suite(run: ProfileRun) -> Iterator[str]:
     tests = run.tests
     counts = {
         "errors": sum(1 for test in tests if _result(test)[0] == "error"),

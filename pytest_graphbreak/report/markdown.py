@@ -20,7 +20,7 @@ from pytest_graphbreak.report.view import (
     UNGATED,
     UNJUDGED,
     Aside,
-    Run,
+    ProfileRun,
     counted,
     moves,
     named,
@@ -60,13 +60,13 @@ _RESERVE: Final = 700
 """Bytes kept for the lines at the end: what was left out, what to do next."""
 
 
-def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) -> str:
+def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTHING) -> str:
     """The comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     told = sorted(
         ((run, test) for run in runs for test in run.tests if standing(test) in TOLD),
         key=lambda pair: weight(pair[1]),
     )
-    page = Page(limit - _RESERVE)
+    page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
     failing = {
         named(test, run, runs): (run, test) for run, test in told if test["verdict"] in _FAILING
@@ -100,7 +100,7 @@ def render(runs: Sequence[Run], limit: int = COMMENT, aside: Aside = NOTHING) ->
     return page.text
 
 
-class Page:
+class BoundedText:
     """Text that grows while it fits into ``limit`` bytes of UTF-8."""
 
     def __init__(self, limit: int) -> None:
@@ -125,7 +125,7 @@ class Page:
         return "".join(self._parts)
 
 
-def _headline(runs: Sequence[Run], aside: Aside) -> str:
+def _headline(runs: Sequence[ProfileRun], aside: Aside) -> str:
     verdicts = counted(test for run in runs for test in run.tests)
     parts = [f"no verdict, {aside.no_verdict}"] if aside.no_verdict else []
     parts += [
@@ -177,13 +177,13 @@ def _same(tests: int) -> str:
     return f"\n{plural(tests, 'more test')} {verb} red for the same causes.\n"
 
 
-def _looked_at(runs: Sequence[Run]) -> str:
+def _looked_at(runs: Sequence[ProfileRun]) -> str:
     """What tests made that nothing judged, as a terminal shows it."""
     lines = list(look.lines(test for run in runs for test in run.tests))
     return f"\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n" if lines else ""
 
 
-def _environment(runs: Sequence[Run]) -> Iterator[str]:
+def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
     for run in runs[:_RUNS]:
         verdicts = counted(run.tests)
         parts = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
@@ -199,7 +199,7 @@ def _code(text: str, most: int = _LONGEST_NAME) -> str:
     return safe.markdown(_cut(text, most))
 
 
-def _listed(page: Page, lines: Iterable[str], total: int, word: str, size: int) -> None:
+def _listed(page: BoundedText, lines: Iterable[str], total: int, word: str, size: int) -> None:
     """As many lines as fit into ``size`` bytes, and how many more there are."""
     end, shown = page.size + size, 0
     for line in lines:
@@ -210,7 +210,9 @@ def _listed(page: Page, lines: Iterable[str], total: int, word: str, size: int) 
         page.add(f"- and {total - shown:,} more{f' {word}s' if word else ''}\n")
 
 
-def _table(page: Page, told: Sequence[tuple[Run, Plain]], many_runs: bool, limit: int) -> int:
+def _table(
+    page: BoundedText, told: Sequence[tuple[ProfileRun, Plain]], many_runs: bool, limit: int
+) -> int:
     """The table of tests, as many rows as fit; returns how many.
 
     The first rows are there to be read; further ones are folded away.
@@ -234,7 +236,7 @@ def _table(page: Page, told: Sequence[tuple[Run, Plain]], many_runs: bool, limit
     return len(told)
 
 
-def _row(run: Run | None, test: Plain) -> str:
+def _row(run: ProfileRun | None, test: Plain) -> str:
     graphs = [
         f"{'**' if move.growth > 0 else ''}{str(move).replace('->', '→')}"
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"
@@ -254,7 +256,7 @@ def _breaks(test: Plain) -> str:
     return str(now or "") if was == now else f"{was} → {now}"
 
 
-def _details(page: Page, failing: Iterable[tuple[Run, Plain]]) -> int:
+def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, Plain]]) -> int:
     """The reasons, folded, test by test while they fit; returns how many did not."""
     left = 0
     for run, test in failing:
@@ -263,7 +265,7 @@ def _details(page: Page, failing: Iterable[tuple[Run, Plain]]) -> int:
     return left
 
 
-def _fold(run: Run, test: Plain) -> str:
+def _fold(run: ProfileRun, test: Plain) -> str:
     title = f"{_code(test['nodeid'])} on {_code(run.label, 60)}"
     body = safe.preformatted(_shorten("\n".join(_reasons(test))))
     return f"\n<details><summary>{title}</summary>\n\n{body}\n\n</details>\n"
@@ -306,7 +308,7 @@ def _left_out(rows: int, reasons: int) -> str:
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"
 
 
-def _next(told: Iterable[tuple[Run, Plain]], accept: str) -> str:
+def _next(told: Iterable[tuple[ProfileRun, Plain]], accept: str) -> str:
     verdicts = {standing(test) for _, test in told}
     if not verdicts & {"over", "lost", "new", REPORTED, "improved"}:
         return ""

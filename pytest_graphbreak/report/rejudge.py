@@ -15,16 +15,16 @@ from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.cap import Cap
-from pytest_graphbreak.judging.recorded import values
+from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import FAILING, STRICT, Verdict
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.judgement import Case, Rules, judgement
 from pytest_graphbreak.runs import accepting
-from pytest_graphbreak.runs.accepting import Run
-from pytest_graphbreak.runs.loosened import Source
-from pytest_graphbreak.runs.union import BLIND, MEASURED, Seen
+from pytest_graphbreak.runs.accepting import GitHubRun
+from pytest_graphbreak.runs.loosened import CheckoutMarks
+from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.paths import shown
 
 _JUDGED_AGAIN: Final = ("verdict", "baseline", "budget", "ungated", "foreign", "message")
@@ -35,7 +35,7 @@ _JUDGED_AGAIN: Final = ("verdict", "baseline", "budget", "ungated", "foreign", "
 class Judged:
     """One test with its new verdict. ``test`` is the entry of a report that says so."""
 
-    seen: Seen
+    seen: SeenTest
     verdict: Verdict
     test: Plain
     fails: bool
@@ -54,17 +54,17 @@ class Judge:
     def __init__(
         self,
         checkout: Checkout,
-        against: Mapping[tuple[str, str], Seen] | None = None,
-        run: Run | None = None,
+        against: Mapping[tuple[str, str], SeenTest] | None = None,
+        run: GitHubRun | None = None,
     ) -> None:
         self.checkout = checkout
         self.run = run
         self.baselines = Baselines(checkout.directory)
-        self.disbelieved: list[Seen] = []
-        self._source = Source(checkout.root)
+        self.disbelieved: list[SeenTest] = []
+        self._source = CheckoutMarks(checkout.root)
         self._against = against or {}
 
-    def judge(self, seen: Seen) -> Judged | None:
+    def judge(self, seen: SeenTest) -> Judged | None:
         """The verdict on one test; None where it was skipped or failed by itself.
 
         Raises ``BaselineError`` for a baseline that cannot be read and for a
@@ -105,14 +105,14 @@ class Judge:
         }
         return Judged(seen, judged.verdict, test, judged.fails)
 
-    def _excused(self, seen: Seen) -> tuple[str, ...]:
+    def _excused(self, seen: SeenTest) -> tuple[str, ...]:
         """The verdicts that do not fail this test."""
         # The gate fails a test inside its call, so an xfail mark takes that failure, too.
         if seen.test["outcome"] in ("xfailed", "xpassed"):
             return (*FAILING, *STRICT)
         return ("new",) if self.checkout.new == "report" else ()
 
-    def _ungated(self, seen: Seen, entry: Entry | None) -> str | None:
+    def _ungated(self, seen: SeenTest, entry: Entry | None) -> str | None:
         """Why the test is not judged: by its baseline now, or by its marker, as the run told."""
         if entry is not None and entry.ungated is not None:
             return entry.ungated
@@ -122,7 +122,7 @@ class Judge:
             return None
         return reason
 
-    def _context(self, seen: Seen, baseline: str | None, line: int | None) -> Context:
+    def _context(self, seen: SeenTest, baseline: str | None, line: int | None) -> Context:
         report = shlex.quote(seen.report.given or seen.report.name)
         return Context(
             nodeid=seen.nodeid,
@@ -133,7 +133,7 @@ class Judge:
         )
 
 
-def _packages(seen: Seen) -> dict[str, str]:
+def _packages(seen: SeenTest) -> dict[str, str]:
     """The versions of the packages that own places of a test."""
     found = seen.report.environment["packages"]
     names = dict.fromkeys(map(owner, files_of(seen.test)))
@@ -146,7 +146,7 @@ def _outcome(test: Plain) -> str:
     return "passed" if outcome == "failed" and test["failed_by"] == "gate" else outcome
 
 
-def budget_of(other: Seen, record: Record) -> tuple[Expected, Record]:
+def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
     """Another run's counts as a budget, and the record on the layers that it can judge.
 
     A layer that the other run did not observe says nothing, neither 0 nor less.

@@ -19,7 +19,7 @@ _VALUE = re.compile(r"^(?P<name>\S+) ==")
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class Repeats:
     """Recompiles of one function, the first and the last of ``times`` that fail one guard."""
 
     first: Recompile
@@ -45,7 +45,7 @@ class Series:
         )
 
 
-def series(items: Iterable[Recompile]) -> list[Series]:
+def series(items: Iterable[Recompile]) -> list[Repeats]:
     """In order of first appearance; fewer than ``SERIES`` of a kind stay on their own."""
     kinds: dict[tuple[str, ...], list[Recompile]] = {}
     for item in items:
@@ -54,9 +54,9 @@ def series(items: Iterable[Recompile]) -> list[Series]:
     found = []
     for same in kinds.values():
         if len(same) >= SERIES:
-            found.append(Series(same[0], same[-1], len(same)))
+            found.append(Repeats(same[0], same[-1], len(same)))
         else:
-            found += [Series(item, item, 1) for item in same]
+            found += [Repeats(item, item, 1) for item in same]
     return found
 
 

@@ -14,11 +14,11 @@ from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Plain, Record
 from pytest_graphbreak.report import telling
-from pytest_graphbreak.report.repeats import Series, series
+from pytest_graphbreak.report.repeats import Repeats, series
 from pytest_graphbreak.report.view import growth, weight
 from pytest_graphbreak.text.numbers import plural
 
-Item = Break | Eager | Series | Graph
+Item = Break | Eager | Repeats | Graph
 """What happened at a place."""
 
 
@@ -47,7 +47,7 @@ class RootCause:
         match self.item:
             case Break() | Graph() as item:
                 return (*item.stack[:-1], item.where)
-            case Series(first=first):
+            case Repeats(first=first):
                 return (*first.stack, first.where)
         return (self.where,)
 
@@ -147,7 +147,7 @@ def _items(verdict: Verdict, record: Record) -> Iterator[Item]:
 
 
 def _where(item: Item) -> Frame:
-    return item.first.where if isinstance(item, Series) else item.where
+    return item.first.where if isinstance(item, Repeats) else item.where
 
 
 def _key(item: Item) -> Hashable:

@@ -22,7 +22,7 @@ Excerpt = tuple[int, list[str]]
 """The number of the first line, and the lines."""
 
 
-class Sources:
+class CheckoutSources:
     """The files of one checkout; each is read once."""
 
     def __init__(self, root: Path | None) -> None:

@@ -101,7 +101,7 @@ def weight(test: Plain) -> tuple[int, int, int, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProfileRun:
     """Reports that are one run: the shards of one profile. ``label`` names it to a reader."""
 
     label: str
@@ -139,13 +139,13 @@ class Run:
         ]
 
 
-def named(test: Plain, run: Run, among: Sequence[Run]) -> str:
+def named(test: Plain, run: ProfileRun, among: Sequence[ProfileRun]) -> str:
     """What a test is called: its node id, and where there is more than one run, which it is of."""
     nodeid: str = test["nodeid"]
     return nodeid if len(among) == 1 else f"{nodeid}   on {run.label}"
 
 
-def runs(reports: Iterable[Report]) -> list[Run]:
+def runs(reports: Iterable[Report]) -> list[ProfileRun]:
     """Put shards together.
 
     Reports of one profile and torch that share no test are shards of one run;
@@ -164,7 +164,9 @@ def runs(reports: Iterable[Report]) -> list[Run]:
         else:
             groups.append((names, [report]))
     labels = _labels([group for _, group in groups])
-    return [Run(label, tuple(group)) for label, (_, group) in zip(labels, groups, strict=True)]
+    return [
+        ProfileRun(label, tuple(group)) for label, (_, group) in zip(labels, groups, strict=True)
+    ]
 
 
 def _labels(groups: Sequence[Sequence[Report]]) -> list[str]:

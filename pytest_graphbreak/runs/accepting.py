@@ -20,14 +20,14 @@ _PUBLIC: Final = "github.com"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class GitHubRun:
     """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, behind its host if that is own."""
 
     number: str
     repository: str
 
 
-def this_run(environ: Mapping[str, str] = os.environ) -> Run | None:
+def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
     """The run of GitHub Actions that this process is part of; None elsewhere."""
     number, name = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_REPOSITORY", "")
     if environ.get("GITHUB_ACTIONS") != "true" or not number.isascii() or not number.isdigit():
@@ -36,10 +36,10 @@ def this_run(environ: Mapping[str, str] = os.environ) -> Run | None:
         return None
     server = _SERVER.fullmatch(environ.get("GITHUB_SERVER_URL", ""))
     host = server[1] if server else _PUBLIC
-    return Run(number, name if host == _PUBLIC else f"{host}/{name}")
+    return GitHubRun(number, name if host == _PUBLIC else f"{host}/{name}")
 
 
-def command(reports: str, nodeid: str | None = None, run: Run | None = None) -> str:
+def command(reports: str, nodeid: str | None = None, run: GitHubRun | None = None) -> str:
     """The line that accepts the counts of a run, of one test or of all.
 
     ``reports`` are those that hold them, as a shell takes them, for where there

@@ -29,7 +29,7 @@ from pytest_graphbreak.model.layers import KNOWN, LAYERS, MEANT
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Plain, Record
 from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.runs.incoming import Report
-from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Seen, Union, union
+from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, SeenTest, Union, union
 
 How = Literal["new", "gone", "more", "fewer", "reworded", "reason"]
 """How a cause moved. ``reworded``: another torch says it in other words. ``reason``: the same torch
@@ -151,8 +151,8 @@ class Pair:
 
     nodeid: str
     profile: str
-    before: Seen
-    after: Seen
+    before: SeenTest
+    after: SeenTest
     layers: tuple[str, ...]
     graphs: Mapping[str, tuple[int, int]]
     recompiles: Mapping[str, tuple[int, int]]
@@ -270,7 +270,7 @@ def _listed(items: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     return {name: ", ".join(versions) for name, versions in found.items()}
 
 
-def _matched(old: Union, new: Union) -> list[tuple[Seen, Seen, str]]:
+def _matched(old: Union, new: Union) -> list[tuple[SeenTest, SeenTest, str]]:
     """The tests that both sides have, with the profile that they are filed under.
 
     Equal profiles belong together. Where each side has one profile that the other has not, these
@@ -298,7 +298,7 @@ def _contradicted(together: Union, side: str) -> dict[tuple[str, str], str]:
     }
 
 
-def _unmeasured(seen: Seen, side: str) -> str:
+def _unmeasured(seen: SeenTest, side: str) -> str:
     """Why a test was not measured whole on one side; empty where it was."""
     if seen.level == MEASURED:
         return ""
@@ -309,7 +309,7 @@ def _unmeasured(seen: Seen, side: str) -> str:
     return f"{seen.test['outcome']} {side}"
 
 
-def _once(old: Union, new: Union, pairs: Iterable[tuple[Seen, Seen, str]]) -> list[Once]:
+def _once(old: Union, new: Union, pairs: Iterable[tuple[SeenTest, SeenTest, str]]) -> list[Once]:
     both = {(seen.profile, seen.nodeid) for pair in pairs for seen in pair[:2]}
     before = [key for key in old.seen if key not in both]
     after = [key for key in new.seen if key not in both]
@@ -356,7 +356,9 @@ class _Step:
 _Groups = dict[tuple[object, ...], Change]
 
 
-def _pair(one: Seen, other: Seen, profile: str, changes: _Groups, found: Comparison) -> Pair:
+def _pair(
+    one: SeenTest, other: SeenTest, profile: str, changes: _Groups, found: Comparison
+) -> Pair:
     """One test of both sides; what moved in it is added to ``changes``."""
     was, now = one.test, other.test
     layers = tuple(layer for layer in LAYERS if layer in was["layers"] and layer in now["layers"])

@@ -36,14 +36,14 @@ _LARGE_SIZE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReportFile:
     """One report: the ``name`` that messages use, and how its bytes are had (``OSError``)."""
 
     name: str
     read: Callable[[], bytes]
 
 
-def sources(path: str, shown: str | None = None) -> Iterator[Source]:
+def sources(path: str, shown: str | None = None) -> Iterator[ReportFile]:
     """The reports that a path means: a file itself, every report in a directory or an archive.
 
     ``shown`` takes the place of the path in names. Raises ``OSError`` for a
@@ -55,7 +55,7 @@ def sources(path: str, shown: str | None = None) -> Iterator[Source]:
     elif path.lower().endswith(".zip"):
         yield from _in_archive(path, name)
     else:
-        yield Source(name, lambda: read(path))
+        yield ReportFile(name, lambda: read(path))
 
 
 def read(path: str) -> bytes:
@@ -81,7 +81,7 @@ def _bounded(file: IO[bytes]) -> bytes:
     return data
 
 
-def _in_directory(path: str, name: str) -> Iterator[Source]:
+def _in_directory(path: str, name: str) -> Iterator[ReportFile]:
     found: list[str] = []
     seen = 0
     for folder, folders, files in os.walk(path, onerror=_raise):
@@ -108,7 +108,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _in_archive(path: str, name: str) -> Iterator[Source]:
+def _in_archive(path: str, name: str) -> Iterator[ReportFile]:
     with _opened(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
             raise OSError(f"it is larger than {MOST_BYTES // 2**20} MiB")
@@ -128,7 +128,7 @@ def _in_archive(path: str, name: str) -> Iterator[Source]:
             left -= len(data)
             if left < 0:
                 raise OSError(f"more than {MOST_UNPACKED // 2**20} MiB are in it")
-            yield Source(f"{name}/{member.filename}", lambda data=data: data)  # type: ignore[misc]
+            yield ReportFile(f"{name}/{member.filename}", lambda data=data: data)  # type: ignore[misc]
 
 
 def _is_report(member: zipfile.ZipInfo) -> bool:

@@ -89,7 +89,7 @@ def read(directory: Path) -> History:
     """
     if not directory.is_dir():
         raise HistoryError(f"{directory}: there are no baselines here")
-    reader = _Reader(directory)
+    reader = _HistoryReader(directory)
     try:
         for commit, changes in _commits(directory):
             reader.take(commit, changes)
@@ -114,7 +114,7 @@ _Said = dict[tuple[str, str], Mapping[str, int]]
 """What a file allows, by node id and profile."""
 
 
-class _Reader:
+class _HistoryReader:
     """Walks the commits, oldest first, and keeps what each baseline file says."""
 
     def __init__(self, directory: Path) -> None:

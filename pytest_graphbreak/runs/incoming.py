@@ -1,7 +1,7 @@
 """Reads JSON reports that came from elsewhere: an artifact, a fork, a stranger.
 
 Nothing in such a file is trusted. Its size is bounded, every value that is used
-later has the type and the range that the design fixes (section 8), and what is
+later has the type and the range that docs/reference/report.md gives, and what is
 wrong is named with its place in the file. Keys that we do not know are dropped.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.model.layers import LAYERS, VERSIONS
 from pytest_graphbreak.model.record import Plain
-from pytest_graphbreak.runs.containers import Source, read, sources
+from pytest_graphbreak.runs.containers import ReportFile, read, sources
 from pytest_graphbreak.text.garbage import uncollected
 
 VERSION: Final = 1
@@ -78,10 +78,10 @@ def load(path: str | os.PathLike[str], *, counts_only: bool = False) -> Report:
     explanations, recompiles one by one. It is the larger part of a report.
     """
     name = os.fspath(path)
-    return _load(Source(name, lambda: read(name)), name, counts_only=counts_only)
+    return _load(ReportFile(name, lambda: read(name)), name, counts_only=counts_only)
 
 
-def _load(source: Source, given: str, *, counts_only: bool) -> Report:
+def _load(source: ReportFile, given: str, *, counts_only: bool) -> Report:
     name = source.name
     try:
         text = source.read()

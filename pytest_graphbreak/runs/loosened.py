@@ -24,7 +24,7 @@ from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.runs.git import GitError, blobs, git, names
-from pytest_graphbreak.runs.marks import LARGEST, WORD, Mark, Marks, read
+from pytest_graphbreak.runs.marks import LARGEST, WORD, MarkCall, Marks, read
 
 MOST_FILES: Final = 20_000
 """Python files that are looked at; a larger change, or checkout, is not told in full."""
@@ -143,7 +143,7 @@ def compare(path: str, before: Marks, now: Marks) -> Iterator[Loosened]:
     """What the marks of a file take out of the gate that they did not before."""
     same = Counter((mark.scope, mark.text) for mark in before.found)
     same &= Counter((mark.scope, mark.text) for mark in now.found)
-    gone: dict[tuple[str, str], list[Mark]] = {}
+    gone: dict[tuple[str, str], list[MarkCall]] = {}
     for mark in _others(before, same):
         gone.setdefault((mark.scope, mark.name), []).append(mark)
     for mark in _others(now, same):
@@ -157,7 +157,7 @@ def compare(path: str, before: Marks, now: Marks) -> Iterator[Loosened]:
                 yield Loosened("isolation", _place(path, mark), "isolated again", mark.text)
 
 
-def _others(marks: Marks, same: Counter[tuple[str, str]]) -> Iterator[Mark]:
+def _others(marks: Marks, same: Counter[tuple[str, str]]) -> Iterator[MarkCall]:
     """The marks that are not in both files."""
     left = Counter(same)
     for mark in marks.found:
@@ -167,11 +167,11 @@ def _others(marks: Marks, same: Counter[tuple[str, str]]) -> Iterator[Mark]:
             yield mark
 
 
-def _place(path: str, mark: Mark) -> str:
+def _place(path: str, mark: MarkCall) -> str:
     return f"{path}::{mark.scope}" if mark.scope else path
 
 
-def _loosened(where: str, mark: Mark, was: Mark | None) -> Iterator[Loosened]:
+def _loosened(where: str, mark: MarkCall, was: MarkCall | None) -> Iterator[Loosened]:
     before = None if was is None else was.text
     if mark.ungates() and not (was is not None and was.ungates()):
         yield Loosened("ungated", where, mark.text, before)
@@ -279,7 +279,7 @@ def _source(root: Path, path: str) -> str | None:
         return None
 
 
-class Source:
+class CheckoutMarks:
     """What the source of a checkout can say of a report: whether a test may be ungated at all."""
 
     def __init__(self, root: Path) -> None:

@@ -21,7 +21,7 @@ _UNKNOWN: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class MarkCall:
     """One call: ``scope`` is ``""`` for the module, else ``TestA::test_b``."""
 
     scope: str
@@ -42,7 +42,7 @@ class Mark:
         known = dict(self.arguments)
         return self.name == "graph_budget" and ("**" in known or known.get(name, True) is not True)
 
-    def allows_more(self, before: Mark) -> bool:
+    def allows_more(self, before: MarkCall) -> bool:
         """Whether a cap allows more than one did, or may."""
         now = dict(self.arguments)
         return any(
@@ -56,7 +56,7 @@ class Mark:
 class Marks:
     """The marks of a file, in order, and every scope that it has, also without a mark."""
 
-    found: tuple[Mark, ...] = ()
+    found: tuple[MarkCall, ...] = ()
     scopes: frozenset[str] = frozenset({""})
 
 
@@ -71,7 +71,7 @@ def read(source: str) -> Marks:
 
 
 def _read(tree: ast.AST) -> Marks:
-    found: list[Mark] = []
+    found: list[MarkCall] = []
     scopes = {""}
     left: list[tuple[ast.AST, str]] = [(tree, "")]
     while left:
@@ -80,7 +80,7 @@ def _read(tree: ast.AST) -> Marks:
             scope = f"{scope}::{node.name}" if scope else node.name
             scopes.add(scope)
         elif isinstance(node, ast.Call) and (name := _called(node)) in NAMES:
-            found.append(Mark(scope, name, node.lineno, _text(name, node), _arguments(node)))
+            found.append(MarkCall(scope, name, node.lineno, _text(name, node), _arguments(node)))
         left += [(child, scope) for child in reversed(list(ast.iter_child_nodes(node)))]
     return Marks(tuple(found), frozenset(scopes))
 

@@ -22,7 +22,7 @@ INTERRUPTED: Final = {2: "was interrupted", 3: "ended in an internal error", 4: 
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenTest:
     """One test on one profile, as the report that saw the most of it tells."""
 
     nodeid: str
@@ -61,7 +61,7 @@ class Union:
     the groups (of how many) that runs took.
     """
 
-    seen: dict[tuple[str, str], Seen] = field(default_factory=dict)
+    seen: dict[tuple[str, str], SeenTest] = field(default_factory=dict)
     contradictions: list[Contradiction] = field(default_factory=list)
     unmeasured: list[tuple[str, str]] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ def union(reports: Iterable[Report]) -> Union:
     for report in (report for group in shards.values() for report in group):
         found.incomplete += _incomplete(report)
         for test in report.tests:
-            _add(found, Seen(test["nodeid"], report.profile, test, report))
+            _add(found, SeenTest(test["nodeid"], report.profile, test, report))
         whole = found.whole.setdefault(report.profile, set())
         whole.update(report.session["complete_files"], report.session["collected_whole"])
         collected = found.collected.setdefault(report.profile, set())
@@ -154,7 +154,7 @@ def union(reports: Iterable[Report]) -> Union:
     return found
 
 
-def _add(found: Union, new: Seen) -> None:
+def _add(found: Union, new: SeenTest) -> None:
     key = (new.profile, new.nodeid)
     old = found.seen.get(key)
     if old is None or new.level > old.level:

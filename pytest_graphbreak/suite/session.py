@@ -189,7 +189,7 @@ class Session:
 
     def _measured(self) -> Iterator[Measured]:
         """The records to write: of tests that passed and could be seen."""
-        from pytest_graphbreak.judging.recorded import measured
+        from pytest_graphbreak.judging.measured import measured
 
         versions = self.outcome.environment
         for test in self.outcome.tests:

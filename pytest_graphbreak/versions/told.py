@@ -10,7 +10,7 @@ from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report import telling, text
 from pytest_graphbreak.report.rejudge import budget_of
-from pytest_graphbreak.runs.union import Seen
+from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.safe import cut, printable
 from pytest_graphbreak.versions import hunks
 from pytest_graphbreak.versions.bisecting import Found, Side
@@ -90,7 +90,7 @@ def lines(found: Found, source: Source) -> Iterator[str]:
 
 def _judged(before: Side, after: Side) -> tuple[Verdict, Record]:
     """One side held to the other, on the layers that both observed."""
-    seen = Seen(before.test["nodeid"], before.report.profile, before.test, before.report)
+    seen = SeenTest(before.test["nodeid"], before.report.profile, before.test, before.report)
     expected, record = budget_of(seen, after.record)
     # Other code in the same package is what is looked for: its operations are compared.
     expected = replace(expected, packages={})

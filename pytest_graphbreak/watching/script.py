@@ -28,7 +28,7 @@ _OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class UserProgram:
     """What is run: a script's path or a module's name, and its arguments."""
 
     name: str
@@ -94,7 +94,7 @@ def _compiled(path: str) -> CodeType | None:
 
 
 @contextmanager
-def _as_main(program: Program) -> Iterator[None]:
+def _as_main(program: UserProgram) -> Iterator[None]:
     """``sys`` as the script expects it, and put back."""
     argv, path, main = sys.argv, sys.path, sys.modules["__main__"]
     sys.argv = [program.name, *program.args]

@@ -74,7 +74,7 @@ def seen(
 
 
 def test_a_new_file(case: Case) -> None:
-    """The example of the design: block style, nothing that is zero or empty."""
+    """As in docs/reference/baseline-file.md: block style, nothing that is zero or empty."""
     measured = [
         seen("test_mlp", {"dynamo": 1, "xla": 1}, profile="xla-cpu"),
         seen(

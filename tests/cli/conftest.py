@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli import main
-from tests.making import Data, write
+from tests.reports import Data, write
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Desk
 from tests.hostile import PATHS, STRINGS, a_hostile_report
-from tests.making import Data, a_break, a_report, a_test, over, place
+from tests.reports import Data, a_break, a_report, a_test, over, place
 
 T = "tests/test_a.py::test_b"
 

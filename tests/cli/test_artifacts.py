@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Desk
-from tests.making import a_report, a_test, over
+from tests.reports import a_report, a_test, over
 
 T = "tests/test_a.py::test_b"
 STUB = """#!{python}

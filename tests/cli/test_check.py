@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Desk
 from tests.hostile import PATHS, STRINGS, everywhere
-from tests.making import Data, a_break, a_report, a_test, over, place
+from tests.reports import Data, a_break, a_report, a_test, over, place
 from tests.runs.test_history import Repository
 
 T = "tests/test_a.py::test_b"

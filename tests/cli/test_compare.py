@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Desk
 from tests.hostile import a_hostile_report
-from tests.making import a_report, a_test
+from tests.reports import a_report, a_test
 
 
 def test_causes_come_first_and_then_the_tests(desk: Desk) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Desk
 from tests.hostile import a_hostile_report
-from tests.making import a_report, a_test, over
+from tests.reports import a_report, a_test, over
 
 
 def test_all_pages_at_once(desk: Desk) -> None:

@@ -17,7 +17,7 @@ import pytest
 from pytest_graphbreak import cli
 from pytest_graphbreak.cli import check
 from tests.cli.conftest import Desk
-from tests.making import a_report, a_test
+from tests.reports import a_report, a_test
 
 T = "tests/test_a.py::test_b"
 ENTRY = "version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n"

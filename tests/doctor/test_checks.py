@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.doctor import checks
-from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, Finding
+from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, CheckResult
 from tests.options.test_device import cards, machine, on_tt
 
 
-def states(found: list[Finding]) -> list[str]:
+def states(found: list[CheckResult]) -> list[str]:
     return [finding.state for finding in found]
 
 

@@ -1,4 +1,4 @@
-"""Verdicts: each row of the design's table, their order, and what is never judged."""
+"""Verdicts: each row of the table in README.md, their order, and what is never judged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline.model import Entry, Expected, Known, Override, Values
 from pytest_graphbreak.judging.cap import Cap, parse
-from pytest_graphbreak.judging.recorded import values
+from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Observation, Record, combine
 

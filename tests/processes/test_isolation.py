@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.known import THREADS_CRASH
+from tests.upstream import THREADS_CRASH
 
 SUITE = """
 import threading

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import BuildError, Site, build
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
 
-PATCH = Patch("a switch", (Line("torch._dynamo.config.capture_scalar_outputs = True"),))
+PATCH = Patch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 SWITCH = "    torch._dynamo.config.capture_scalar_outputs = True"
 
 

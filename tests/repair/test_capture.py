@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_graphbreak.repair.capture import OTHER_SIZES, VARIANTS, Recorder
+from pytest_graphbreak.repair.capture import OTHER_SIZES, VARIANTS, Capture
 
 
 def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,7 +21,7 @@ def plus_one(compile: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_ours_goes_around_the_wrappers_of_the_program() -> None:
-    recorder = Recorder(allow_breaks=True)
+    recorder = Capture(allow_breaks=True)
     real, kind = torch.compile, type(torch)
     with recorder.installed():
         first = torch.compile
@@ -45,7 +45,7 @@ def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
             seen.append(x.detach().clone())
             return x
 
-        recorder = Recorder(allow_breaks=True)
+        recorder = Capture(allow_breaks=True)
         with recorder.installed():
             compiled = torch.compile(model, backend="eager")
             with torch.compiler.set_stance("force_eager"):
@@ -61,7 +61,7 @@ def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
 
 
 def test_each_of_the_other_inputs_has_random_numbers_of_its_own() -> None:
-    recorder = Recorder(allow_breaks=True)
+    recorder = Capture(allow_breaks=True)
     with recorder.installed(), torch.compiler.set_stance("force_eager"):
         torch.compile(lambda x: torch.rand(1), backend="eager")(torch.ones(1))
     found = [one[1][1].item() for one in recorder.again(eager=True) if not isinstance(one, str)]

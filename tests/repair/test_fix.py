@@ -22,7 +22,7 @@ from pytest_graphbreak.cli import main
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Patch
 from pytest_graphbreak.repair.remedies import opaque, shapes
-from pytest_graphbreak.repair.search import Outcome, Search, graphs
+from pytest_graphbreak.repair.search import Search, SearchResult, graphs
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, BenchError, Trial
 from tests.repair.conftest import Shop
@@ -36,7 +36,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[st
     return Bench(tmp_path_factory.mktemp("bench"), 300, server)
 
 
-def search(target: Target, desk: Bench, *, keep_side_effects: bool = False) -> Outcome:
+def search(target: Target, desk: Bench, *, keep_side_effects: bool = False) -> SearchResult:
     return Search(
         target,
         desk,

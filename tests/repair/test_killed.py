@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.ending import Ended, cleared_up, code
+from pytest_graphbreak.cli.ending import Terminated, cleared_up, code
 from tests.repair.test_server import lives, soon
 
 PROGRAM = """
@@ -80,11 +80,11 @@ def test_signals_interrupt_once_and_only_where_they_end_the_process(
     try:
         with cleared_up(), pytest.raises(OSError, match="gone") as gone:
             work()
-        with pytest.raises(Ended) as ended, cleared_up():
+        with pytest.raises(Terminated) as ended, cleared_up():
             work()
     finally:
         signal.signal(signal.SIGHUP, hup)
-    assert isinstance(gone.value.__context__, Ended)
+    assert isinstance(gone.value.__context__, Terminated)
     assert code(ended.value) == 143
     assert code(KeyboardInterrupt()) == 130
     assert signal.getsignal(signal.SIGTERM) == before

@@ -12,11 +12,11 @@ from pytest_graphbreak.cli import fix
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.build import build
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 
-PATCH = Patch("a switch", (Line("torch._dynamo.config.capture_scalar_outputs = True"),))
+PATCH = Patch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 TEXT = "import torch\n\nx = 'né'  # kept\n"
 
 

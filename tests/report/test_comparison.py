@@ -17,9 +17,9 @@ from pytest_graphbreak.report.comparison import commit, data, markdown, page, te
 from pytest_graphbreak.runs.compare import Comparison, compare
 from pytest_graphbreak.runs.incoming import parse
 from tests.hostile import STRINGS, a_hostile_report
-from tests.making import Data, a_break, a_graph, a_report, a_test, place
 from tests.report.browser import Browser
 from tests.report.test_html import data_of
+from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 
 SCHEMA = json.loads((files("pytest_graphbreak") / "schemas/comparison.json").read_text("utf-8"))
 VALID = Draft202012Validator(SCHEMA)

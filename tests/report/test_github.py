@@ -9,8 +9,8 @@ import pytest
 
 from pytest_graphbreak.report import github
 from tests.hostile import STRINGS, a_hostile_report, everywhere
-from tests.making import a_break, a_report, a_test, known, over, place
 from tests.report.test_markdown import as_runs
+from tests.reports import a_break, a_report, a_test, known, over, place
 
 
 def parts(command: str) -> tuple[dict[str, str], str]:

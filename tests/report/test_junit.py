@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 from pytest_graphbreak.report import junit
 from pytest_graphbreak.text.safe import lines, printable
 from tests.hostile import STRINGS, a_hostile_report
-from tests.making import Data, a_report, a_test, over
 from tests.report.test_markdown import as_runs
+from tests.reports import Data, a_report, a_test, over
 
 
 def rendered(*reports: Data) -> ElementTree.Element:

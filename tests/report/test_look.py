@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_graphbreak.report import look
 from tests.conftest import BROKEN, CLEAN, Suite
-from tests.making import a_break, a_graph, a_test, place
+from tests.reports import a_break, a_graph, a_test, place
 
 
 def broken(nodeid: str, times: int = 1) -> dict[str, object]:

@@ -7,15 +7,15 @@ import re
 import pytest
 
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.view import Aside, Run, runs
+from pytest_graphbreak.report.view import Aside, ProfileRun, runs
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text.safe import printable
 from tests.hostile import STRINGS, a_hostile_report
-from tests.making import Data, a_break, a_report, a_test, over, place
+from tests.reports import Data, a_break, a_report, a_test, over, place
 from tests.text.test_safe import Parsed, obeyed
 
 
-def as_runs(*reports: Data) -> list[Run]:
+def as_runs(*reports: Data) -> list[ProfileRun]:
     return runs([incoming.parse(str(number), data) for number, data in enumerate(reports)])
 
 

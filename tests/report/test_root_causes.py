@@ -11,7 +11,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from tests.hostile import a_hostile_report
-from tests.making import Data, a_break, a_graph, a_test, known, over, place
+from tests.reports import Data, a_break, a_graph, a_test, known, over, place
 
 PRINT, ITEM = place(line=11, code="print(scores)"), place(line=30, code="x.item()")
 

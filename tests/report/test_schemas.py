@@ -211,7 +211,7 @@ def full_record() -> Record:
 
 
 def full_report() -> dict[str, Any]:
-    """The example of the design, and a test in which every key has something."""
+    """A test in which every key has something, and one in which none has."""
     test = {
         "nodeid": "tests/test_a.py::test_b[c]",
         "outcome": "failed",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.report.source import Sources
-from tests.making import place
+from pytest_graphbreak.report.source import CheckoutSources
+from tests.reports import place
 
 
 @pytest.fixture
@@ -23,27 +23,27 @@ def at(line: int, file: str = "model.py") -> dict[str, object]:
 
 
 def test_lines_around_the_place(root: Path) -> None:
-    found = Sources(root).excerpt(at(10))
+    found = CheckoutSources(root).excerpt(at(10))
     assert found == (7, [f"line_{number} = 1" for number in range(7, 14)])
 
 
 def test_at_the_edges(root: Path) -> None:
-    first = Sources(root).excerpt(at(1))
+    first = CheckoutSources(root).excerpt(at(1))
     assert first is not None
     assert first[0] == 1
     assert len(first[1]) == 4
-    last = Sources(root).excerpt(at(30))
+    last = CheckoutSources(root).excerpt(at(30))
     assert last is not None
     assert last[1][:4] == [f"line_{number} = 1" for number in range(27, 31)]
 
 
 def test_another_version_of_the_file_is_not_shown(root: Path) -> None:
-    assert Sources(root).excerpt(place("model.py", "f", 10, "other = 1")) is None
-    assert Sources(root).excerpt(place("model.py", "f", 999, "line_999 = 1")) is None
+    assert CheckoutSources(root).excerpt(place("model.py", "f", 10, "other = 1")) is None
+    assert CheckoutSources(root).excerpt(place("model.py", "f", 999, "line_999 = 1")) is None
 
 
 def test_nowhere_without_a_checkout(root: Path) -> None:
-    assert Sources(None).excerpt(at(10)) is None
+    assert CheckoutSources(None).excerpt(at(10)) is None
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,17 @@ def test_nothing_else_of_this_machine_is_shown(file: str, root: Path) -> None:
     (root / ".git").mkdir()
     (root / ".git" / "config").write_text(text)
     (root / "link.py").symlink_to(root.parent / "secret.py")
-    assert Sources(root).excerpt(at(10, file)) is None
+    assert CheckoutSources(root).excerpt(at(10, file)) is None
 
 
 def test_absolute_names_are_refused(root: Path) -> None:
     outside = root.parent / "secret.py"
     outside.write_text("".join(f"line_{number} = 1\n" for number in range(1, 31)))
-    assert Sources(root).excerpt(at(10, str(outside))) is None
+    assert CheckoutSources(root).excerpt(at(10, str(outside))) is None
 
 
 def test_files_that_are_no_text_are_not_shown(root: Path) -> None:
     (root / "bytes.py").write_bytes(b"\xff\xfe" * 40)
     (root / "large.py").write_text("line_1 = 1\n" * 400_000)
-    assert Sources(root).excerpt(at(1, "bytes.py")) is None
-    assert Sources(root).excerpt(at(1, "large.py")) is None
+    assert CheckoutSources(root).excerpt(at(1, "bytes.py")) is None
+    assert CheckoutSources(root).excerpt(at(1, "large.py")) is None

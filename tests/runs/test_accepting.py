@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from pytest_graphbreak.runs.accepting import Run, command, this_run
+from pytest_graphbreak.runs.accepting import GitHubRun, command, this_run
 
 GITHUB = {
     "GITHUB_ACTIONS": "true",
@@ -18,7 +18,7 @@ GITHUB = {
 
 def test_on_github_it_names_the_run() -> None:
     run = this_run(GITHUB)
-    assert run == Run("123456", "tenstorrent/tt-xla")
+    assert run == GitHubRun("123456", "tenstorrent/tt-xla")
     assert command("g.json", run=run) == "graphbreak accept --run 123456 --repo tenstorrent/tt-xla"
     nodeid = "tests/test_a.py::test_b[a b's]"
     assert shlex.split(command("g.json", nodeid, run))[-2:] == ["--tests", nodeid]
@@ -26,7 +26,7 @@ def test_on_github_it_names_the_run() -> None:
 
 def test_a_server_of_ones_own_is_named() -> None:
     run = this_run(GITHUB | {"GITHUB_SERVER_URL": "https://git.example.org"})
-    assert run == Run("123456", "git.example.org/tenstorrent/tt-xla")
+    assert run == GitHubRun("123456", "git.example.org/tenstorrent/tt-xla")
 
 
 @pytest.mark.parametrize(

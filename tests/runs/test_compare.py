@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.runs.compare import Change, Comparison, compare
 from pytest_graphbreak.runs.incoming import parse
-from tests.making import Data, a_break, a_graph, a_report, a_test, place
+from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 
 T = "tests/test_a.py::test_b"
 BREAK = place("transformers/models/bart.py", "Decoder.forward", 9, "if mask.any():")

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_graphbreak.runs import containers
 from pytest_graphbreak.runs.incoming import ReportError, load_all
-from tests.making import a_report, a_test
+from tests.reports import a_report, a_test
 
 ONE, TWO = (json.dumps(a_report(a_test(f"t.py::{name}"))) for name in ("one", "two"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.config.checkout import Checkout
-from pytest_graphbreak.runs.loosened import Source, compare, since
+from pytest_graphbreak.runs.loosened import CheckoutMarks, compare, since
 from pytest_graphbreak.runs.marks import read
 from tests.runs.test_history import Repository
 
@@ -129,9 +129,9 @@ def test_a_file_that_was_renamed_is_the_same(tmp_path: Path) -> None:
 def test_what_the_source_can_tell(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def t(): ...")
     (tmp_path / "test_b.py").write_text("pytestmark = [m.graph_budget(gate=False)]")
-    assert not Source(tmp_path).may_ungate("test_a.py::t")
-    assert Source(tmp_path).may_ungate("test_b.py::t")
-    assert Source(tmp_path).may_ungate("test_gone.py::t")
-    assert Source(tmp_path).may_ungate("../../etc/passwd::t")
+    assert not CheckoutMarks(tmp_path).may_ungate("test_a.py::t")
+    assert CheckoutMarks(tmp_path).may_ungate("test_b.py::t")
+    assert CheckoutMarks(tmp_path).may_ungate("test_gone.py::t")
+    assert CheckoutMarks(tmp_path).may_ungate("../../etc/passwd::t")
     (tmp_path / "helpers.py").write_text("flaky = pytest.mark.graph_budget(gate=False)")
-    assert Source(tmp_path).may_ungate("test_a.py::t")
+    assert CheckoutMarks(tmp_path).may_ungate("test_a.py::t")

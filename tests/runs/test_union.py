@@ -8,7 +8,7 @@ import pytest
 
 from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.runs.union import Union, union
-from tests.making import Data, a_break, a_report, a_test, over, place
+from tests.reports import Data, a_break, a_report, a_test, over, place
 
 T = "tests/test_a.py::test_b"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pytest_graphbreak.repair.patch import Line
+from pytest_graphbreak.repair.patch import Preamble
 
-AROUND: Final = Line(
+AROUND: Final = Preamble(
     '''
 def _graphbreak_around(make):
     """torch.compile, with the function make(model, compiled) in place of what it compiled."""
@@ -38,7 +38,7 @@ def _graphbreak_around(make):
 )
 """``torch.compile = _graphbreak_around(make)``; follow it with such a line."""
 
-ARGUMENTS: Final = Line(
+ARGUMENTS: Final = Preamble(
     '''
 def _graphbreak_arguments(model, args, kwargs, change):
     """The arguments, each tensor as change(name, tensor) gives it: x, batch['ids'], *2."""

@@ -8,7 +8,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import syntax
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
 from pytest_graphbreak.repair.trial import Trial
 
 PURE: Final = (
@@ -46,7 +46,7 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
         for function in called:
             yield Patch(
                 f"{function} is allowed in the graph again",
-                (Line(f"torch._dynamo.allow_in_graph({function})"),),
+                (Preamble(f"torch._dynamo.allow_in_graph({function})"),),
             )
     for function in called:
         if function in PURE:
@@ -54,8 +54,8 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
             yield Patch(
                 f"{function} of constants is a constant",
                 (
-                    Line(f"import {module}"),
-                    Line(_CONSTANT.format(name=function, short=function.replace(".", "_"))),
+                    Preamble(f"import {module}"),
+                    Preamble(_CONSTANT.format(name=function, short=function.replace(".", "_"))),
                 ),
             )
 

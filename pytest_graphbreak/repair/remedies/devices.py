@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
 from pytest_graphbreak.repair.remedies.around import AROUND
 from pytest_graphbreak.repair.trial import Trial
 
@@ -85,4 +85,6 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
         return
     if "torch.tensor(" in item.where.code:
         yield Patch("a number is a number, no tensor", (Rewrite("number", item.where),))
-    yield Patch("CPU tensors that the code holds are moved to the device", (AROUND, Line(_WRAPPER)))
+    yield Patch(
+        "CPU tensors that the code holds are moved to the device", (AROUND, Preamble(_WRAPPER))
+    )

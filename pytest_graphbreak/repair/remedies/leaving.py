@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite, switch
+from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite, switch
 from pytest_graphbreak.repair.trial import Trial
 
 
@@ -27,6 +27,6 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
     if "manual_seed" in item.where.code:
         yield Patch(
             "torch.manual_seed runs outside of the graph",
-            (Line("torch.manual_seed = torch.compiler.disable(torch.manual_seed)"),),
+            (Preamble("torch.manual_seed = torch.compiler.disable(torch.manual_seed)"),),
             leaves=True,
         )

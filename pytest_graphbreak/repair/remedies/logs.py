@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
 from pytest_graphbreak.repair.trial import Trial
 
 _LATER = "written when the graph has run, not in the middle of it"
@@ -22,8 +22,8 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
         yield Patch(
             "warnings.warn is called after the graph",
             (
-                Line("import warnings"),
-                Line("torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)"),
+                Preamble("import warnings"),
+                Preamble("torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)"),
             ),
             moves=_LATER,
         )
@@ -41,7 +41,7 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
 def _reordered(function: str) -> Patch:
     return Patch(
         f"{function} is called after the graph",
-        (Line(f"torch._dynamo.config.reorderable_logging_functions.add({function})"),),
+        (Preamble(f"torch._dynamo.config.reorderable_logging_functions.add({function})"),),
         moves=_LATER,
     )
 
@@ -59,9 +59,9 @@ def _logging(code: str) -> Iterator[Patch]:
         yield Patch(
             "the log line is written after the graph",
             (
-                Line("import logging"),
+                Preamble("import logging"),
                 *(
-                    Line(
+                    Preamble(
                         "torch._dynamo.config.reorderable_logging_functions.add("
                         f"logging.Logger.{name})"
                     )
@@ -73,9 +73,9 @@ def _logging(code: str) -> Iterator[Patch]:
     yield Patch(
         "loggers are silent in compiled code",
         (
-            Line("import logging"),
+            Preamble("import logging"),
             *(
-                Line(f"torch._dynamo.config.ignore_logger_methods.add(logging.Logger.{name})")
+                Preamble(f"torch._dynamo.config.ignore_logger_methods.add(logging.Logger.{name})")
                 for name in names
             ),
         ),

@@ -9,7 +9,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure, syntax
-from pytest_graphbreak.repair.patch import Line, Patch, Rewrite
+from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
 from pytest_graphbreak.repair.remedies.calls import PURE
 from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.trial import Trial
@@ -35,7 +35,7 @@ _FOLLOWED: Final = frozenset(
 _READ: Final = frozenset({"branch", "compare", "item", "loop", "mask", "nonzero", "tolist"})
 """Families where values are read: only what runs each time, with the values, can stay."""
 
-OP: Final = Line(
+OP: Final = Preamble(
     '''
 _graphbreak_ops = []
 
@@ -142,14 +142,14 @@ def _called(item: Break, trial: Trial) -> Iterator[Patch]:
         theirs = known.get(first) and module and module.partition(".")[0] != "torch"
         if not theirs or full in PURE:
             continue
-        load = Line(f"import {module}")
+        load = Preamble(f"import {module}")
         for maker, words in (
             ("_graphbreak_op", "like its first argument"),
             ("_graphbreak_scalar_op", "a scalar"),
         ):
             yield Patch(
                 f"a custom op: {full}, uncompiled inside of the graph, gives {words}",
-                (load, OP, Line(f"{full} = {maker}({full})")),
+                (load, OP, Preamble(f"{full} = {maker}({full})")),
                 note=f"{full} runs as it is, inside of the graph; its gradients are not known",
             )
 

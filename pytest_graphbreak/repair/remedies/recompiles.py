@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.repair.patch import Line, Patch, switch
+from pytest_graphbreak.repair.patch import Patch, Preamble, switch
 from pytest_graphbreak.repair.remedies import shapes
 from pytest_graphbreak.repair.remedies.around import AROUND
 from pytest_graphbreak.repair.trial import Trial
@@ -16,7 +16,7 @@ DYNAMIC: Final = switch("assume_static_by_default", "False")
 _OBLIVIOUS: Final = switch("backed_size_oblivious", home="torch.fx.experimental._config")
 _TENSORS: Final = (
     AROUND,
-    Line(
+    Preamble(
         '''
 def _graphbreak_numbers_as_tensors(model, inner):
     """Python floats that are arguments of the compiled code are tensors."""
@@ -51,7 +51,7 @@ def propose(trial: Trial) -> Iterator[Patch]:
         yield Patch("numbers on modules are inputs of the graph", (number,))
         yield Patch("the same, from the first call on", (number, DYNAMIC))
     if families & {"zero-one", "size"}:
-        load = Line("import torch.fx.experimental._config")
+        load = Preamble("import torch.fx.experimental._config")
         yield Patch(
             "dynamic=True, and sizes of 0 and 1 are like any other",
             (load, DYNAMIC, _OBLIVIOUS),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_graphbreak.repair.patch import Line, Patch
+from pytest_graphbreak.repair.patch import Patch, Preamble
 from pytest_graphbreak.repair.remedies.around import ARGUMENTS, AROUND
 from pytest_graphbreak.repair.trial import Trial
 
-_MARK: Final = Line(
+_MARK: Final = Preamble(
     '''
 def _graphbreak_mark(model, inner):
     """Mark the sizes that vary as dynamic while a call lasts."""
@@ -44,7 +44,7 @@ def _graphbreak_mark(model, inner):
 '''.strip()
 )
 
-_PAD: Final = Line(
+_PAD: Final = Preamble(
     '''
 def _graphbreak_pad(model, inner):
     """Fill up the sizes that vary with zeros to the next bucket, and cut the results back."""
@@ -134,9 +134,9 @@ def mark(trial: Trial) -> Iterator[Patch]:
         (
             AROUND,
             ARGUMENTS,
-            Line(f"_graphbreak_dynamic = {table!r}"),
+            Preamble(f"_graphbreak_dynamic = {table!r}"),
             _MARK,
-            Line("torch.compile = _graphbreak_around(_graphbreak_mark)"),
+            Preamble("torch.compile = _graphbreak_around(_graphbreak_mark)"),
         ),
     )
 
@@ -163,9 +163,9 @@ def pad(trial: Trial) -> Iterator[Patch]:
         (
             AROUND,
             ARGUMENTS,
-            Line(f"_graphbreak_buckets = {table!r}"),
+            Preamble(f"_graphbreak_buckets = {table!r}"),
             _PAD,
-            Line("torch.compile = _graphbreak_around(_graphbreak_pad)"),
+            Preamble("torch.compile = _graphbreak_around(_graphbreak_pad)"),
         ),
         note="inputs are padded with zeros and results cut back; each call computes a whole "
         "bucket, and on an xla device what is padded goes through the host",

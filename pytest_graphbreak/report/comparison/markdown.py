@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.comparison import text, words
-from pytest_graphbreak.report.markdown import COMMENT, Page
+from pytest_graphbreak.report.markdown import COMMENT, BoundedText
 from pytest_graphbreak.runs.compare import Change, Comparison, Side
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import plural
@@ -26,7 +26,7 @@ _HEAD: Final = "\n| | cause | tests | graphs | whose |\n|---|---|---:|---:|---|\
 
 def render(found: Comparison, limit: int = COMMENT) -> str:
     """The comment, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
-    page = Page(limit - _RESERVE)
+    page = BoundedText(limit - _RESERVE)
     totals = ", ".join(words.totals(found.pairs))
     page.add(f"{MARK}\n### Graphs: {words.headline(found)}\n\n")
     page.add(_side("before", found.before) + _side("after", found.after))

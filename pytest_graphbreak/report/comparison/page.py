@@ -12,7 +12,7 @@ from typing import Any, Final
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
-from pytest_graphbreak.report.source import Sources
+from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.compare import (
     Book,
     Cause,
@@ -23,7 +23,7 @@ from pytest_graphbreak.runs.compare import (
     Pair,
     book,
 )
-from pytest_graphbreak.runs.union import Seen
+from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.safe import cut, printable
 
 NAMES: Final = 200
@@ -37,7 +37,7 @@ def render(found: Comparison) -> str:
 
 def page_data(found: Comparison) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
-    shared = Shared(Sources(None))
+    shared = Shared(CheckoutSources(None))
     return {
         **cause_kinds(),
         "headline": words.headline(found),
@@ -125,7 +125,7 @@ def _test(pair: Pair, shared: Shared) -> Plain:
     }
 
 
-def _strip(seen: Seen, layer: str, one: Book, rows: Mapping[Key, int]) -> list[list[Any]]:
+def _strip(seen: SeenTest, layer: str, one: Book, rows: Mapping[Key, int]) -> list[list[Any]]:
     """The graphs of one side: name, cause, operations, and the row that says why it is there."""
     graphs = [graph for graph in seen.test["graph_list"] if graph["layer"] == layer]
     return [

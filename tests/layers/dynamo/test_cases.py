@@ -20,7 +20,7 @@ from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E40
 from pytest_graphbreak.model.layers import CAUSES  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Observation  # noqa: E402
-from tests.known import THREADS_CRASH  # noqa: E402
+from tests.upstream import THREADS_CRASH  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 MINOR = tuple(int(part) for part in torch.__version__.split(".")[:2])

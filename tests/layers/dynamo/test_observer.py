@@ -37,7 +37,7 @@ from pytest_graphbreak.layers.dynamo.sensors import Sensors  # noqa: E402
 from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Observation  # noqa: E402
-from tests.known import THREADS_CRASH, THREADS_CRASH_WHY  # noqa: E402
+from tests.upstream import THREADS_CRASH, THREADS_CRASH_WHY  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 FILE = "tests/layers/dynamo/test_observer.py"

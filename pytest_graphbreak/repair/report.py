@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.repair.search import Outcome, Problem
+from pytest_graphbreak.repair.search import Problem, SearchResult
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.safe import printable
 
 
-def lines(outcome: Outcome) -> Iterator[str]:
+def lines(outcome: SearchResult) -> Iterator[str]:
     """The whole report, as plain lines."""
     for problem in outcome.problems:
         yield from _problem(problem)
@@ -60,7 +60,7 @@ def _why(problem: Problem) -> str:
     return f"no remedy held.{tail}"
 
 
-def _table(outcome: Outcome) -> Iterator[str]:
+def _table(outcome: SearchResult) -> Iterator[str]:
     header = ("break", "remedy", "graphs", "outputs equal", "time")
     rows = [header]
     for problem in outcome.problems:
@@ -85,7 +85,7 @@ def _table(outcome: Outcome) -> Iterator[str]:
         yield "  ".join((*cells, row[4])).rstrip()
 
 
-def _time(outcome: Outcome) -> str:
+def _time(outcome: SearchResult) -> str:
     """A call that is compiled already, before and after; the whole run where there is none."""
     before, after = outcome.first, outcome.last
     if before.warm is not None and after.warm is not None:
