@@ -104,20 +104,34 @@ def logs(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
 
 def reports(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
     """A value of a report is changed, taken out or doubled: it is refused or rendered."""
+    seen = a_hostile_report()
+    seen["tests"] = [test | {"errors": []} for test in seen["tests"]]
     whole = [
         a_hostile_report(),
+        seen,
         a_report(over(), a_test("tests/test_a.py::test_c", 2, verdict="new")),
     ]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "report.json")
+        other = Path(directory, "other.json")
         pages = [f"--{kind}={directory}/{kind}" for kind in ("markdown", "html", "junit")]
+        beside = [f"--{kind}={directory}/{kind}" for kind in ("json", "markdown", "html", "patch")]
         while time.monotonic() < until:
             data = copy.deepcopy(rng.choice(whole))
+            other.write_text(json.dumps(data if rng.random() < 0.5 else rng.choice(whole)))
             for _ in range(rng.randint(1, 3)):
                 _damage(data, rng)
             path.write_text(json.dumps(data))
-            for command in (["report", str(path), *pages], ["check", str(path)]):
-                took, _ = _command(*command)
+            both = rng.sample([str(path), str(other)], 2)
+            for command in (
+                ["report", str(path), *pages],
+                ["check", str(path)],
+                ["compare", *both],
+                ["compare", *both, *beside],
+            ):
+                took, out = _command(*command)
+                if not all(line.isprintable() for line in out.split("\n")):
+                    raise Fault(f"{command} said what is not printable: {json.dumps(data)[:4000]}")
                 yield command[0], took
 
 

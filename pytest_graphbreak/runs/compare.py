@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
@@ -316,12 +316,12 @@ def _once(old: Union, new: Union, pairs: Iterable[tuple[SeenTest, SeenTest, str]
     found = []
     side: Literal["before", "after"]
     for side, mine, others in (("before", before, after), ("after", after, before)):
-        names: dict[str, list[str]] = {}
+        named: dict[str, str | None] = {}
         for _, nodeid in others:
-            names.setdefault(nodeid.partition("::")[2], []).append(nodeid)
+            name = nodeid.partition("::")[2]
+            named[name] = nodeid if named.get(name, nodeid) == nodeid else None
         for profile, nodeid in mine:
-            same = dict.fromkeys(names.get(nodeid.partition("::")[2], ()))
-            maybe = next(iter(same)) if len(same) == 1 else None
+            maybe = named.get(nodeid.partition("::")[2])
             found.append(Once(nodeid, profile, side, None if maybe == nodeid else maybe))
     return found
 
@@ -366,10 +366,10 @@ def _pair(
     if not _same(was, now):
         same_torch = same_minor(one.report.torch, other.report.torch)
         steps = _steps(book(was, layers).causes, book(now, layers).causes, same_torch)
-        breaks = [step for step in steps if step.cause.kind == "break"]
+        breaks = _Heads(steps)
         heads: dict[int, Change] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
-            head = _head(step, breaks)
+            head = breaks.of(step)
             group = changes if head is None else heads[id(head)].with_it
             change = _added(group, step, other.nodeid, profile, found)
             heads[id(step)] = change
@@ -420,29 +420,33 @@ def _package(where: Frame, found: Comparison) -> Package | None:
     return Package(name, before, after) if before or after else None
 
 
-def _head(step: _Step, breaks: Iterable[_Step]) -> _Step | None:
-    """The break with which something came or went, since it runs through the same function.
+class _Heads:
+    """The breaks of one test that came or went, by the functions that they run through."""
 
-    A frame that breaks is skipped, or compiled again with what it hands on; where the break is
-    gone its function is compiled as it was meant to be.
-    """
-    kind, how = step.cause.kind, step.how
-    if kind == "eager" and not LIMIT.search(step.cause.reason):
-        with_it = how
-    elif kind == "recompile":
-        with_it = {"more": "new", "fewer": "gone"}.get(how, how)  # type: ignore[assignment]
-    elif kind in INTENDED:
-        with_it = {"new": "gone", "gone": "new"}.get(how, "")  # type: ignore[assignment]
-    else:
-        return None
-    where = step.cause.where.key
-    through = [
-        one
-        for one in breaks
-        if one.how == with_it
-        and any(frame.key[:2] == where[:2] for frame in (one.cause.where, *one.cause.stack))
-    ]
-    return min(through, key=lambda one: one.cause.where.key != where, default=None)
+    def __init__(self, steps: Iterable[_Step]) -> None:
+        self._found: dict[tuple[str, ...], _Step] = {}
+        for step in steps:
+            if step.cause.kind == "break":
+                self._found.setdefault((step.how, *step.cause.where.key), step)
+                for frame in (step.cause.where, *step.cause.stack):
+                    self._found.setdefault((step.how, *frame.key[:2]), step)
+
+    def of(self, step: _Step) -> _Step | None:
+        """The break with which something came or went, since it runs through the same function.
+
+        A frame that breaks is skipped, or compiled again with what it hands on; where the break is
+        gone its function is compiled as it was meant to be.
+        """
+        kind = step.cause.kind
+        how: str = step.how
+        if kind == "recompile":
+            how = {"more": "new", "fewer": "gone"}.get(how, how)
+        elif kind in INTENDED:
+            how = {"new": "gone", "gone": "new"}.get(how, "")
+        elif kind != "eager" or LIMIT.search(step.cause.reason):
+            return None
+        where = step.cause.where.key
+        return self._found.get((how, *where)) or self._found.get((how, *where[:2]))
 
 
 def _same(was: Plain, now: Plain) -> bool:
@@ -591,12 +595,18 @@ def _steps(was: Mapping[Key, Cause], now: Mapping[Key, Cause], same_torch: bool)
         if how is not None and key[0] not in still:
             steps.append(_Step(how, before, after))
     # One graph that is told as an entry, or as what follows a break that is known, is the same one.
-    mere = [step for step in steps if step.cause.kind in INTENDED or step.how in ("more", "fewer")]
-    mere = [step for step in mere if step.cause.kind not in ("eager", "recompile")]
-    rest = [step for step in steps if step not in mere]
+    mere = [step for step in steps if _is_mere(step)]
+    rest = [step for step in steps if not _is_mere(step)]
     if any(any(step.graphs.values()) for step in rest) or _sum(mere):
         return steps
     return rest
+
+
+def _is_mere(step: _Step) -> bool:
+    """Whether a step tells of nothing but which graph is counted for what."""
+    if step.cause.kind in ("eager", "recompile"):
+        return False
+    return step.cause.kind in INTENDED or step.how in ("more", "fewer")
 
 
 def _sum(steps: Iterable[_Step]) -> bool:
@@ -645,32 +655,49 @@ def _paired(changes: Iterable[Change]) -> tuple[list[Moved], list[Change]]:
     """
     ordered = sorted(changes, key=lambda one: (-abs(one.growth), -len(one.effects), one.where.key))
     found: list[Moved] = []
-    gone = [one for one in ordered if one.how == "gone" and one.kind not in INTENDED]
-    new = [one for one in ordered if one.how == "new" and one.kind not in INTENDED]
+    taken: set[int] = set()
     for why in get_args(Alike):
-        for one in list(gone):
-            other = next((other for other in new if _alike(one, other) == why), None)
-            if other is not None:
-                found.append(Moved(one, other, why))
-                gone.remove(one)
-                new.remove(other)
-    known = {id(change) for pair in found for change in (pair.before, pair.after)}
-    return found, [change for change in ordered if id(change) not in known]
+        news: dict[tuple[object, ...], list[Change]] = {}
+        for one in reversed(ordered):
+            if one.how == "new" and id(one) not in taken:
+                for key in _alike(one, why):
+                    news.setdefault(key, []).append(one)
+        for one in ordered:
+            if one.how == "gone" and id(one) not in taken:
+                other = _first(news, _alike(one, why), taken)
+                if other is not None:
+                    found.append(Moved(one, other, why))
+                    taken |= {id(one), id(other)}
+    return found, [change for change in ordered if id(change) not in taken]
 
 
-def _alike(one: Change, other: Change) -> Alike | None:
-    """In what two places differ that may be the same; None where they are two."""
-    if (one.kind, one.layer) != (other.kind, other.layer) or not one.where.file:
-        return None
-    tests = {(effect.nodeid, effect.profile) for effect in one.effects}
-    if tests.isdisjoint((effect.nodeid, effect.profile) for effect in other.effects):
-        return None
-    (file, function, code), (file2, function2, code2) = one.where.key, other.where.key
-    same_reason = one.id == other.id if one.id else _words(one.reason) == _words(other.reason)
-    if code and code == code2:
-        if function == function2:
-            return "file"
-        if file == file2:
-            return "function"
-        return "place" if same_reason else None
-    return "line" if (file, function) == (file2, function2) and same_reason else None
+def _first(
+    news: Mapping[tuple[object, ...], list[Change]],
+    keys: Iterable[tuple[object, ...]],
+    taken: set[int],
+) -> Change | None:
+    """The first change with one of these keys that is not taken."""
+    for key in keys:
+        rest = news.get(key, [])
+        while rest and id(rest[-1]) in taken:
+            rest.pop()
+        if rest:
+            return rest[-1]
+    return None
+
+
+def _alike(one: Change, why: Alike) -> Iterator[tuple[object, ...]]:
+    """What two changes share that differ in ``why``: a part of their place, in the same test."""
+    if one.kind in INTENDED or not one.where.file:
+        return
+    file, function, code = one.where.key
+    reason = one.id or _words(one.reason)
+    same: dict[Alike, tuple[str, ...]] = {
+        "file": (function, code),
+        "function": (file, code),
+        "place": (code, reason),
+        "line": (file, function, reason),
+    }
+    if code or why == "line":
+        for effect in one.effects:
+            yield (one.kind, one.layer, *same[why], effect.nodeid, effect.profile)

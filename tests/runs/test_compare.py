@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -316,3 +317,18 @@ def test_the_growth_of_all_tests_is_the_sum_of_all_changes(made: Any) -> None:
     for change in changes:
         total.update(change.graphs)
     assert total["dynamo"] == sum(pair.growth for pair in found.pairs)
+
+
+def test_thousands_of_places_with_one_line_take_no_longer_than_they_are_many() -> None:
+    """A stranger's report may have any number of places, all of them alike."""
+
+    def crowded(file: str) -> Data:
+        spots = [place(f"{file}{n}.py", "f", n, "x") for n in range(4000)]
+        left = [{"layer": "dynamo", "reason": "r", "count": 1, "where": spot} for spot in spots]
+        return a_report(a_test(breaks=[a_break(spot) for spot in spots], eager=left))
+
+    one, other = crowded("a"), crowded("b")
+    start = time.process_time()
+    found = compared(one, other)
+    assert len(found.moved) == 4000
+    assert time.process_time() - start < 10
