@@ -357,8 +357,8 @@ def _spans(node: Mapping | Sequence) -> list[tuple[int, int]]:
     return [(start_of(item), end_of(item)) for item in node.items]
 
 
-def _place(raw: Map[str, Any]) -> tuple[str, str]:
-    return place_key(raw["where"], raw.get("code", ""))
+def _place(raw: Map[str, Any]) -> tuple[str, ...]:
+    return (raw.get("layer", ""), *place_key(raw["where"], raw.get("code", "")))
 
 
 def _surviving(old: Sequence, new: list[Any]) -> bool:

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.layers import BREAKING, JUDGED, LAYERS
 from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.text.paths import shown
 
-PLACES_LAYER = "dynamo"
-"""The layer that ``breaks`` and ``eager`` belong to: judged and written only with it."""
+PLACES_LAYER = BREAKING[0]
+"""The layer of a place that names none. Places are judged and written with their layer only."""
 
 
 class BaselineError(ValueError):
@@ -72,7 +72,8 @@ class Known:
     """A place that broke, or left the compiler, when the baseline was recorded.
 
     ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason``
-    and ``id`` are None where the baseline does not state them.
+    and ``id`` are None where the baseline does not state them. ``layer`` is what
+    the code broke, or left.
     """
 
     where: str
@@ -80,10 +81,15 @@ class Known:
     count: int = 1
     reason: str | None = None
     id: str | None = None
+    layer: str = PLACES_LAYER
 
     @property
-    def key(self) -> tuple[str, str]:
-        return place_key(self.where, self.code)
+    def key(self) -> tuple[str, str, str]:
+        return (self.layer, *place_key(self.where, self.code))
+
+
+def _layers(places: Iterable[Known]) -> frozenset[str]:
+    return frozenset(item.layer for item in places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +110,7 @@ class Values:
         """The layers that have anything."""
         found = {layer for layer, count in self.graphs.items() if count}
         found |= {layer for layer, count in self.recompiles.items() if count}
-        if self.breaks or self.eager:
-            found.add(PLACES_LAYER)
-        return frozenset(found)
+        return frozenset((*found, *_layers(self.breaks), *_layers(self.eager)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,9 @@ class Override:
     def layers(self) -> frozenset[str]:
         """The layers that it names, also with an explicit zero."""
         found = {*self.graphs, *self.recompiles}
-        if self.breaks is not None or self.eager is not None:
-            found.add(PLACES_LAYER)
+        for places in (self.breaks, self.eager):
+            if places is not None:
+                found.update(_layers(places) or (PLACES_LAYER,))
         return frozenset(found)
 
 
@@ -158,9 +163,12 @@ class Expected:
         A recorded profile is judged on every observed layer (absent is zero),
         and on the layers that it recorded itself also where they were not
         there: that is how one is lost. Another profile's values are a guide
-        only on the layers that they have, where those were observed.
+        only on the layers that they have, where those were observed. A layer that
+        is not judged by itself is where it has values.
         """
-        layers = {*observed} | self.own if self.recorded else {*observed} & self.values.layers
+        layers = {*observed} & self.values.layers
+        if self.recorded:
+            layers |= ({*observed} & JUDGED) | self.own
         return tuple(layer for layer in LAYERS if layer in layers)
 
     def counts_ops(self, layer: str, torch: str | None, packages: Mapping[str, str]) -> bool:

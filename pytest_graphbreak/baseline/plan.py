@@ -6,7 +6,7 @@ The rules are those of docs/reference/baseline-file.md, "What an update writes".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_graphbreak.baseline.model import (
     PLACES_LAYER,
@@ -20,7 +20,7 @@ from pytest_graphbreak.baseline.model import (
     writable,
 )
 from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, known, places
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.layers import BREAKING, JUDGED, LAYERS
 from pytest_graphbreak.model.versions import minor, same_minor
 
 COUNTS = ("graphs", "recompiles")
@@ -33,6 +33,13 @@ class File:
 
     profile: str
     torch: str | None
+
+
+def of_concern(measured: Measured, expected: Expected | None) -> Measured:
+    """The measurement, without layers that are judged where they are named only, and are not."""
+    named = expected.own | expected.values.layers if expected is not None else frozenset[str]()
+    layers = tuple(layer for layer in measured.layers if layer in JUDGED or layer in named)
+    return measured if layers == measured.layers else replace(measured, layers=layers)
 
 
 def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
@@ -58,12 +65,22 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
             counted = values.ops.get(layer)
             if counted is not None and counted != expected.values.ops[layer]:
                 found.add(layer)
-    if PLACES_LAYER in measured.layers and not (
-        same_places(expected.values.breaks, values.breaks, expected.breaks_torch, measured.torch)
-        and same_places(expected.values.eager, values.eager, expected.eager_torch, measured.torch)
-    ):
-        found.add(PLACES_LAYER)
+    for layer in _breaking(measured.layers):
+        for old, new, torch in (
+            (expected.values.breaks, values.breaks, expected.breaks_torch),
+            (expected.values.eager, values.eager, expected.eager_torch),
+        ):
+            if not same_places(_on(old, (layer,)), _on(new, (layer,)), torch, measured.torch):
+                found.add(layer)
     return frozenset(found)
+
+
+def _breaking(layers: Collection[str]) -> list[str]:
+    return [layer for layer in BREAKING if layer in layers]
+
+
+def _on(places: Iterable[Known], layers: Collection[str]) -> list[Known]:
+    return [item for item in places if item.layer in layers]
 
 
 def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
@@ -95,14 +112,13 @@ def _same(was: Known, now: Known, wording: bool) -> bool:
     )
 
 
-def by_place(items: Iterable[Known]) -> dict[tuple[str, str], Known]:
+def by_place(items: Iterable[Known]) -> dict[tuple[str, str, str], Known]:
     """Each place once, in order of appearance; counts of one place are added up."""
-    found: dict[tuple[str, str], Known] = {}
+    found: dict[tuple[str, str, str], Known] = {}
     for item in items:
         before = found.get(item.key)
         if before is not None:
-            count = before.count + item.count
-            item = Known(before.where, before.code, count, before.reason, before.id)
+            item = replace(before, count=before.count + item.count)
         found[item.key] = item
     return found
 
@@ -136,10 +152,9 @@ def _plain(
                 _put(counts, layer, count)
         _put_changed(new, field, counts)
     _put_changed(new, "ops", _ops(raw.get("ops", {}), measured, layers))
-    if PLACES_LAYER in layers:
-        for field in LISTS:
-            _put_changed(new, field, _merged(raw.get(field, []), measured, field))
-    if PLACES_LAYER in layers or not recorded:
+    for field in LISTS if _breaking(layers) else ():
+        _put_changed(new, field, _merged(raw.get(field, []), measured, field, layers))
+    if _breaking(layers) or not recorded:
         _set_torch(new, measured, file)
     if not any(key in new for key in VALUE_KEYS):
         new["graphs"] = {}  # recorded, and nothing there
@@ -153,7 +168,7 @@ def _overridden(
     overrides = dict(raw.get("overrides", {}))
     before = overrides.pop(measured.profile, None)
     override = _override(dict(before or {}), entry, measured, layers)
-    if PLACES_LAYER in layers or before is None:
+    if _breaking(layers) or before is None:
         _set_torch(override, measured, file)
     if plain is None and not any(key in override for key in VALUE_KEYS):
         override["graphs"] = {}
@@ -194,14 +209,19 @@ def _override(
         if same and ops.get(layer) == inherited.get(layer):
             ops.pop(layer, None)
     _put_changed(override, "ops", ops)
-    if PLACES_LAYER in layers:
-        torch = entry.torch if entry is not None else None
-        for field in LISTS:
-            now = getattr(measured.values, field)
-            if same_places(getattr(plain, field), now, torch, measured.torch):
-                override.pop(field, None)
-            else:
-                override[field] = _merged(override.get(field, []), measured, field)
+    torch = entry.torch if entry is not None else None
+    for field in LISTS if _breaking(layers) else ():
+        inherited = getattr(plain, field)
+        before = places(override, field)
+        stays = [item for item in inherited if item.layer not in layers]
+        if before is not None:
+            stays = [item for item in before if item.layer not in layers]
+        now = [*stays, *_on(getattr(measured.values, field), layers)]
+        if same_places(inherited, now, torch, measured.torch):
+            override.pop(field, None)
+        else:
+            raw = [_place(item) for item in stays] if before is None else override[field]
+            override[field] = _merged(raw, measured, field, layers)
     return override
 
 
@@ -234,9 +254,9 @@ def _ops(raw: Raw, measured: Measured, layers: Collection[str]) -> Raw:
     }
 
 
-def _merged(raw: list[Raw], measured: Measured, field: str) -> list[Raw]:
-    """The list of places as measured: known ones where they stand, then the new ones."""
-    wanted = by_place(getattr(measured.values, field))
+def _merged(raw: list[Raw], measured: Measured, field: str, layers: Collection[str]) -> list[Raw]:
+    """The places as measured on ``layers``: known ones where they stand, then the new ones."""
+    wanted = by_place(_on(getattr(measured.values, field), layers))
     wording = measured.torch is not None
     items = []
     for item in raw:
@@ -245,6 +265,8 @@ def _merged(raw: list[Raw], measured: Measured, field: str) -> list[Raw]:
             items.append(
                 item if _same(known(item), now, wording) else _reworded(item, now, wording)
             )
+        elif known(item).layer not in layers:
+            items.append(item)
     return [*items, *(_place(item) for item in wanted.values())]
 
 
@@ -259,8 +281,9 @@ def _reworded(raw: Raw, now: Known, wording: bool) -> Raw:
 
 
 def _place(item: Known) -> Raw:
-    where, code = item.key
+    layer, where, code = item.key
     new: Raw = {"where": where}
+    _put(new, "layer", layer if layer != PLACES_LAYER else None)
     _put(new, "reason", _text(item.reason))
     _put(new, "id", _text(item.id))
     _put(new, "code", code)

@@ -17,7 +17,14 @@ from dataclasses import field as made
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_graphbreak.baseline.model import BaselineError, Entry, Known, Override, Values
+from pytest_graphbreak.baseline.model import (
+    PLACES_LAYER,
+    BaselineError,
+    Entry,
+    Known,
+    Override,
+    Values,
+)
 from pytest_graphbreak.baseline.tree import (
     Mapping,
     Node,
@@ -28,7 +35,7 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.layers import BREAKING, LAYERS
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
@@ -39,10 +46,12 @@ VALUE_KEYS = ("graphs", "recompiles", "ops", "breaks", "eager")
 TEST_KEYS = ("note", "ungated", "cases")
 ENTRY_KEYS = ("note", "ungated", "profile", "torch", *VALUE_KEYS, "overrides")
 OVERRIDE_KEYS = ("torch", *VALUE_KEYS)
-PLACE_KEYS = ("reason", "id", "where", "code", "count")
+PLACE_KEYS = ("layer", "reason", "id", "where", "code", "count")
 
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
-_CUT_OFF = re.compile(rb"(?:^|[\r\n])(?:[ -]+|[ -]*(?:reason|id|where|code|count):[^\r\n]*)\Z")
+_CUT_OFF = re.compile(
+    rb"(?:^|[\r\n])(?:[ -]+|[ -]*(?:layer|reason|id|where|code|count):[^\r\n]*)\Z"
+)
 """A last line without an end, in a place or before one."""
 LONGEST_LINE = 100_000
 _TORCH = re.compile(r"[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?")
@@ -278,7 +287,7 @@ class _DocumentReader:
     def places(self, node: Node, what: str) -> list[Raw]:
         if not isinstance(node, Sequence):
             self.wrong(node, what, "a list of places")
-        seen: dict[tuple[str, str], int] = {}
+        seen: dict[tuple[str, str, str], int] = {}
         found = []
         for item in node.items:
             raw = self.place(item, f"an item of {what}")
@@ -303,6 +312,11 @@ class _DocumentReader:
                 raw[field] = self.count(value, "count", least=1)
             else:
                 raw[field] = self.text(value, field, empty=field in ("where", "code"))
+        layer = raw.get("layer", PLACES_LAYER)
+        if layer not in BREAKING:
+            step = f"allowed: {', '.join(BREAKING)}"
+            line = line_of(place.items["layer"][1])
+            self.fail(f"{what} names a layer that nothing breaks: {brief(layer)}", line, step)
         return raw
 
     # what every node is checked with
@@ -388,6 +402,7 @@ def known(raw: Raw) -> Known:
         count=raw.get("count", 1),
         reason=raw.get("reason"),
         id=raw.get("id"),
+        layer=raw.get("layer", PLACES_LAYER),
     )
 
 

@@ -269,6 +269,7 @@ class _File:
         if entry is not None and entry.ungated is not None:
             self._changed("ungated", item, expected, expected)
             return
+        item = plan.of_concern(item, expected)
         find = plan.differing if self.mode == "update" else plan.missing
         found = find(expected, item)
         if expected is not None and not found:

@@ -243,7 +243,7 @@ def gather(
         if seen.level == MEASURED:
             record = Record.from_dict(seen.test)
             # A test that compiles nothing has no entry, unless it has one already.
-            if record.active or baselines.entry(seen.nodeid) is not None:
+            if record.judged or baselines.entry(seen.nodeid) is not None:
                 harvest.take.append(
                     measured(seen.nodeid, seen.profile, seen.report.environment, record)
                 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_graphbreak.baseline.model import PLACES_LAYER
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.model.record import Plain, Record
 
@@ -46,7 +47,9 @@ def budget(record: Record, expected: Expected | None, cap: Cap | None) -> Plain 
 
 
 def _known(item: Known) -> Plain:
+    layer = {} if item.layer == PLACES_LAYER else {"layer": item.layer}
     return {
+        **layer,
         "reason": item.reason,
         "id": item.id,
         "where": item.where,

@@ -39,4 +39,11 @@ def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: 
 
 def _known(item: Break | Eager, id: str | None) -> Known:
     where, code = place_of(item.where)
-    return Known(where=where, code=code, count=item.count, reason=item.reason or None, id=id)
+    return Known(
+        where=where,
+        code=code,
+        count=item.count,
+        reason=item.reason or None,
+        id=id,
+        layer=item.layer,
+    )

@@ -15,6 +15,7 @@ from typing import Final
 from pytest_graphbreak.baseline.model import Expected, Known, place_key
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.layers import JUDGED
 from pytest_graphbreak.model.record import Break, Eager, Frame, Record
 from pytest_graphbreak.model.versions import same_minor
 
@@ -117,7 +118,7 @@ def judge(
     if record.errors:
         return Verdict("error")
     if expected is None and cap is None:
-        return Verdict("new" if gate and record.active else "none", added=record.breaks)
+        return Verdict("new" if gate and record.judged else "none", added=record.breaks)
     base = Verdict("ok")
     if expected is not None:
         base = _against_baseline(record, expected, torch)
@@ -148,9 +149,10 @@ def judge(
 def _against_cap(record: Record, cap: Cap) -> Verdict:
     over: list[Step] = []
     for layer in record.layers:
+        judged = layer in JUDGED or layer in cap.layers
         for what, counts, limit in (
             ("graphs", record.graphs, cap.graphs(layer)),
-            ("recompiles", record.recompiles, cap.recompiles),
+            ("recompiles", record.recompiles, cap.recompiles if judged else None),
         ):
             now = counts.get(layer, 0)
             if limit is not None and now > limit:
@@ -192,13 +194,14 @@ def _steps(record: Record, expected: Expected) -> Iterator[Step]:
         for layer in judged:
             if was.get(layer, 0) != now.get(layer, 0):
                 yield Step(what, layer, was.get(layer, 0), now.get(layer, 0), "baseline")
-    if "dynamo" in judged:
-        for what, places, found in (
-            ("breaks", values.breaks, record.breaks),
-            ("eager", values.eager, record.eager),
-        ):
-            if len(places) != len(found):
-                yield Step(what, None, len(places), len(found), "baseline")
+    for what, places, found in (
+        ("breaks", values.breaks, record.breaks),
+        ("eager", values.eager, record.eager),
+    ):
+        allowed = sum(item.layer in judged for item in places)
+        seen = sum(item.layer in judged for item in found)
+        if allowed != seen:
+            yield Step(what, None, allowed, seen, "baseline")
 
 
 def _ops(
@@ -237,21 +240,26 @@ def place_of(where: Frame) -> tuple[str, str]:
     return place_key(name, where.code)
 
 
+def _key(item: Break | Eager) -> tuple[str, str, str]:
+    """The identity of what broke, as ``Known.key`` has it."""
+    return (item.layer, *place_of(item.where))
+
+
 def _compare_places(record: Record, expected: Expected, torch: str | None) -> Verdict:
-    if "dynamo" not in expected.judged(record.layers):
-        return Verdict("ok", unseen=expected.unseen(record.layers), known=record.breaks)
-    recorded = {item.key: item for item in expected.values.breaks}
-    now = {place_of(item.where): item for item in record.breaks}
-    eager = {item.key for item in expected.values.eager}
-    eager_now = {place_of(item.where) for item in record.eager}
+    judged = expected.judged(record.layers)
+    recorded = {item.key: item for item in expected.values.breaks if item.layer in judged}
+    now = {_key(item): item for item in record.breaks if item.layer in judged}
+    eager = {item.key: item for item in expected.values.eager if item.layer in judged}
+    eager_now = {_key(item): item for item in record.eager if item.layer in judged}
+    others = (item for item in record.breaks if item.layer not in judged)
     comparable = same_minor(torch, expected.breaks_torch)
     return Verdict(
         "ok",
         added=tuple(item for key, item in now.items() if key not in recorded),
-        known=tuple(item for key, item in now.items() if key in recorded),
+        known=(*(item for key, item in now.items() if key in recorded), *others),
         gone=tuple(item for key, item in recorded.items() if key not in now),
-        left=tuple(item for item in record.eager if place_of(item.where) not in eager),
-        returned=tuple(item for item in expected.values.eager if item.key not in eager_now),
+        left=tuple(item for key, item in eager_now.items() if key not in eager),
+        returned=tuple(item for key, item in eager.items() if key not in eager_now),
         reworded=tuple(
             (recorded[key], item)
             for key, item in now.items()

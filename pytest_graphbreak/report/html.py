@@ -320,7 +320,7 @@ class _Places:
             for known in test["baseline"]["breaks" if kind == "break" else "eager"]:
                 file, _, function = known["where"].partition("::")
                 where = {"file": file, "function": function, "line": 0, "code": known["code"]}
-                row = self._row(kind, "dynamo", where, known["reason"] or kind, known["id"])
+                row = self._row(kind, known["layer"], where, known["reason"] or kind, known["id"])
                 row["counts"][number][0] = known["count"]
 
     def add_found(self, number: int, test: Plain) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from pytest_graphbreak.baseline.model import Expected, Known, Values
+from pytest_graphbreak.baseline.model import PLACES_LAYER, Expected, Known, Values
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Plain, Record
@@ -197,4 +197,7 @@ def _expected(test: Plain) -> Expected | None:
 
 
 def _places(known: Iterable[Plain]) -> tuple[Known, ...]:
-    return tuple(Known(item["where"], item["code"], item["count"]) for item in known)
+    return tuple(
+        Known(item["where"], item["code"], item["count"], layer=item.get("layer", PLACES_LAYER))
+        for item in known
+    )

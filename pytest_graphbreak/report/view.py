@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.runs.incoming import Report
 
@@ -72,7 +72,9 @@ def moves(test: Plain) -> list[Move]:
     known = _allowed(test)
     found = []
     for layer in LAYERS:
-        was = known.get(layer, 0) if known is not None else None
+        # Of a layer that is not judged by itself nobody said how many it may make.
+        zero = 0 if layer in JUDGED else None
+        was = known.get(layer, zero) if known is not None else None
         now = test["graphs"].get(layer, 0)
         if layer in test["layers"] and (was or now):
             found.append(Move(layer, was, now))

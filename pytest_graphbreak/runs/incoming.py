@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from pytest_graphbreak.model.layers import LAYERS, VERSIONS
+from pytest_graphbreak.model.layers import BREAKING, LAYERS, VERSIONS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.runs.containers import ReportFile, read, sources
 from pytest_graphbreak.text.garbage import uncollected
@@ -330,7 +330,14 @@ _GRAPH = _object(
     module=_MAYBE_TEXT,
     stack=(_list_of(_where), list),
 )
-_KNOWN = _object(reason=_MAYBE_TEXT, id=_MAYBE_TEXT, where=_TEXT, code=_TEXT, count=(_count, 1))
+_KNOWN = _object(
+    layer=(_one_of(BREAKING), BREAKING[0]),
+    reason=_MAYBE_TEXT,
+    id=_MAYBE_TEXT,
+    where=_TEXT,
+    code=_TEXT,
+    count=(_count, 1),
+)
 _BASELINE = _object(
     profile=_MAYBE_TEXT,
     torch=_MAYBE_TEXT,

@@ -203,7 +203,7 @@ class Session:
     def _is_to_write(self, test: Plain, record: Record) -> bool:
         if not (self.settings.update or self.settings.record):
             return bool(test["verdict"] == "lost")  # prune alone
-        return record.active or test["baseline"] is not None
+        return record.judged or test["baseline"] is not None
 
     def _exit_code(self, exitstatus: int) -> int:
         """Green turns red where the gate did not see everything; nothing else is changed."""
