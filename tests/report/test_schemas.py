@@ -6,7 +6,6 @@ import copy
 import json
 import random
 import tempfile
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,10 @@ from pytest_graphbreak.model.record import (
     Record,
     combine,
 )
+from pytest_graphbreak.model.schemas import HOME, derived, schema
 from tests.baseline.test_read import FULL, REFUSED
 from tests.baseline.test_text import make, measurement
 from tests.hostile import at, spots
-
-
-def schema(name: str) -> dict[str, Any]:
-    text = (files("pytest_graphbreak") / "schemas" / f"{name}.json").read_text("utf-8")
-    data: dict[str, Any] = json.loads(text)
-    return data
-
 
 SCHEMAS = {name: schema(name) for name in ("report", "baseline")}
 REPORT = Draft202012Validator(SCHEMAS["report"])
@@ -170,11 +163,6 @@ def test_the_schema_and_the_reader_agree(data: Any) -> None:
     assert BASELINE.is_valid(data) is accepted, text
 
 
-def test_the_schema_knows_the_layers() -> None:
-    for name in ("graphs", "recompiles"):
-        assert tuple(SCHEMAS["baseline"]["$defs"][name]["properties"]) == LAYERS
-
-
 # the report
 
 FRAME = Frame("yolo/head.py", "Head.forward", 88, "if scores.max().item() > self.threshold:")
@@ -303,13 +291,20 @@ def test_unknown_keys_are_let_through() -> None:
             assert REPORT.is_valid(more), path
 
 
+@pytest.mark.parametrize("path", HOME.glob("*.json"), ids=lambda path: path.stem)
+def test_the_files_have_the_lists_of_the_code(path: Path) -> None:
+    assert path.read_text("utf-8") == derived(path.stem), (
+        "python -m pytest_graphbreak.model.schemas"
+    )
+
+
 def test_the_schema_knows_the_words_of_the_code() -> None:
     definitions = SCHEMAS["report"]["$defs"]
-    causes = dict.fromkeys(cause for layer in LAYERS for cause in CAUSES[layer])
-    assert set(definitions["graph"]["properties"]["cause"]["enum"]) == set(causes)
+    causes = {cause for layer in LAYERS for cause in CAUSES[layer]}
+    assert set(definitions["cause"]["enum"]) == causes
+    assert tuple(definitions["layer"]["enum"]) == LAYERS
     verdicts = definitions["test"]["properties"]["verdict"]["enum"]
     assert {*FAILING, *STRICT} <= set(verdicts)
-    assert tuple(definitions["graph"]["properties"]["layer"]["enum"]) == LAYERS
 
 
 # the reference
