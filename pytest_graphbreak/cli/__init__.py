@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "compare": "what changed between two runs, by cause",
     "report": "turn JSON reports into pages that people read",
     "history": "how the baselines moved in git",
+    "upgrade": "the same tests with other versions of packages, compared",
     "bisect": "find the commit or the release that moved a test",
     "explain": "what a reason means and what mends it",
     "repro": "write scripts that reproduce graph breaks",
@@ -32,7 +33,7 @@ COMMANDS: Final = {
 }
 
 
-REST: Final = ("bisect",)
+REST: Final = ("upgrade", "bisect")
 """Commands that start pytest: what follows ``--`` is pytest's, and no option of theirs."""
 UNUSABLE: Final = 2
 LONGEST: Final = 1000

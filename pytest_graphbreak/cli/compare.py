@@ -31,12 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reports", nargs="*", metavar="REPORT", help=f"BEFORE and AFTER: {REPORTS}")
     parser.add_argument("--before", nargs="+", default=[], metavar="REPORT", help="the one side")
     parser.add_argument("--after", nargs="+", default=[], metavar="REPORT", help="the other side")
-    parser.add_argument("--json", metavar="F", help="all of it, as JSON")
-    parser.add_argument("--markdown", metavar="F", help="a comment for a pull request")
-    parser.add_argument("--html", metavar="F", help="a page with both sides of each test")
-    parser.add_argument(
-        "--exit-code", action="store_true", help="end with 1 where anything differs but words"
-    )
+    add_pages(parser)
     group = parser.add_argument_group("baselines, from what the later side measured")
     group.add_argument("--update-baselines", action="store_true", help="write them, as accept does")
     group.add_argument("--patch", metavar="F", help="write a patch of them instead")
@@ -44,6 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--message", metavar="F", help="where the commit message goes (default: it is printed)"
     )
     add_writing(group)
+
+
+def add_pages(parser: argparse.ArgumentParser) -> None:
+    """Where a comparison is written, and whether it makes the exit code."""
+    parser.add_argument("--json", metavar="F", help="all of it, as JSON")
+    parser.add_argument("--markdown", metavar="F", help="a comment for a pull request")
+    parser.add_argument("--html", metavar="F", help="a page with both sides of each test")
+    parser.add_argument(
+        "--exit-code", action="store_true", help="end with 1 where anything differs but words"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         with uncollected():
             before, after = (load_all(side) for side in _sides(args))
             found = compare(before, after)
-            if not _told(args, found):
+            if not tell(args, found):
                 return UNUSABLE
             code = _settled(args, after, found)
     except (ReportError, CheckoutError, BaselineError) as error:
@@ -73,7 +78,7 @@ def _sides(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     raise ReportError(_BOTH)
 
 
-def _told(args: argparse.Namespace, found: Comparison) -> bool:
+def tell(args: argparse.Namespace, found: Comparison) -> bool:
     """Say it, or write the pages that were asked for; False where one could not be written."""
     written = []
     if args.json:

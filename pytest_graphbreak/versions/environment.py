@@ -56,6 +56,9 @@ class Environment:
             found["VIRTUAL_ENV"] = str(self.directory)
             here = os.path.dirname(self.python)
             found["PATH"] = os.pathsep.join(filter(None, (here, found.get("PATH"))))
+            if before := found.get("PYTHONPATH"):  # it comes before all that is installed
+                own = str(_packages(self.directory))
+                found["PYTHONPATH"] = os.pathsep.join((own, before))
         return found
 
     def file(self, name: str) -> Path | None:
@@ -78,6 +81,7 @@ def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
 
     Raises ``InstallError`` where there is no installer, and where it fails.
     """
+    tool = _tool()
     directory = runner.directory / name
     made = runner.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(directory)])
     python = directory / ("Scripts" if os.name == "nt" else "bin") / "python"
@@ -86,15 +90,13 @@ def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
     layer = Environment(str(python), directory)
     _put_over_the_present_one(directory)
     asked = ", ".join(requirements)
-    with _installer(layer) as command:
-        done = runner.run([*command, "--", *requirements], environ=_environ(layer))
+    with _descriptions(tool, layer):
+        done = runner.run([*_command(tool, layer), "--", *requirements], environ=_environ(layer))
     if done.code is None:
-        raise InstallError(
-            f"{asked}: did not install within {runner.timeout:g} s", done.last(WORDS)
-        )
+        late = f"{asked}: {tool} did not install it within {runner.timeout:g} s"
+        raise InstallError(late, done.last(WORDS))
     if done.code:
-        raise InstallError(f"{asked}: {Path(command[0]).name} failed", _words(done))
-    shutil.rmtree(directory / "cache", ignore_errors=True)
+        raise InstallError(f"{asked}: {tool} cannot install it", _words(done))
     return Environment(
         str(python), directory, dict(sorted(_installed(directory))), tuple(_conflicts(done))
     )
@@ -133,32 +135,46 @@ def _homes() -> list[str]:
     return [path for path in dict.fromkeys([*known, *listed]) if os.path.isdir(path)]
 
 
+def _tool() -> str:
+    """What installs: pip where the present environment has it, else uv. Raises ``InstallError``."""
+    if has_pip():
+        return "pip"
+    if shutil.which("uv"):
+        return "uv"
+    raise InstallError(
+        f"{sys.executable} has no pip, and there is no uv on the PATH: "
+        "install one of them (python -m ensurepip)"
+    )
+
+
+def _command(tool: str, layer: Environment) -> list[str]:
+    if tool == "uv":
+        return ["uv", "pip", "install", "--no-progress", "--python", layer.python]
+    # The layer's Python finds this pip in the present environment, and installs into its own.
+    return [layer.python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+
+
 @contextlib.contextmanager
-def _installer(layer: Environment) -> Iterator[list[str]]:
-    """The command that installs into a layer: pip where the present environment has it, else uv."""
+def _descriptions(tool: str, layer: Environment) -> Iterator[None]:
+    """For uv, which looks only into the environment that it installs into: what there is below."""
     assert layer.directory is not None
-    if importlib.util.find_spec("pip") is not None:
-        # The layer's Python finds this pip in the present environment, and installs into its own.
-        yield [layer.python, "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
-    elif uv := shutil.which("uv"):
-        copies = _describe(_packages(layer.directory))
-        try:
-            yield [uv, "pip", "install", "--no-progress", "--python", layer.python]
-        finally:
-            for copy in copies:
-                with contextlib.suppress(OSError):
-                    if (copy / "INSTALLER").read_text() == _COPY:
-                        shutil.rmtree(copy)
-    else:
-        raise InstallError(
-            f"{sys.executable} has no pip, and there is no uv on the PATH: "
-            "install one of them (python -m ensurepip)"
-        )
+    copies = _describe(_packages(layer.directory)) if tool == "uv" else []
+    try:
+        yield
+    finally:
+        for copy in copies:
+            with contextlib.suppress(OSError):
+                if (copy / "INSTALLER").read_text() == _COPY:
+                    shutil.rmtree(copy)
+
+
+def has_pip() -> bool:
+    """Whether the present environment has pip."""
+    return importlib.util.find_spec("pip") is not None
 
 
 def _describe(packages: Path) -> list[Path]:
-    """Copies of what describes the packages of the present environment, for uv, which looks only
-    into the environment that it installs into. They name no file but their own."""
+    """Copies of what describes the packages of the present environment; they list no code."""
     copies: list[Path] = []
     for home in _homes():
         for source in Path(home).glob("*.dist-info"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import sys
@@ -11,7 +10,7 @@ from typing import Final
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from pytest_graphbreak.versions.environment import WORDS
+from pytest_graphbreak.versions.environment import WORDS, has_pip
 from pytest_graphbreak.versions.runner import Runner
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
@@ -69,7 +68,7 @@ def _near(version: Version, offered: list[Version]) -> list[Version]:
 
 def _offered(runner: Runner, package: str, *, pre: bool) -> list[Version]:
     """What ``pip index versions`` tells, oldest first."""
-    if importlib.util.find_spec("pip") is not None:
+    if has_pip():
         command = [sys.executable, "-I", "-m", "pip"]
     elif found := shutil.which("pip"):
         command = [found]  # uv tells no versions; any pip reads the same configuration

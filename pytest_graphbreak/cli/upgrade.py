@@ -1,0 +1,89 @@
+"""``graphbreak upgrade``: the same tests with other versions of packages, compared."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.cli import ending
+from pytest_graphbreak.cli.compare import DIFFERS, UNUSABLE, add_pages, tell
+from pytest_graphbreak.cli.elsewhere import add_reports, keep, repeated
+from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.program import add_timeout
+from pytest_graphbreak.repair.progress import Progress
+from pytest_graphbreak.repair.serving import ServerError
+from pytest_graphbreak.runs.compare import compare
+from pytest_graphbreak.runs.incoming import Report
+from pytest_graphbreak.versions.environment import Environment, InstallError, make, present
+from pytest_graphbreak.versions.runner import Runner, runner
+from pytest_graphbreak.versions.running import Run, Tests
+
+DONE: Final = 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "graphbreak upgrade REQUIREMENT... [options] [-- pytest arguments]"
+    parser.add_argument(
+        "requirements", nargs="+", metavar="REQUIREMENT", help='as pip takes it: "torch==2.15"'
+    )
+    add_pages(parser)
+    add_reports(parser)
+    add_timeout(parser, 3600, "one installation or one run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Install, run both, compare. 0, or 2 where one of these cannot be done."""
+    try:
+        with ending.cleared_up(), runner(args.timeout) as work:
+            return _upgrade(args, work)
+    except InstallError as error:
+        repeated("upgrade", str(error), error.words)
+    except ServerError as error:
+        complain(f"graphbreak upgrade: {error}")
+    return UNUSABLE
+
+
+def _upgrade(args: argparse.Namespace, work: Runner) -> int:
+    progress = Progress()
+    try:
+        progress.step(0, 3, f"installing {', '.join(args.requirements)}", work.now)
+        layer = make(work, "environment", args.requirements)
+        progress.clear()
+        if not layer.installed:
+            complain(
+                "graphbreak upgrade: the environment has all of this already, so both sides "
+                "would be the same"
+            )
+            return UNUSABLE
+        for line in _installed(layer):
+            say(line)
+        tests = Tests(work, args.rest)
+        runs: list[Run] = []
+        for number, (where, name) in enumerate(((present(), "before"), (layer, "after")), 1):
+            progress.step(number, 3, f"the tests {name}", tests.now)
+            runs.append(tests.run(where, name, cwd=Path.cwd()))
+            progress.clear()
+            if runs[-1].report is None:
+                repeated("upgrade", f"{name}: {runs[-1].why}", runs[-1].ended.last(20))
+                return UNUSABLE
+    finally:
+        progress.clear()
+    before, after = runs
+    assert before.report is not None
+    assert after.report is not None
+    return _told(args, before.report, after.report, before.path, after.path)
+
+
+def _installed(layer: Environment) -> list[str]:
+    """What the layer has, and what does not go together in it."""
+    names = ", ".join(f"{name} {version}" for name, version in layer.installed.items())
+    return [f"installed  {names}", *(f"note       {line}" for line in layer.conflicts)]
+
+
+def _told(args: argparse.Namespace, before: Report, after: Report, *paths: Path) -> int:
+    found = compare([before], [after])
+    written = tell(args, found)
+    if not keep(args.reports, *paths) or not written:
+        return UNUSABLE
+    return DIFFERS if args.exit_code and found.differs else DONE

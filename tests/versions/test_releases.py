@@ -1,0 +1,48 @@
+"""The releases that an index offers, from wheels of our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.versions.releases import ReleaseError, between
+from pytest_graphbreak.versions.runner import Runner
+from tests.versions.wheels import wheel
+
+
+@pytest.fixture
+def releases(index: Path) -> None:
+    for version in ("1.0.0", "1.10", "1.9", "1.10.1", "2.0rc1", "2.0"):
+        wheel(index, "tiny", version)
+
+
+@pytest.mark.usefixtures("releases")
+def test_from_old_to_new_and_only_what_is_released(work: Runner) -> None:
+    assert list(map(str, between(work, "tiny", "1.0", "2.0"))) == [
+        "1.0.0",
+        "1.9",
+        "1.10",
+        "1.10.1",
+        "2.0",
+    ]
+    assert list(map(str, between(work, "Tiny", "1.10.1", "2.0rc1"))) == ["1.10.1", "2.0rc1"]
+
+
+@pytest.mark.usefixtures("releases")
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("tiny", "1.0", "1.0.0"), "are the same release"),
+        (("tiny", "2.0", "1.9"), "turn them round"),
+        (("tiny", "old", "1.9"), "--good old: not a version"),
+        (("tiny", "1.0", "1.11"), "--bad 1.11: the index offers no such release of tiny"),
+        (("tiny", "1.0", "1.11"), r"near it: 1.9, 1.10, 1.10.1, 2.0"),
+        (("nothing", "1", "2"), "--package nothing: pip lists no releases"),
+        (("--pre", "1", "2"), "not the name of a package"),
+        (("tiny==1", "1", "2"), "not the name of a package"),
+    ],
+)
+def test_what_is_not_offered(args: tuple[str, str, str], words: str, work: Runner) -> None:
+    with pytest.raises(ReleaseError, match=words):
+        between(work, *args)
