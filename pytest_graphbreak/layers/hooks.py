@@ -174,7 +174,7 @@ class ImportWatch(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self._modules or self._asking:
+        if self._asking or not self._wants(fullname):
             return None
         self._asking = True  # one of the others may be another one of these, and ask us
         try:
@@ -188,8 +188,16 @@ class ImportWatch(MetaPathFinder):
             self._asking = False
         return None
 
+    def _wants(self, name: str) -> bool:
+        return name in self._modules
+
+    def _load(self, load: Callable[[], None]) -> None:
+        """``load`` runs the module."""
+        load()
+        self._then()
+
     def _follow(self, spec: ModuleSpec) -> None:
-        """Have the loader call back at its end. A loader that does not let us is left alone."""
+        """Be asked to load the module. A loader that does not let us is left alone."""
         loader: Any = spec.loader
         if not hasattr(loader, "exec_module") or not hasattr(loader, "__dict__"):
             return
@@ -200,8 +208,7 @@ class ImportWatch(MetaPathFinder):
                 del loader.exec_module  # the class has its own again
             else:
                 loader.exec_module = before
-            loader.exec_module(module)
-            self._then()
+            self._load(functools.partial(loader.exec_module, module))
 
         loader.exec_module = exec_module
 

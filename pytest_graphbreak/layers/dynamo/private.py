@@ -139,6 +139,15 @@ NAMES = (
     CONFIG,
 )
 
+_STAYS = "settings that a test leaves can not be put back"
+CONFIG_ENTRIES = Name("torch._dynamo.config", "_config", _STAYS)
+CONFIG_UNSET = Name("torch.utils._config_module", "_UNSET_SENTINEL", _STAYS)
+STANCE = Name("torch._dynamo.eval_frame", "_stance", _STAYS)
+DEVICE = Name("torch", "_GLOBAL_DEVICE_CONTEXT", _STAYS)
+
+SETTINGS = (CONFIG_ENTRIES, CONFIG_UNSET, STANCE, DEVICE)
+"""What ``layers.settings`` needs. Without them graphs are counted, and tests are not kept apart."""
+
 
 class Missing(Exception):
     """A private name is not where it should be; the text is for the observation's errors."""

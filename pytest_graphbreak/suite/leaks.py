@@ -1,0 +1,147 @@
+"""What the call phase of a test changed in torch's settings and left, put back after its tear-down.
+
+What fixtures set is the suite's own and stays, also where the test asks for one in its call; so is
+what a module sets that is imported there. What a fixture puts back was never left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pytest_graphbreak.layers.imports import AroundImports
+from pytest_graphbreak.layers.settings import (
+    Key,
+    Setting,
+    SettingsError,
+    Snapshot,
+    differing,
+    put_back,
+    take,
+    told,
+    unusual,
+)
+from pytest_graphbreak.model.record import Plain, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a test left: by name what it set, and what the record says of it."""
+
+    settings: Plain = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Leaks:
+    """Follows one test after the other, in the thread that runs them."""
+
+    def __init__(self) -> None:
+        self._test = ""
+        self._puts_back = True
+        self._before: Snapshot | None = None
+        self._after: Snapshot | None = None
+        self._changed: list[Key] = []
+        self._unusual: Plain = {}
+        self._faults: list[str] = []
+        self._stuck: dict[Key, str] = {}
+        self._imports: AroundImports | None = None
+        self._importing: Snapshot | None = None
+
+    def begin(self, test: str, *, put_back: bool) -> None:
+        """The call of a test begins. What is stuck since an earlier one is its fault now."""
+        self._test, self._puts_back = test, put_back
+        self._after, self._changed, self._unusual = None, [], {}
+        self._faults = list(self._stuck.values())
+        self._imports = AroundImports(self._before_import, self._after_import)
+        self._imports.attach()
+        self._before = self._take()
+        try:
+            self._unusual = {} if self._before is None else unusual(self._before)
+        except SettingsError as fault:
+            self._faults.append(str(fault))
+
+    def end(self) -> None:
+        """The call ended, or what was to be the call did."""
+        if self._imports is None:
+            return
+        self._imports.detach()
+        self._imports = None
+        if self._before is not None and (after := self._take()) is not None:
+            self._after = after
+            self._changed = self._differing(self._before, after)
+
+    @contextmanager
+    def fixture(self) -> Iterator[None]:
+        """A fixture is set up: what it sets stays, also where the call asks for it."""
+        before = None if self._imports is None else self._take()
+        try:
+            yield
+        finally:
+            self._adopt(before)
+
+    def of_record(self, record: Record) -> Record:
+        """The record with what was not the default, and with what was in the way of knowing it."""
+        record = replace(record, settings=self._unusual)
+        if self._faults and self._puts_back and record.active:
+            return replace(record, errors=(*record.errors, *self._faults))
+        notes = dict.fromkeys((*filter(None, [record.note]), *self._faults))
+        return replace(record, note="; ".join(notes) or None)
+
+    def settle(self) -> Left:
+        """After the tear-down: put back what is as the call left it. Once for each call."""
+        self.end()
+        before, after, changed = self._before, self._after, self._changed
+        self._before, self._after, self._changed = None, None, []
+        if before is None or after is None or not changed:
+            return Left()
+        try:
+            gone = {*differing(after, take())}
+            left = [key for key in changed if key not in gone]
+            settings = told(before, after, left)
+        except SettingsError as fault:
+            return Left(notes=(f"{self._test}: {fault}",))
+        return self._put_back(before, dict(zip(left, settings, strict=True)))
+
+    def _put_back(self, before: Snapshot, left: dict[Key, Setting]) -> Left:
+        words = "it stays so, since tests are not isolated"
+        notes = []
+        for key, setting in left.items():
+            if self._puts_back:
+                words = "put back after it"
+                try:
+                    put_back(before, key)
+                except SettingsError as fault:
+                    words = self._stuck[key] = f"{fault}"
+            notes.append(f"{self._test} left {setting}; {words}")
+        return Left({item.name: item.now for item in left.values()}, tuple(notes))
+
+    def _before_import(self) -> None:
+        self._importing = self._take()
+
+    def _after_import(self) -> None:
+        before, self._importing = self._importing, None
+        self._adopt(before)
+
+    def _adopt(self, before: Snapshot | None) -> None:
+        """What changed since ``before`` is not the test's."""
+        if before is None or self._before is None or (after := self._take()) is None:
+            return
+        try:
+            self._before.adopt(after, self._differing(before, after))
+        except Exception as fault:
+            self._faults.append(f"torch's settings: {type(fault).__name__}: {fault}")
+
+    def _take(self) -> Snapshot | None:
+        try:
+            return take()
+        except SettingsError as fault:
+            self._faults.append(str(fault))
+            return None
+
+    def _differing(self, before: Snapshot, after: Snapshot) -> list[Key]:
+        try:
+            return differing(before, after)
+        except SettingsError as fault:
+            self._faults.append(str(fault))
+            return []
