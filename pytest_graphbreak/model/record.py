@@ -275,6 +275,8 @@ class Record:
     graph_list: tuple[Graph, ...] = ()
     errors: tuple[str, ...] = ()
     note: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of torch, by name: what was not the default when the call of a test began."""
 
     @property
     def headline(self) -> str:
@@ -333,6 +335,7 @@ class Record:
             "graph_list": [item.to_dict() for item in self.graph_list],
             "errors": list(self.errors),
             "note": self.note,
+            "settings": dict(self.settings),
         }
 
     @classmethod
@@ -353,6 +356,7 @@ class Record:
             graph_list=tuple(Graph.from_dict(item) for item in data.get("graph_list") or ()),
             errors=tuple(data.get("errors") or ()),
             note=data.get("note"),
+            settings=dict(data.get("settings") or {}),
         )
 
 

@@ -25,6 +25,7 @@ def entry(
         "verdict": data.get("verdict", "none"),
         "attempts": attempts,
         **record.to_dict(),
+        "leaks": dict(data.get("leaks") or {}),
         "setup": _setup(data),
         "baseline": data.get("baseline"),
         "budget": data.get("budget"),

@@ -7,7 +7,7 @@ survives xdist and ``--forked``; the controller (``session``) collects it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -46,6 +46,12 @@ def add_around(entry: Plain, phase: str, graphs: Mapping[str, int]) -> None:
 def counts(graphs: Mapping[str, int]) -> dict[str, int]:
     """Counts by layer as a dict tells them: none that is zero."""
     return {layer: count for layer, count in graphs.items() if count}
+
+
+def add_left(entry: Plain, settings: Plain, notes: Iterable[str]) -> None:
+    """Tell which settings of torch the call of a test left, after its tear-down."""
+    entry["leaks"] = settings
+    entry["note"] = "; ".join(filter(None, [entry.get("note"), *notes]))
 
 
 def not_judged(entry: Plain, record: Record) -> None:

@@ -16,6 +16,7 @@ from pytest_graphbreak.layers.settings import (
     Setting,
     SettingsError,
     Snapshot,
+    deleted,
     differing,
     put_back,
     take,
@@ -83,22 +84,26 @@ class Leaks:
     def of_record(self, record: Record) -> Record:
         """The record with what was not the default, and with what was in the way of knowing it."""
         record = replace(record, settings=self._unusual)
-        if self._faults and self._puts_back and record.active:
-            return replace(record, errors=(*record.errors, *self._faults))
-        notes = dict.fromkeys((*filter(None, [record.note]), *self._faults))
-        return replace(record, note="; ".join(notes) or None)
+        if not self._faults:
+            return record
+        faults = tuple(dict.fromkeys(self._faults))
+        if self._puts_back and record.active:
+            return replace(record, errors=(*record.errors, *faults))
+        return replace(record, note="; ".join(filter(None, (record.note, *faults))))
 
     def settle(self) -> Left:
         """After the tear-down: put back what is as the call left it. Once for each call."""
         self.end()
         before, after, changed = self._before, self._after, self._changed
         self._before, self._after, self._changed = None, None, []
+        self._unusual, self._faults = {}, []
         if before is None or after is None or not changed:
             return Left()
         try:
-            gone = {*differing(after, take())}
-            left = [key for key in changed if key not in gone]
-            settings = told(before, after, left)
+            now = take()
+            others = {*differing(after, now)} - {*deleted(now)}
+            left = [key for key in changed if key not in others]
+            settings = told(before, now, left)
         except SettingsError as fault:
             return Left(notes=(f"{self._test}: {fault}",))
         return self._put_back(before, dict(zip(left, settings, strict=True)))

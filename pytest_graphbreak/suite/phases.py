@@ -8,7 +8,8 @@ each test of the user's something.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -21,6 +22,7 @@ from pytest_graphbreak.suite.markers import canonical, is_isolated, marked_budge
 from pytest_graphbreak.suite.reports import GraphBudgetFailure
 
 if TYPE_CHECKING:
+    from pytest_graphbreak.suite.leaks import Leaks
     from pytest_graphbreak.suite.trace import Trace
     from pytest_graphbreak.suite.window import TestWindow
     from pytest_graphbreak.watching.measure import Measurement
@@ -38,6 +40,7 @@ class Phases:
         self._around: Measurement | None = None
         self._window: TestWindow | None = None
         self._measured: pytest.Item | None = None
+        self._leaks: Leaks | None = None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -68,10 +71,11 @@ class Phases:
         if request.scope == "function":
             if self._coming is not None and self._window is None:
                 self._open(self._coming)
-            return (yield)
+            with self._fixture():
+                return (yield)
         if self._window is None:
             return (yield)
-        with self._window.aside():
+        with self._window.aside(), self._fixture():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -88,6 +92,14 @@ class Phases:
         entries.add_around(entry, "teardown", seen.close().graphs)
         return result
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+        """The tear-down is over, with the hooks of all others: what the call left is put back."""
+        if call.when == "teardown" and self._leaks is not None:
+            left = self._leaks.settle()
+            if left.notes:
+                entries.add_left(item.stash[ENTRY], left.settings, left.notes)
+
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
         """The call, and the end of the window. Raises ``GraphBudgetFailure`` to fail the test."""
         from pytest_graphbreak.watching.measure import explain
@@ -101,6 +113,7 @@ class Phases:
         try:
             cap, mark = marked_cap(item), marked_budget(item)
             self._window.call()
+            self._begin(entry["nodeid"], put_back=self._settings.isolate and mark.isolate)
             item.stash[RUNNING] = True
             result = yield
         except BaseException:
@@ -127,9 +140,23 @@ class Phases:
 
     def end(self) -> None:
         """Close what an interrupted test has left open."""
+        if self._leaks is not None:
+            self._leaks.settle()
         if self._window is not None:
             self._window.close()
             self._window = self._measured = None
+
+    def _begin(self, nodeid: str, *, put_back: bool) -> None:
+        """The call of a test begins: what it sets and leaves is followed."""
+        from pytest_graphbreak.suite.leaks import Leaks
+
+        if self._leaks is None:
+            self._leaks = Leaks()
+        self._leaks.begin(nodeid, put_back=put_back)
+
+    def _fixture(self) -> AbstractContextManager[None]:
+        """What a fixture sets is not the test's, also where its call asks for it."""
+        return nullcontext() if self._leaks is None else self._leaks.fixture()
 
     def _open(self, item: pytest.Item) -> None:
         """The window of a test opens: what is compiled from now on is the test's."""
@@ -150,7 +177,11 @@ class Phases:
         window = self._window
         assert window is not None
         self._window = self._measured = None
+        if self._leaks is not None:
+            self._leaks.end()
         record = window.close()
+        if self._leaks is not None:
+            record = self._leaks.of_record(record)
         entries.add_around(entry, "setup", window.around)
         entry["fixtures"] = entries.counts(window.fixtures)
         return record
