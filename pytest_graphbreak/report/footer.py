@@ -10,6 +10,7 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report import telling
 from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.safe import printable
 
 
@@ -20,6 +21,7 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
         if context.baseline_line:
             place += f":{context.baseline_line}"
         yield f"  baseline  {printable(place)}{_measured(context)}"
+    yield from measured_with(record)
     for name, was, now in _moved(verdict, record, context):
         yield f"  package   {name} {was} -> {now}"
     if verdict.foreign:

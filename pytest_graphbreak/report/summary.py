@@ -14,6 +14,7 @@ from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
+from pytest_graphbreak.report.settings import left_behind
 from pytest_graphbreak.report.view import REPORTED, counted, standing
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.text.numbers import noun
@@ -76,6 +77,7 @@ def lines(outcome: Outcome) -> Iterator[Line]:
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from _list(YELLOW, "stale", stale)
     yield from _setups(outcome)
+    yield from _leaks(outcome)
     yield from _changes(outcome)
     for fault in outcome.faults:
         yield RED, f"error      {printable(fault)}"
@@ -137,6 +139,13 @@ def _setups(outcome: Outcome) -> Iterator[Line]:
         for phase, counts in test["setup"].get("phases", {}).items()
     ]
     yield from _list(PLAIN, "fixtures", found)
+
+
+def _leaks(outcome: Outcome) -> Iterator[Line]:
+    """Settings of torch that tests left, which would have changed the counts of others."""
+    left = ((test["nodeid"], left_behind(test)) for test in outcome.tests)
+    found = [f"{nodeid}   left {settings}" for nodeid, settings in left if settings]
+    yield from _list(YELLOW, "settings", found)
 
 
 def _changes(outcome: Outcome) -> Iterator[Line]:

@@ -23,6 +23,7 @@ from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.footer import footer
 from pytest_graphbreak.report.headline import counts, headline, operations, totals
+from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.safe import console, printable
 
 
@@ -91,6 +92,7 @@ def describe(record: Record) -> str:
     for left in found.eager[:MOST_PLACES]:
         lines += eager_lines(" ", left)
     lines += [f"  {printable(error)}" for error in record.errors]
+    lines += measured_with(record)
     return "\n".join(map(console, lines))
 
 

@@ -28,6 +28,7 @@ MOST_TESTS: Final = 250_000
 MOST_VALUES: Final = 8_000_000
 """Values in one report: 100 MiB of empty lists would take gigabytes of memory."""
 MOST_PACKAGES: Final = 1000
+MOST_SETTINGS: Final = 1000
 LONGEST_NAME: Final = 4096
 """Characters of a node id or a file name; a longer one is refused."""
 LONGEST_PROFILE: Final = 256
@@ -353,6 +354,23 @@ _CAP = _object(
     recompiles=(_maybe(_count), None),
     breaks=(_maybe(_count), None),
 )
+
+
+def _settings(value: Any) -> Plain:
+    """Flags, numbers and text by the names of settings."""
+    if len(_mapping(value)) > MOST_SETTINGS:
+        raise _Fault(f"{len(value):,} settings are more than {MOST_SETTINGS:,}")
+    fact = _text_up_to(LONGEST_FACT)
+    found: Plain = {}
+    for name, item in value.items():
+        try:
+            plain = item is None or type(item) in (bool, int, float)
+            found[fact(name)] = item if plain else fact(item)
+        except _Fault as fault:
+            raise fault.below(str(name)[:80]) from None
+    return found
+
+
 _JUDGED = {
     "nodeid": (_name, _NEEDED),
     "outcome": (_one_of(OUTCOMES), _NEEDED),
@@ -368,6 +386,8 @@ _JUDGED = {
     "errors": (_list_of(_text), list),
     "setup": (_object(graphs=_COUNTS), dict),
     "note": _MAYBE_TEXT,
+    "settings": (_settings, dict),
+    "leaks": (_settings, dict),
     "baseline": (_maybe(_BASELINE), None),
     "budget": (_maybe(_object(graphs=_COUNTS)), None),
     "cap": (_maybe(_CAP), None),

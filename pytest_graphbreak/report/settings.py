@@ -1,0 +1,37 @@
+"""Which settings of torch a test was measured with, as far as they bear on its graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pytest_graphbreak.layers.xla.private import SETS_ON_IMPORT
+from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.text.safe import printable
+
+DYNAMO: Final = "torch._dynamo.config."
+INDUCTOR: Final = "torch._inductor.config."
+"""How graphs are compiled further, not which."""
+
+
+def measured_with(record: Record) -> Iterator[str]:
+    """``  settings  measured with capture_scalar_outputs = True``, one line for each.
+
+    Not those that torch_xla sets when it is imported: nobody chose them.
+    """
+    usual = SETS_ON_IMPORT if "xla" in record.layers else {}
+    head = "settings  measured with"
+    for name, value in record.settings.items():
+        if not name.startswith(INDUCTOR) and usual.get(name, ...) is not value:
+            yield f"  {head} {shown(name, value)}"
+            head = "          and"
+
+
+def left_behind(test: Plain) -> str:
+    """The settings that the call of a test left; empty where it left none."""
+    return ", ".join(shown(name, value) for name, value in test.get("leaks", {}).items())
+
+
+def shown(name: str, value: Any) -> str:
+    """``capture_scalar_outputs = True``."""
+    return printable(f"{name.removeprefix(DYNAMO)} = {value}")
