@@ -207,6 +207,8 @@ def full_report() -> dict[str, Any]:
         "verdict": "over",
         "attempts": 1,
         **full_record().to_dict(),
+        "settings": {"torch._dynamo.config.capture_scalar_outputs": True},
+        "leaks": {"stance": "force_eager", "grad_mode": False},
         "setup": {"graphs": {"dynamo": 1}},
         "baseline": {
             "graphs": {"dynamo": 1, "xla": 1},
@@ -219,6 +221,7 @@ def full_report() -> dict[str, Any]:
     empty = {
         **test,
         **Record().to_dict(),
+        "leaks": {},
         "outcome": "skipped",
         "failed_by": None,
         "verdict": "none",
@@ -260,6 +263,10 @@ OPTIONAL = {"reason", "id", "code", "count", "breaks", "dynamo", "xla", "tt"}
 """What may be missing: layers of counts, and what the ``baseline`` of a test leaves out."""
 
 
+FREE = {"packages", "settings", "leaks"}
+"""Mappings whose keys are names of packages and settings, any of them."""
+
+
 def test_every_key_is_always_there() -> None:
     report = full_report()
     for path in spots(report):
@@ -268,7 +275,7 @@ def test_every_key_is_always_there() -> None:
         less = copy.deepcopy(report)
         del at(less, path[:-1])[path[-1]]
         optional = path[-1] in OPTIONAL and ("baseline" in path or path[-1] in LAYERS)
-        optional |= "packages" in path[:-1]
+        optional |= not FREE.isdisjoint(path[:-1])
         assert REPORT.is_valid(less) is optional, path
 
 
@@ -277,7 +284,7 @@ def test_every_value_has_its_type() -> None:
     for path in spots(report):
         if path:
             wrong = copy.deepcopy(report)
-            at(wrong, path[:-1])[path[-1]] = 1.5
+            at(wrong, path[:-1])[path[-1]] = [1.5]
             assert not REPORT.is_valid(wrong), path
 
 
@@ -286,7 +293,7 @@ def test_unknown_keys_are_let_through() -> None:
     for path in spots(report):
         more = copy.deepcopy(report)
         node = at(more, path)
-        if isinstance(node, dict) and node and not {*node} <= {*LAYERS} and "packages" not in path:
+        if isinstance(node, dict) and node and not {*node} <= {*LAYERS} and FREE.isdisjoint(path):
             node["a key of a later version"] = [1]
             assert REPORT.is_valid(more), path
 
