@@ -109,17 +109,21 @@ class Leaks:
         return self._put_back(before, dict(zip(left, settings, strict=True)))
 
     def _put_back(self, before: Snapshot, left: dict[Key, Setting]) -> Left:
-        words = "it stays so, since tests are not isolated"
-        notes = []
-        for key, setting in left.items():
-            if self._puts_back:
-                words = "put back after it"
+        if not left:
+            return Left()
+        words = ["put back after it"]
+        if not self._puts_back:
+            words = ["it stays, since tests are not isolated"]
+        else:
+            for key in left:
                 try:
                     put_back(before, key)
                 except SettingsError as fault:
-                    words = self._stuck[key] = f"{fault}"
-            notes.append(f"{self._test} left {setting}; {words}")
-        return Left({item.name: item.now for item in left.values()}, tuple(notes))
+                    self._stuck[key] = f"{self._test} left {left[key]}: {fault}"
+                    words = [str(fault)]
+        settings = sorted(left.values(), key=lambda setting: setting.name)
+        note = f"{self._test} left {', '.join(map(str, settings))}; {'; '.join(words)}"
+        return Left({setting.name: setting.now for setting in settings}, (note,))
 
     def _before_import(self) -> None:
         self._importing = self._take()

@@ -1,0 +1,393 @@
+"""What a test leaves in torch's settings: put back, told, and no other test counts otherwise."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from typing import Any
+
+import pytest
+
+from tests.conftest import Suite
+
+LEAKING = {
+    "config": ("torch._dynamo.config.capture_scalar_outputs = True",),
+    "alias": ("torch._dynamo.config.cache_size_limit = 1",),
+    "inductor": (
+        "import torch._inductor.config",
+        "torch._inductor.config.triton.cudagraphs = True",
+    ),
+    "functorch": (
+        "import torch._functorch.config",
+        "torch._functorch.config.functionalize_rng_ops = True",
+    ),
+    "fx": (
+        "import torch.fx.experimental._config",
+        "torch.fx.experimental._config.translation_validation = True",
+    ),
+    "contents": (
+        "torch._dynamo.config.reorderable_logging_functions.add(print)",
+        "print(torch._dynamo.config.reorderable_logging_functions)",
+    ),
+    "stance": ('torch.compiler.set_stance("force_eager")',),
+    "grad_mode": ("torch.set_grad_enabled(False)",),
+    "autocast": ('torch.autocast("cpu").__enter__()',),
+    "default_dtype": ("torch.set_default_dtype(torch.float64)",),
+    "default_device": ('torch.set_default_device("meta")',),
+    "raises": ("torch._dynamo.config.disable = True", "assert 0"),
+    "skips": ("torch._dynamo.config.automatic_dynamic_shapes = False", 'pytest.skip("x")'),
+}
+LEFT = {
+    "config": {"torch._dynamo.config.capture_scalar_outputs": True},
+    "alias": {"torch._dynamo.config.recompile_limit": 1},
+    "inductor": {"torch._inductor.config.triton.cudagraphs": True},
+    "functorch": {"torch._functorch.config.functionalize_rng_ops": True},
+    "fx": {"torch.fx.experimental._config.translation_validation": True},
+    "contents": {"torch._dynamo.config.reorderable_logging_functions": "{builtins.print}"},
+    "stance": {"stance": "force_eager"},
+    "grad_mode": {"grad_mode": False},
+    "autocast": {"autocast": "cpu torch.bfloat16"},
+    "default_dtype": {"default_dtype": "torch.float64"},
+    "default_device": {"default_device": "meta"},
+    "raises": {"torch._dynamo.config.disable": True},
+    "skips": {"torch._dynamo.config.automatic_dynamic_shapes": False},
+}
+HAS_XLA = importlib.util.find_spec("torch_xla") is not None
+if HAS_XLA:
+    LEAKING |= {"skips": ("torch._dynamo.config.specialize_float = False", 'pytest.skip("x")')}
+    LEFT |= {"skips": {"torch._dynamo.config.specialize_float": False}}
+
+COUNTED = """
+import pytest, torch
+import torch._dynamo
+if __import__("importlib.util").util.find_spec("torch_xla"):
+    import torch_xla
+
+def made(function, *args, **options):
+    torch.compile(function, backend="eager", **options)(*args)
+
+def item(x): return x * x.sum().item()
+def printing(x):
+    y = x + 1
+    print("hello")
+    return y + 1
+
+def test_item(): made(item, torch.ones(3))                        # 2, and 1 with the config
+def test_printing(): made(printing, torch.ones(3))                # a break, or a reordered print
+def test_limit():
+    f = torch.compile(lambda x, n: x + n, backend="eager", dynamic=False)
+    for n in range(4): f(torch.ones(3), n)                        # 4, or as many as the limit
+def test_sizes():
+    f = torch.compile(lambda x: x * 2, backend="eager")
+    for n in (4, 5, 6): f(torch.ones(n))                          # dynamic, or not
+def test_grad():
+    f = torch.compile(lambda x: x * torch.is_grad_enabled(), backend="eager")
+    for mode in (False, True):
+        with torch.set_grad_enabled(mode): f(torch.ones(3))
+def test_dtype():
+    f = torch.compile(lambda x: x * 2, backend="eager")
+    f(torch.ones(3)); f(torch.ones(3, dtype=torch.float64))
+def test_autocast():
+    f = torch.compile(lambda x: x @ x, backend="eager")
+    f(torch.ones(2, 2))
+    with torch.autocast("cpu", torch.bfloat16): f(torch.ones(2, 2))
+def test_nothing(): pass
+"""
+GRAPHS = {
+    "test_item": 2,
+    "test_printing": 2,
+    "test_limit": 4,
+    "test_sizes": 3 if HAS_XLA else 2,
+    "test_grad": 2,
+    "test_dtype": 2,
+    "test_autocast": 2,
+    "test_nothing": 0,
+}
+
+
+def leaking() -> str:
+    body = "\n    ".join
+    return "".join(f"\ndef test_leaks_{name}():\n    {body(do)}\n" for name, do in LEAKING.items())
+
+
+ORDER = """
+import os, random
+
+def pytest_collection_modifyitems(items):
+    random.Random(os.environ["TEST_ORDER"]).shuffle(items)
+"""
+
+
+def report(suite: Suite, *args: str) -> dict[str, Any]:
+    found = suite.report("-q", *args)
+    return {test["nodeid"].partition("::")[2]: test for test in found["tests"]}
+
+
+def test_every_count_in_random_orders_among_tests_that_leak(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    suite.write(COUNTED + leaking())
+    suite.write(ORDER, "conftest")
+    for _ in range(2):  # `tox -e exact` runs all cases in twenty
+        order = str(random.random())
+        monkeypatch.setenv("TEST_ORDER", order)
+        with subtests.test(order):
+            check(report(suite))
+
+
+def check(tests: dict[str, Any]) -> None:
+    counts = {name: tests[name]["graphs"].get("dynamo", 0) for name in GRAPHS}
+    assert counts == GRAPHS
+    assert {name: tests[f"test_leaks_{name}"]["leaks"] for name in LEFT} == LEFT
+    assert not any(test["errors"] for test in tests.values())
+    assert len({json.dumps(test["settings"]) for test in tests.values()}) == 1
+
+
+@pytest.mark.usefixtures("xla_forks")
+@pytest.mark.parametrize("way", ["-n2", "--forked", "--reruns=1"])
+def test_in_other_processes_and_as_reruns(suite: Suite, way: str) -> None:
+    if way == "--forked":
+        pytest.importorskip("pytest_forked")
+    suite.write(COUNTED + leaking())
+    suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json", way)
+    found = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    check({test["nodeid"].partition("::")[2]: test for test in found})
+
+
+KEPT = """
+import unittest
+import pytest, torch
+import torch._dynamo.config as config
+import torch._functorch.config
+import torch.fx.experimental._config
+
+config.accumulated_recompile_limit = 70        # a module sets it: it stays
+
+def value(name): return getattr(config, name)
+
+@pytest.fixture
+def sets():
+    config.recompile_limit = 5
+
+def test_a_fixture_sets(sets): assert value("recompile_limit") == 5
+def test_b_what_a_fixture_set_stays(): assert value("recompile_limit") == 5
+
+@pytest.fixture(scope="session")
+def shared(): config.assume_static_by_default = False
+
+def test_c_asks_for_a_fixture_in_its_call(request):
+    config.dynamic_shapes = False
+    request.getfixturevalue("shared")
+
+def test_d_that_one_stays_and_what_the_test_set_does_not():
+    assert (value("assume_static_by_default"), value("dynamic_shapes")) == (False, True)
+
+def test_e_imports_a_module_that_sets():
+    config.dynamic_shapes = False
+    import sets_on_import
+    config.specialize_int = True
+
+def test_f_what_the_module_set_stays():
+    assert torch.get_default_dtype() == torch.float64
+    assert value("allow_rnn") and value("capture_scalar_outputs")
+    assert (value("dynamic_shapes"), value("specialize_int")) == (True, False)
+
+def test_g_a_setting_of_a_fixture_is_what_comes_back(sets):
+    config.recompile_limit = 6
+
+def test_h_and_it_did(): assert value("recompile_limit") == 5
+
+@pytest.fixture
+def puts_back():
+    before = value("dynamic_shapes")
+    yield
+    config.dynamic_shapes = before
+
+def test_i_its_fixture_puts_it_back(puts_back): config.dynamic_shapes = False
+
+def test_j_patches():
+    with config.patch(dynamic_shapes=False), torch.no_grad(), torch.device("meta"):
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+
+@config.patch(dynamic_shapes=False)
+def test_k_is_patched(): torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+
+class TestCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls): config.assume_static_by_default = "of the class"
+    def setUp(self): config.dynamic_shapes = "of setUp"
+    def test_l(self): assert value("dynamic_shapes") == "of setUp"
+
+@config.patch(specialize_int=True)
+class TestPatched(unittest.TestCase):
+    def test_m(self): assert value("specialize_int") is True
+
+def test_n_what_was_left():
+    assert value("assume_static_by_default") == "of the class"
+    assert (value("dynamic_shapes"), value("specialize_int")) == (True, False)
+
+@torch.compiler.set_stance("force_eager")
+def test_o_has_a_stance(): torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+
+def test_p_back_to_the_default_is_a_change_too():
+    config.accumulated_recompile_limit = 256
+
+def test_q_it_was(): assert value("accumulated_recompile_limit") == 70
+
+def test_r_fails_in_its_tear_down(breaks):
+    config.dynamic_shapes = False
+
+@pytest.fixture
+def breaks():
+    yield
+    raise ValueError
+
+def test_s_after_it(): assert value("dynamic_shapes") is True
+"""
+SETS_ON_IMPORT = """
+import torch._dynamo.config
+import sets_too
+def set(): torch._dynamo.config.allow_rnn = True
+set()
+torch.set_default_dtype(torch.float64)
+"""
+SETS_TOO = """
+import torch
+torch._dynamo.config.capture_scalar_outputs = True
+"""
+NOTES = {
+    "test_c_asks_for_a_fixture_in_its_call": "dynamic_shapes = False (it was True)",
+    "test_e_imports_a_module_that_sets": "dynamic_shapes = False (it was True), "
+    "torch._dynamo.config.specialize_int = True (it was False)",
+    "test_g_a_setting_of_a_fixture_is_what_comes_back": "recompile_limit = 6 (it was 5)",
+    "TestCase::test_l": "dynamic_shapes = of setUp (it was True)",
+    "test_p_back_to_the_default_is_a_change_too": "accumulated_recompile_limit = 256 (it was 70)",
+    "test_r_fails_in_its_tear_down": "dynamic_shapes = False (it was True)",
+}
+
+
+@pytest.mark.usefixtures("xla_forks")
+def test_what_stays_and_what_does_not(suite: Suite) -> None:
+    suite.write(KEPT)
+    suite.write(SETS_ON_IMPORT, "sets_on_import")
+    suite.write(SETS_TOO, "sets_too")
+    done = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json")
+    done.assert_outcomes(passed=19, errors=1)
+    found = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    notes = {t["nodeid"].partition("::")[2]: t["note"] for t in found if t["note"]}
+    assert notes == {
+        name: f"test_it.py::{name} left torch._dynamo.config.{note}; put back after it"
+        for name, note in NOTES.items()
+    }
+    done.stdout.fnmatch_lines(
+        ["settings   test_it.py::test_g_* left recompile_limit = 6", "19 tests on *"]
+    )
+
+
+TOLD = """
+import pytest, torch
+def test_leaks(): torch._dynamo.config.dynamic_shapes = False
+{mark}
+def test_finds(): assert torch._dynamo.config.dynamic_shapes is {found}
+"""
+
+
+def test_without_isolation_it_is_only_told(suite: Suite, tests_of: Any) -> None:
+    (suite.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
+    import torch._dynamo.config
+
+    with torch._dynamo.config.patch(dynamic_shapes=True):
+        suite.write(TOLD.format(mark="", found=False))
+        tests = tests_of(suite.report())
+    assert [test["outcome"] for test in tests.values()] == ["passed", "passed"]
+    assert tests["test_it.py::test_leaks"]["note"] == (
+        "test_it.py::test_leaks left torch._dynamo.config.dynamic_shapes = False (it was True); "
+        "it stays, since tests are not isolated"
+    )
+    settings = tests["test_it.py::test_finds"]["settings"]
+    assert settings["torch._dynamo.config.dynamic_shapes"] is False
+
+
+def test_a_marked_test_keeps_what_it_leaves(suite: Suite) -> None:
+    import torch._dynamo.config
+
+    source = TOLD.format(mark="", found=False)
+    suite.write(source.replace("def test_leaks", MARK + "def test_leaks"))
+    with torch._dynamo.config.patch(dynamic_shapes=True):
+        suite.run("--graph-budget-report=graphs.json").assert_outcomes(passed=2)
+
+
+MARK = "@pytest.mark.graph_budget(isolate=False)\n"
+
+MEASURED = """
+import pytest, torch
+import torch._dynamo.config
+
+@pytest.fixture(autouse=True)
+def settings():
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        torch.set_grad_enabled(False)
+        yield
+        torch.set_grad_enabled(True)
+
+def f(x):
+    print(1)
+    return x.sum().item() + x
+
+@pytest.mark.max_graphs(0)
+def test_model():
+    torch.compile(f, backend="eager")(torch.ones(3))
+
+def test_fails():
+    torch.compile(f, backend="eager")(torch.ones(3))
+    assert 0
+"""
+
+
+def test_a_failure_says_with_which_settings_it_was_measured(suite: Suite) -> None:
+    suite.write(MEASURED)
+    done = suite.run("--graph-budget-report=graphs.json")
+    told = [
+        "  settings  measured with capture_scalar_outputs = True",
+        "            and grad_mode = False",
+    ]
+    done.stdout.fnmatch_lines(
+        [
+            "graph budget: 1 dynamo graph, the marker allows 0 (+1)",
+            *told,
+            "  marker *",
+            "*1 breaking place",
+            *told,
+        ]
+    )
+
+
+BLIND = """
+import torch
+import torch._dynamo.eval_frame as frame
+
+def test_hides_the_stance():
+    global stance
+    stance = frame._stance
+    del frame._stance
+
+def test_compiles():
+    frame._stance = stance
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    del frame._stance
+
+def test_does_not(): frame._stance = stance
+def test_after_it():
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+"""
+
+
+def test_settings_that_cannot_be_read_are_told(suite: Suite, tests_of: Any) -> None:
+    suite.write(BLIND)
+    tests = list(tests_of(suite.report()).values())
+    words = "torch's settings could not be read: dynamo: torch._dynamo.eval_frame._stance can not"
+    assert tests[0]["note"].startswith(words)
+    assert [error.startswith(words) for error in tests[1]["errors"]] == [True]
+    assert tests[2]["note"].startswith(words)
+    assert (tests[3]["errors"], tests[3]["note"]) == ([], None)
