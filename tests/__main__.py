@@ -59,6 +59,7 @@ PURE: Final = (
     "tests/text/test_*.py",
     "tests/report/test_root_causes.py",
     "tests/versions/test_*.py",
+    "tests/report/test_settings.py",
     "tests/report/test_source.py",
     "tests/report/test_summary.py",
 )

@@ -82,6 +82,8 @@ def a_test(nodeid: str = "tests/test_a.py::test_b", dynamo: int = 1, **changes: 
         "errors": [],
         "setup": {"graphs": {}, "phases": {}},
         "note": None,
+        "settings": {},
+        "leaks": {},
         "baseline": None,
         "budget": None,
         "ungated": None,

@@ -63,6 +63,14 @@ def test_missing_keys_are_empty_and_unknown_ones_are_dropped() -> None:
     assert "new in version 1.1" not in report.tests[0]
 
 
+def test_settings_are_flags_numbers_and_text() -> None:
+    settings = {"a": True, "b": 1, "c": 1.5, "d": None, "e": "x" * 1000}
+    report = parse("x", a_report(a_test("t.py::a", settings=settings)))
+    long = settings["e"][: incoming.LONGEST_FACT - 3] + "..."
+    assert report.tests[0]["settings"] == settings | {"e": long}
+    assert Record.from_dict(report.tests[0]).settings["a"] is True
+
+
 @pytest.mark.parametrize(
     ("change", "place", "words"),
     [
@@ -82,6 +90,9 @@ def test_missing_keys_are_empty_and_unknown_ones_are_dropped() -> None:
         ({"breaks": {}}, "tests[1].breaks", "a mapping where a list is expected"),
         ({"breaks": [{}]}, "tests[1].breaks[0].layer", "this key is missing"),
         ({"message": {}}, "tests[1].message", "a mapping where text is expected"),
+        ({"settings": []}, "tests[1].settings", "a list where a mapping is expected"),
+        ({"settings": {"stance": []}}, "tests[1].settings.stance", "a list where text is expected"),
+        ({"leaks": {str(n): 1 for n in range(2000)}}, "tests[1].leaks", "2,000 settings are more"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(change: Data, place: str, words: str) -> None:
