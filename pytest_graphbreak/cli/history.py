@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +14,15 @@ from pytest_graphbreak.cli.messages import complain, listing, say, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report import plot
-from pytest_graphbreak.runs.history import Commit, History, HistoryError, Point, Series, read
+from pytest_graphbreak.report.comparison.words import KINDS
+from pytest_graphbreak.runs.history import Commit, History, HistoryError, Point, Series, Shift, read
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 20
 """Tests told of one commit; the page has all."""
+CAUSES: Final = 5
+"""Causes told of one step of a test; the page has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +67,10 @@ def lines(found: History) -> Iterator[str]:
                 f"  {commit.date}  {commit.hash[:10] or 'now':<10}  {_step(before, point):<24}"
                 f"  {commit.subject}"
             )
+            for shift in point.shifts[:CAUSES]:
+                yield f"      {_cause(shift)}"
+            if len(point.shifts) > CAUSES:
+                yield f"      ... and {plural(len(point.shifts) - CAUSES, 'cause')} more"
         yield ""
     names = {series.nodeid for series in moved}
     still = {series.nodeid for series in found.series} - names
@@ -80,6 +89,8 @@ def by_commit(found: History) -> Iterator[str]:
         if not moved and not recorded[commit]:
             continue  # it moved what --tests leaves out
         yield f"{commit.date}  {commit.hash[:10] or 'now':<10}  {commit.subject}"
+        for cause, tests in _causes(point for _, _, point in moved):
+            yield f"  {cause}   {plural(tests, 'test')}"
         moved.sort(key=lambda one: (_size(one[1]) - _size(one[2]), one[0].nodeid))
         for series, before, point in moved[:MOST]:
             yield f"  {_step(before, point):<24}  {series.nodeid}   {series.profile}"
@@ -89,6 +100,26 @@ def by_commit(found: History) -> Iterator[str]:
             yield f"  {plural(len(recorded[commit]), 'test')} recorded"
         yield ""
     yield f"{plural(sum(map(bool, moves.values())), 'commit')} moved {_moved(found)}"
+
+
+def _causes(points: Iterable[Point]) -> Iterator[tuple[str, int]]:
+    """The causes that moved in one commit, each with the number of tests; most tests first."""
+    counted = Counter(_cause(shift) for point in points for shift in point.shifts)
+    found = counted.most_common(MOST)
+    yield from found
+    if len(counted) > len(found):
+        rest = counted.total() - sum(tests for _, tests in found)
+        yield f"... and {plural(len(counted) - len(found), 'cause')} more", rest
+
+
+def _cause(shift: Shift) -> str:
+    """``+ GB0124  Unsupported Tensor.item() call   yolo/head.py::Head.forward  if x.item():``."""
+    place = shift.place
+    sign = "+" if shift.now > shift.was else "-"
+    much = f" {shift.was} -> {shift.now}" if shift.was and shift.now else ""
+    kind = "" if place.kind == "break" and place.name else KINDS.get(place.kind, place.kind)
+    name = "  ".join(part for part in (f"{kind}{much}", place.name) if part)
+    return f"{sign} {cut(name)}   {place.where}   {cut(place.code)}"
 
 
 def _moved(found: History) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report.comparison.words import KINDS
 from pytest_graphbreak.report.html import fill
-from pytest_graphbreak.runs.history import Commit, History, Series
-from pytest_graphbreak.text.safe import printable
+from pytest_graphbreak.runs.history import Commit, History, Place, Series
+from pytest_graphbreak.text.safe import cut, printable
 
 
 def render(found: History) -> str:
@@ -20,18 +21,35 @@ def page_data(found: History) -> Plain:
     wanted = {point.commit for one in found.series for point in one.points}
     commits = [commit for commit in found.commits if commit in wanted]
     numbers = {commit: number for number, commit in enumerate(commits)}
+    places: dict[Place, int] = {}
     return {
         "layers": list(LAYERS),
         "shallow": found.shallow,
-        "series": [_series(one, numbers) for one in found.series],
+        "address": found.address,
+        "series": [_series(one, numbers, places) for one in found.series],
         "commits": [
-            [commit.hash[:10], commit.date, printable(commit.author), printable(commit.subject)]
+            [
+                commit.hash[:10],
+                commit.date,
+                printable(commit.author),
+                printable(commit.subject),
+                commit.hash,
+            ]
             for commit in commits
         ],
+        "places": [_place(place) for place in places],
     }
 
 
-def _series(one: Series, numbers: dict[Commit, int]) -> Plain:
+def _place(place: Place) -> list[str]:
+    """What is said of a cause, its place, and the line."""
+    kind = "" if place.name and place.kind == "break" else KINDS.get(place.kind, place.kind)
+    name = "  ".join(part for part in (kind, place.name) if part)
+    return [printable(cut(name)), printable(place.where), printable(cut(place.code))]
+
+
+def _series(one: Series, numbers: dict[Commit, int], places: dict[Place, int]) -> Plain:
+    """A test. Causes that many steps have in common are named by number, too."""
     return {
         "id": printable(one.nodeid),
         "profile": printable(one.profile),
@@ -39,6 +57,10 @@ def _series(one: Series, numbers: dict[Commit, int]) -> Plain:
             [
                 numbers[point.commit],
                 None if point.graphs is None else [point.graphs.get(layer, 0) for layer in LAYERS],
+                [
+                    [places.setdefault(shift.place, len(places)), shift.was, shift.now]
+                    for shift in point.shifts
+                ],
             ]
             for point in one.points
         ],

@@ -1,4 +1,4 @@
-"""How baselines moved in git: every commit that touched them, every count that it changed.
+"""How baselines moved in git: the commits that touched them, every count and cause that they moved.
 
 The history is that of the branch itself (first parents), so that each count
 has one value at each time. A renamed baseline file keeps its history.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, baseline_path
-from pytest_graphbreak.baseline.model import Entry
+from pytest_graphbreak.baseline.model import PLACES_LAYER, Entry, Values
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.runs.git import GitError, blobs, git, names
@@ -48,11 +48,38 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A cause that a baseline holds: its kind, as ``compare`` has it, and its place.
+
+    ``name`` is the id and the reason, as far as the baseline states them; it is known without them.
+    """
+
+    kind: str
+    layer: str
+    where: str
+    code: str
+    name: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A cause that moved in one step: how often it was there before (0: not at all), and is now."""
+
+    place: Place
+    was: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
-    """What a test was allowed from one commit on; None where its entry went."""
+    """What a test was allowed from one commit on; None where its entry went.
+
+    ``shifts`` are the causes that moved in this step; none in the first one.
+    """
 
     commit: Commit
     graphs: Mapping[str, int] | None
+    shifts: tuple[Shift, ...] = ()
 
 
 @dataclass(slots=True)
@@ -72,13 +99,15 @@ class Series:
 class History:
     """Every series, and what could not be read: broken files of old commits are left out.
 
-    ``commits`` are those that moved a count, in the order of the branch.
+    ``commits`` are those that moved a count or a cause, in the order of the branch. ``address`` is
+    where the page of a commit is (its hash follows), empty where that is not known.
     """
 
     series: list[Series] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     shallow: bool = False
+    address: str = ""
 
 
 def read(directory: Path) -> History:
@@ -98,6 +127,7 @@ def read(directory: Path) -> History:
     except GitError as error:
         raise HistoryError(str(error)) from None
     reader.history.shallow = shallow == b"true\n"
+    reader.history.address = _address(directory)
     return reader.history
 
 
@@ -110,8 +140,16 @@ class _Changed:
     before: str | None = None
 
 
-_Said = dict[tuple[str, str], Mapping[str, int]]
-"""What a file allows, by node id and profile."""
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a baseline says of one test on one profile."""
+
+    graphs: Mapping[str, int]
+    places: Mapping[Place, int]
+
+
+_Said = dict[tuple[str, str], _State]
+"""What a file says, by node id and profile."""
 
 
 class _HistoryReader:
@@ -161,8 +199,10 @@ class _HistoryReader:
     def _says(self, commit: Commit, path: str, said: _Said) -> None:
         before = self._said.get(path, {})
         for key in dict.fromkeys((*before, *said)):
-            if before.get(key) != said.get(key):
-                self._add(key, Point(commit, said.get(key)))
+            was, now = before.get(key), said.get(key)
+            if was != now:
+                shifts = tuple(_shifts(was, now)) if was and now else ()
+                self._add(key, Point(commit, now.graphs if now else None, shifts))
         self._said[path] = said
 
     def _read(self, path: str, text: str) -> _Said:
@@ -172,9 +212,9 @@ class _HistoryReader:
             return {}
         found = document(text.removeprefix("\ufeff"), full, file)
         return {
-            (entry.nodeid, profile): graphs
+            (entry.nodeid, profile): state
             for entry in found.entries()
-            for profile, graphs in _graphs(entry)
+            for profile, state in _states(entry)
         }
 
     def _add(self, key: tuple[str, str], point: Point) -> None:
@@ -194,12 +234,12 @@ class _HistoryReader:
         )
         said = self._said.pop(before, {})
         self._said[after] = {}
-        for (nodeid, profile), graphs in said.items():
+        for (nodeid, profile), state in said.items():
             new = (new_file + nodeid.removeprefix(old_file), profile)
             series = self._series.pop((nodeid, profile))
             series.nodeid = new[0]
             self._series[new] = series
-            self._said[after][new] = graphs
+            self._said[after][new] = state
 
 
 def _decoded(path: str, data: bytes | None) -> str:
@@ -212,13 +252,51 @@ def _decoded(path: str, data: bytes | None) -> str:
         raise BaselineError("is not UTF-8", path=path) from None
 
 
-def _graphs(entry: Entry) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """The counts of every profile that an entry has values for."""
+def _states(entry: Entry) -> Iterator[tuple[str, _State]]:
+    """What every profile is allowed that an entry has values for."""
     profiles = [entry.profile] if entry.values is not None else []
     for profile in dict.fromkeys((*profiles, *entry.overrides)):
         expected = entry.expected(profile)
         if expected is not None:
-            yield profile, {layer: n for layer, n in expected.values.graphs.items() if n}
+            graphs = {layer: n for layer, n in expected.values.graphs.items() if n}
+            yield profile, _State(graphs, dict(_places(expected.values)))
+
+
+def _places(values: Values) -> Iterator[tuple[Place, int]]:
+    """The causes that a baseline holds. How often a place broke is a detail: it is there, once."""
+    for kind, items in (("break", values.breaks), ("eager", values.eager)):
+        for item in items:
+            name = "  ".join(part for part in (item.id, item.reason) if part)
+            yield Place(kind, PLACES_LAYER, *item.key, name), 1
+
+
+def _shifts(was: _State, now: _State) -> Iterator[Shift]:
+    """The causes that moved."""
+    for place in dict.fromkeys((*now.places, *was.places)):
+        before, after = was.places.get(place, 0), now.places.get(place, 0)
+        if before != after:
+            yield Shift(place, before, after)
+
+
+_REMOTE: Final = re.compile(
+    r"(?:https?://(?:[^@/\s]{0,200}@)?|ssh://(?:[\w.-]{1,80}@)?|[\w.-]{1,80}@)"
+    r"([\w.-]{1,200})(?::\d{1,5})?[:/]([\w.~/-]{1,400})",
+    re.ASCII,
+)
+
+
+def _address(directory: Path) -> str:
+    """Where a host of repositories shows a commit of this one, by the address of ``origin``.
+
+    Words of the checkout's own configuration: nothing of them is taken but a host and a path, and
+    no name or password before it. Empty where there is none.
+    """
+    try:
+        remote = git(directory, "config", "--get", "remote.origin.url").decode("utf-8", "replace")
+    except GitError:
+        return ""
+    found = _REMOTE.fullmatch(remote.strip())
+    return f"https://{found[1]}/{found[2].removesuffix('.git').strip('/')}/commit/" if found else ""
 
 
 def _commits(directory: Path) -> Iterator[tuple[Commit, list[_Changed]]]:

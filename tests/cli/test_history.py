@@ -144,3 +144,62 @@ def test_the_page_plots_what_moved(desk: Desk, repository: Repository) -> None:
         page.choose("view", "tests")
         assert page.run("document.documentElement.scrollWidth") <= 320
         assert page.faults() == []
+
+
+@pytest.fixture
+def story(desk: Desk) -> Repository:
+    """A commit that broke forty tests at one place, and one that mended half of them."""
+    found = Repository(desk.path)
+    entry = "  test_m:\n    cases:\n"
+    broken = (
+        "{graphs: {dynamo: 2}, breaks: [{id: GB0124, reason: item, where: 'bart.py::Decoder.f', "
+        "code: 'if mask.any():', count: 3}]}"
+    )
+    for number, subject in enumerate(("Record", "Bump transformers", "Mend half")):
+        cases = [
+            broken if number == 1 or (number == 2 and case % 2) else "{graphs: {dynamo: 1}}"
+            for case in range(40)
+        ]
+        text = "".join(f"      c{case}: {values}\n" for case, values in enumerate(cases))
+        found.put(entry + text, "tests/test_models.yaml")
+        found.commit(subject)
+    found.git("config", "remote.origin.url", "git@github.com:o/n.git")
+    return found
+
+
+CAUSE = "GB0124  item   bart.py::Decoder.f   if mask.any():"
+
+
+def test_each_step_says_which_causes_moved(desk: Desk, story: Repository) -> None:
+    one = desk.run("history", "--tests", "c0").out.split("\n")
+    assert one[2].endswith("dynamo 1 -> 2             Bump transformers")
+    assert one[3] == f"      + {CAUSE}"
+    assert one[5] == f"      - {CAUSE}"
+    commits = desk.run("history", "--by", "commit").out.split("\n")
+    assert f"  + {CAUSE}   40 tests" in commits
+    assert f"  - {CAUSE}   20 tests" in commits
+
+
+def test_the_page_leads_from_a_step_to_its_commit_and_causes(desk: Desk, story: Repository) -> None:
+    path = browser.find()
+    if path is None:
+        pytest.skip("no Chromium here (Debian's package is chromium)")
+    assert desk.run("history", "--html", "history.html").code == 0
+    with Browser(path) as page:
+        page.open(desk.path / "history.html")
+        page.run("document.querySelector('#list details').open = true")
+        told = "[...document.querySelectorAll('#list li:first-child .shift b')].length"
+        assert page.run(told) in (1, 2)  # of the tests that stayed broken, or of the mended ones
+        page.run("document.querySelectorAll('#list li:first-child td a')[1].click()")
+        page.settle()
+        assert page.run("document.getElementById('view').value") == "commits"
+        assert page.run("document.querySelector('#commit-1 h2').textContent") == "Bump transformers"
+        shift = page.run("document.querySelector('#commit-1 .shift').innerText")
+        assert shift.startswith("+ GB0124 item")
+        assert "40 tests" in shift
+        link = page.run("document.querySelector('#commit-1 .tally a').href")
+        commit = story.git("rev-parse", "HEAD~1").strip()
+        assert link == f"https://github.com/o/n/commit/{commit}"
+        page.looks(width=320)
+        assert page.run("document.documentElement.scrollWidth") <= 320
+        assert page.faults() == []

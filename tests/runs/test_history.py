@@ -279,3 +279,73 @@ def test_a_repository_in_the_baselines_runs_nothing(repository: Repository) -> N
     with contextlib.suppress(HistoryError):
         read(repository.directory)
     assert not pwned.exists()
+
+
+# causes
+
+
+def broken(*lines: str, count: int = 1, kind: str = "breaks", reason: str = "r") -> str:
+    """An entry whose baseline holds these lines as places."""
+    places = "".join(
+        f"      - reason: {reason}\n        where: m.py::f\n        code: {line}\n"
+        for line in lines
+    )
+    return f"  test_b:\n    graphs: {{dynamo: {count}}}\n    {kind}:\n{places}"
+
+
+def shifts(found: History) -> list[tuple[str, list[tuple[str, str, int, int]]]]:
+    (series,) = found.series
+    return [
+        (
+            point.commit.subject,
+            [(one.place.kind, one.place.code, one.was, one.now) for one in point.shifts],
+        )
+        for point in series.points
+    ]
+
+
+def test_each_step_has_the_causes_that_moved(repository: Repository) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    repository.put(broken("x.item()", "print(x)", count=3))
+    repository.commit("two breaks")
+    repository.put(broken("x.item()", count=2))
+    repository.commit("mend one")
+    repository.put(broken("y.item()", count=2))
+    repository.commit("another line, as many graphs")
+    repository.put(broken("y.item()", count=2, reason="in other words"))
+    repository.commit("reworded")
+    repository.put(broken("y.item()", count=2, kind="eager"))
+    repository.commit("left")
+    assert shifts(read(repository.directory)) == [
+        ("first", []),
+        ("two breaks", [("break", "x.item()", 0, 1), ("break", "print(x)", 0, 1)]),
+        ("mend one", [("break", "print(x)", 1, 0)]),
+        (
+            "another line, as many graphs",
+            [("break", "y.item()", 0, 1), ("break", "x.item()", 1, 0)],
+        ),
+        ("left", [("eager", "y.item()", 0, 1), ("break", "y.item()", 1, 0)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://github.com/o/n.git", "https://github.com/o/n/commit/"),
+        ("https://user:secret@example.test/o/n/", "https://example.test/o/n/commit/"),
+        ("git@github.com:o/n.git", "https://github.com/o/n/commit/"),
+        ("ssh://git@example.test:2222/group/o/n.git", "https://example.test/group/o/n/commit/"),
+        ("../elsewhere", ""),
+        ("file:///srv/n.git", ""),
+        ("javascript:alert(1)", ""),
+        ("https://x y/<script>", ""),
+        ("ext::sh -c whoami", ""),
+    ],
+)
+def test_where_a_commit_can_be_seen(repository: Repository, remote: str, address: str) -> None:
+    repository.put("  test_b:\n    graphs: {dynamo: 1}\n")
+    repository.commit("first")
+    assert read(repository.directory).address == ""
+    repository.git("config", "remote.origin.url", remote)
+    assert read(repository.directory).address == address

@@ -11,7 +11,7 @@
     for (const [key, value] of Object.entries(attributes)) {
       if (value !== null && value !== undefined) node.setAttribute(key, value);
     }
-    node.append(...children.flat());
+    node.append(...children.flat(Infinity).filter((child) => child !== ""));
     return node;
   }
   const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
@@ -95,10 +95,36 @@
     return `${series.points.length - 1} changes: ` + series.points.map(([commit, graphs]) => `${day(commit)} ${words(graphs)}`).join("; ");
   }
 
+  // ---- causes: what moved in a step, each with its place
+
+  const sign = ([, was, now]) => (now > was ? "+" : "\u2212");
+  const told = ([place, was, now]) => `${data.places[place][0]}${was && now ? ` ${was} \u2192 ${now}` : ""}`;
+
+  function cause(shift, more) {
+    const [, where, code] = data.places[shift[0]];
+    return make("div", { class: `shift ${shift[2] > shift[1] ? "worse" : "better"}` },
+      make("b", {}, `${sign(shift)} `), told(shift), more ? make("span", { class: "profile" }, more) : "",
+      make("p", { class: "at" }, where), code ? make("pre", { class: "source" }, make("span", { class: "here known" }, code)) : "");
+  }
+
+  // A commit: on this page, with all that it moved, and where its host shows it.
+  function onPage(commit) {
+    const link = make("a", { href: `#commit-${commit}`, class: "mono" }, data.commits[commit][0] || "now");
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      showCommit(commit);
+    });
+    return link;
+  }
+
+  function outside([hash, , , , full]) {
+    return full && data.address ? make("a", { class: "mono", href: data.address + full, rel: "noreferrer" }, hash) : hash || "now";
+  }
+
   function item(series) {
-    const rows = series.points.map(([commit, graphs]) => {
-      const [hash, date, author, subject] = data.commits[commit];
-      return make("tr", {}, make("td", { class: "day" }, date), make("td", { class: "mono" }, hash || "now"), make("td", {}, words(graphs)),
+    const rows = series.points.map(([commit, graphs, shifts]) => {
+      const [, date, author, subject] = data.commits[commit];
+      return make("tr", {}, make("td", { class: "day" }, date), make("td", { class: "mono" }, onPage(commit)), make("td", {}, words(graphs), shifts.map((shift) => cause(shift))),
         make("td", {}, subject), make("td", {}, author));
     });
     const head = make("thead", {}, make("tr", {}, ["date", "commit", "graphs", "subject", "author"].map((word) => make("th", { scope: "col" }, word))));
@@ -112,15 +138,22 @@
   // ---- by commit
 
   // What each commit moved, and how many tests it only recorded.
-  const moves = data.commits.map((commit) => ({ commit, moved: [], recorded: new Set() }));
-  data.series.forEach((series) => series.points.forEach(([commit, graphs], number) => {
+  const moves = data.commits.map((commit) => ({ commit, moved: [], recorded: new Set(), causes: new Map() }));
+  data.series.forEach((series) => series.points.forEach(([commit, graphs, shifts], number) => {
     if (!number) moves[commit].recorded.add(series.id);
     else moves[commit].moved.push([series, series.points[number - 1][1], graphs]);
+    for (const shift of shifts) {
+      const key = `${shift[0]} ${sign(shift)}`;
+      const known = moves[commit].causes.get(key);
+      if (known) known[1] += 1;
+      else moves[commit].causes.set(key, [shift, 1]);
+    }
   }));
   for (const one of moves) {
     const grew = ([, before, after]) => deepest(after) - deepest(before);
     one.moved.sort((a, b) => grew(b) - grew(a) || (a[0].id < b[0].id ? -1 : 1));
-    one.hay = [...one.commit, ...one.moved.flatMap(([series]) => [series.id, series.profile])].join("\n").toLowerCase();
+    one.causes = [...one.causes.values()].sort((a, b) => b[1] - a[1]);
+    one.hay = [...one.commit, ...one.causes.flatMap(([shift]) => data.places[shift[0]]), ...one.moved.flatMap(([series]) => [series.id, series.profile])].join("\n").toLowerCase();
   }
 
   function step(before, after) {
@@ -131,7 +164,8 @@
     }).filter(Boolean).join(", ") || "no graphs";
   }
 
-  function commitItem({ commit: [hash, date, author, subject], moved, recorded }) {
+  function commitItem({ commit, moved, recorded, causes }) {
+    const [, date, author, subject] = commit;
     const row = ([series, before, after]) => {
       const grew = deepest(after) - deepest(before);
       return make("tr", {},
@@ -141,9 +175,12 @@
     const head = () => make("thead", {}, make("tr", {}, ["graphs", "test", "profile"].map((word) => make("th", { scope: "col" }, word))));
     const table = (rows) => make("div", { class: "wide" }, make("table", {}, head(), make("tbody", {}, rows.map(row))));
     const rest = moved.slice(ROWS);
-    return make("li", {},
+    const listed = (some) => some.map(([shift, tests]) => cause(shift, plural(tests, "test")));
+    return make("li", { id: `commit-${data.commits.indexOf(commit)}` },
       make("h2", {}, subject),
-      make("p", { class: "tally" }, [date, hash || "now", author].filter(Boolean).join(" \u00b7 ")),
+      make("p", { class: "tally" }, `${date} \u00b7 `, outside(commit), author ? ` \u00b7 ${author}` : ""),
+      ...listed(causes.slice(0, ROWS)),
+      ...(causes.length > ROWS ? [make("details", { class: "fold" }, make("summary", {}, plural(causes.length - ROWS, "more cause")), listed(causes.slice(ROWS)))] : []),
       ...(moved.length ? [table(moved.slice(0, ROWS))] : []),
       ...(rest.length ? [make("details", { class: "fold" }, make("summary", {}, `${rest.length.toLocaleString("en")} more`), table(rest))] : []),
       ...(recorded.size ? [make("p", { class: "tally" }, `${plural(recorded.size, "test")} recorded`)] : []));
@@ -152,7 +189,7 @@
   // ---- the list
 
   data.series.forEach((series) => {
-    series.hay = [series.id, series.profile, ...series.points.map(([commit]) => data.commits[commit].filter((part) => typeof part === "string").join(" "))].join("\n").toLowerCase();
+    series.hay = [series.id, series.profile, ...series.points.flatMap(([, , shifts]) => shifts.flatMap(([place]) => data.places[place])), ...series.points.map(([commit]) => data.commits[commit].filter((part) => typeof part === "string").join(" "))].join("\n").toLowerCase();
     const present = series.points.filter(([, graphs]) => graphs);
     series.growth = present.length ? deepest(series.points.at(-1)[1]) - deepest(present[0][1]) : 0;
   });
@@ -185,6 +222,15 @@
     shown += next.length;
     byId("more").hidden = shown === found.length;
     byId("more").textContent = `Show more of ${(found.length - shown).toLocaleString("en")}`;
+  }
+
+  // The commits as a list, down to one of them.
+  function showCommit(commit) {
+    byId("view").value = "commits";
+    byId("query").value = "";
+    update();
+    while (!byId(`commit-${commit}`) && shown < found.length) extend();
+    byId(`commit-${commit}`)?.scrollIntoView();
   }
 
   const names = (list) => new Set(list.map((series) => series.id)).size;
