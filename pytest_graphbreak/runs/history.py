@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, baseline_path
-from pytest_graphbreak.baseline.model import PLACES_LAYER, Entry, Values
+from pytest_graphbreak.baseline.model import Entry, Values
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.runs.git import GitError, blobs, git, names
@@ -267,7 +267,7 @@ def _places(values: Values) -> Iterator[tuple[Place, int]]:
     for kind, items in (("break", values.breaks), ("eager", values.eager)):
         for item in items:
             name = "  ".join(part for part in (item.id, item.reason) if part)
-            yield Place(kind, PLACES_LAYER, *item.key, name), 1
+            yield Place(kind, *item.key, name), 1
 
 
 def _shifts(was: _State, now: _State) -> Iterator[Shift]:
