@@ -38,8 +38,6 @@ gives another reason at the same place."""
 Alike = Literal["file", "function", "place", "line"]
 """What is another one at two places that may be the same."""
 
-INTENDED: Final = MEANT
-"""Causes of graphs that a model has which compiles well; they are told where their number moved."""
 UNEXPLAINED: Final = "unexplained"
 """The kind of graphs that were counted and of which a report tells no more."""
 VERSIONS: Final = ("torch", "torch_xla", "python", "platform")
@@ -395,7 +393,7 @@ def _pair(
 def _added(group: _Groups, step: _Step, nodeid: str, profile: str, found: Comparison) -> Change:
     """The change of all tests that a step of one is part of."""
     cause = step.cause
-    place = cause.where.key[:2] if cause.kind in INTENDED else cause.where.key
+    place = cause.where.key[:2] if cause.kind in MEANT else cause.where.key
     key = (cause.kind, cause.layer, step.how, *place)
     if key not in group:
         change = group[key] = Change(
@@ -441,7 +439,7 @@ class _Heads:
         how: str = step.how
         if kind == "recompile":
             how = {"more": "new", "fewer": "gone"}.get(how, how)
-        elif kind in INTENDED:
+        elif kind in MEANT:
             how = {"new": "gone", "gone": "new"}.get(how, "")
         elif kind != "eager" or LIMIT.search(step.cause.reason):
             return None
@@ -543,7 +541,7 @@ class Book:
         stack: tuple[Frame, ...] = (),
     ) -> Key:
         # Where a model is meant to be compiled its first line is no identity: it is often edited.
-        place = where.key[:2] if kind in INTENDED else where.key
+        place = where.key[:2] if kind in MEANT else where.key
         key = (kind, layer, *place)
         if key not in self.causes:
             self.causes[key] = Cause(kind, layer, where, reason, id, stack)
@@ -567,7 +565,7 @@ class Book:
         if KNOWN[layer].above is not None and (known.is_meant or cause == "pending"):
             for name in graph.sources:
                 found = self._source(layer, name)
-                if found is not None and found[0] not in INTENDED:
+                if found is not None and found[0] not in MEANT:
                     return found
         return self._add(cause, layer, where, graph.reason, 1, None, graph.stack)
 
@@ -585,9 +583,7 @@ def book(test: Plain, layers: Sequence[str]) -> Book:
 
 def _steps(was: Mapping[Key, Cause], now: Mapping[Key, Cause], same_torch: bool) -> list[_Step]:
     """What moved from one record of a test to the other."""
-    still = {
-        kind for kind in INTENDED if _number(was.values(), kind) == _number(now.values(), kind)
-    }
+    still = {kind for kind in MEANT if _number(was.values(), kind) == _number(now.values(), kind)}
     steps = []
     for key in dict.fromkeys((*was, *now)):
         before, after = was.get(key), now.get(key)
@@ -606,7 +602,7 @@ def _is_mere(step: _Step) -> bool:
     """Whether a step tells of nothing but which graph is counted for what."""
     if step.cause.kind in ("eager", "recompile"):
         return False
-    return step.cause.kind in INTENDED or step.how in ("more", "fewer")
+    return step.cause.kind in MEANT or step.how in ("more", "fewer")
 
 
 def _sum(steps: Iterable[_Step]) -> bool:
@@ -688,7 +684,7 @@ def _first(
 
 def _alike(one: Change, why: Alike) -> Iterator[tuple[object, ...]]:
     """What two changes share that differ in ``why``: a part of their place, in the same test."""
-    if one.kind in INTENDED or not one.where.file:
+    if one.kind in MEANT or not one.where.file:
         return
     file, function, code = one.where.key
     reason = one.id or _words(one.reason)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.model.layers import MEANT
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.runs.compare import (
-    INTENDED,
     UNEXPLAINED,
     Alike,
     Change,
@@ -72,7 +72,7 @@ def _section(change: Change) -> str:
         return "left"
     if change.kind == "recompile":
         return "again"
-    if change.kind in INTENDED or change.kind == UNEXPLAINED:
+    if change.kind in MEANT or change.kind == UNEXPLAINED:
         return "compiled"
     return change.how if change.how in ("new", "gone") else "known"
 
@@ -92,7 +92,7 @@ def name(change: Change) -> str:
     if change.kind == UNEXPLAINED:
         return "graphs of which the reports tell no more"
     kind = "" if change.id else KINDS.get(change.kind, change.kind)
-    parts = (change.id or kind, "" if change.kind in INTENDED else change.reason)
+    parts = (change.id or kind, "" if change.kind in MEANT else change.reason)
     return "  ".join(part for part in parts if part)
 
 
@@ -156,7 +156,7 @@ def tried(change: Change) -> str | None:
         return advice.short(Eager(change.layer, reason, where))
     if kind == "recompile":
         return advice.short(Recompile(change.layer, "", reason, where, change.stack))
-    if kind in INTENDED or kind == UNEXPLAINED:
+    if kind in MEANT or kind == UNEXPLAINED:
         return None
     return advice.short(Graph(change.layer, "", kind, where=where, reason=reason))
 
