@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -22,14 +23,25 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Observation, Record, combine
 
 
-@cache
 def observers() -> tuple[Observer, ...]:
-    """The observers of this process, one for each layer; no compiler is imported by this.
+    """The observers of this process, one for each layer; no compiler is imported by this."""
+    return _loaded()[0]
 
-    Raises ``ImportError`` for one that cannot be loaded: a layer that is not watched
-    would be counted as none.
-    """
-    return tuple(load(layer.observer)() for layer in KNOWN.values())
+
+@cache
+def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
+    """The observers, and why others cannot be loaded: what is not watched is no layer of zero."""
+    found: list[Observer] = []
+    faults = []
+    for layer in KNOWN.values():
+        try:
+            found.append(load(layer.observer)())
+        except Exception as fault:
+            words = f"{type(fault).__name__}: {fault}"
+            faults.append(
+                f"the {layer.name} layer cannot be loaded ({words}): install pytest-graphbreak anew"
+            )
+    return tuple(found), tuple(faults)
 
 
 @cache
@@ -112,6 +124,8 @@ def _record(seen: list[Observation | None]) -> Record:
         if observer.layer in layers:
             layers[observer.layer] = observer.joined(layers[observer.layer], layers)
     record = combine(layers.values())
+    if faults := _loaded()[1]:
+        return replace(record, errors=(*faults, *record.errors))
     if not record.layers and (missing := _missing()):
         return Record(errors=(f"{missing}, so nothing can be counted",))
     return record

@@ -1,0 +1,13 @@
+"""The toy_host layer: what the toy compiler compiles for the host; told, and judged where named."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.model.layer import Cause, Layer
+
+LAYER = Layer(
+    name="toy_host",
+    causes=(Cause("made", "plain", plural="made"),),
+    observer="pytest_graphbreak.layers.toy_host.observer:HostObserver",
+    needs=("toycompiler",),
+    judged=False,
+)

@@ -1,0 +1,68 @@
+"""What the layers say of themselves fits together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_graphbreak.layers.base import Observer
+from pytest_graphbreak.model.layer import Cause, Layer, load
+from pytest_graphbreak.model.layers import BREAKING, BY_NAME, KNOWN, LAYERS, MEANT
+from pytest_graphbreak.model.record import Break, Observation, combine
+from pytest_graphbreak.watching.measure import observers
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_description_names_what_is_there(name: str) -> None:
+    layer = KNOWN[name]
+    assert layer.name == name
+    observer = load(layer.observer)
+    assert issubclass(observer, Observer)
+    assert observer.layer == name
+    assert layer.above in (None, *LAYERS[: LAYERS.index(name)])
+    assert sum(cause.is_plain for cause in layer.causes) == 1
+    if layer.probe is not None:
+        assert load(layer.probe).expected
+        assert layer.remedy
+
+
+def test_the_observers_are_in_the_order_of_the_layers() -> None:
+    assert tuple(observer.layer for observer in observers()) == LAYERS
+
+
+def test_causes_of_one_name_mean_the_same() -> None:
+    for layer in KNOWN.values():
+        for cause in layer.causes:
+            known = BY_NAME[cause.name]
+            assert (cause.kind, cause.plural) == (known.kind, known.plural)
+    assert MEANT == ("entry", "fx", "backward")
+    assert BREAKING == ("dynamo",)
+
+
+def test_a_cause_that_is_not_known_is_a_defect() -> None:
+    cause = KNOWN["xla"].cause("of a later version")
+    assert cause == Cause("of a later version")
+    assert not cause.is_meant
+    assert [cause.of(1), cause.of(1200)] == ["1 of a later version", "1,200 of a later versions"]
+
+
+def test_a_layer_is_a_keyword() -> None:
+    with pytest.raises(ValueError, match="'jax-host'"):
+        Layer(name="jax-host", causes=(), observer="")
+
+
+def test_descriptions_import_no_observer() -> None:
+    program = (
+        "import sys, pytest_graphbreak.model.record; "
+        "print([name for name in sys.modules if 'layers.' in name or name == 'torch'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == str([f"pytest_graphbreak.layers.{name}" for name in LAYERS])
+
+
+def test_breaks_are_known_by_layer_and_place() -> None:
+    items = [Break(layer, "why") for layer in ("dynamo", "xla", "dynamo")]
+    record = combine([Observation("dynamo", breaks=tuple(items))])
+    assert [(item.layer, item.count) for item in record.breaks] == [("dynamo", 2), ("xla", 1)]
