@@ -35,7 +35,7 @@ def main() -> None:
         terminal(output, PICTURES / "red.svg")
         command(here, "-m", "pytest_graphbreak", "report", "graphs.json", "--html", "page.html")
         with Browser(browser) as page:
-            page.looks(width=1100, height=700)
+            page.looks(width=1100, height=860)
             page.open(here / "page.html")
             page.run("document.querySelectorAll('details').forEach((row) => { row.open = true })")
             page.settle()
@@ -60,10 +60,12 @@ def red(here: Path) -> str:
 
 def command(here: Path, *arguments: str) -> str:
     environment = {key: os.environ[key] for key in os.environ if key not in ("CI", "NO_COLOR")}
+    # By the name that the README types: what pytest prints to be typed again begins with it.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     done = subprocess.run(
-        [sys.executable, *arguments],
+        ["python", *arguments],
         cwd=here,
-        env={**environment, "COLUMNS": str(WIDTH), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**environment, "PATH": path, "COLUMNS": str(WIDTH), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
