@@ -10,6 +10,7 @@ number of them: shards, profiles, retries) and gives a ``Comparison``:
 - ``moved``: pairs of a change that is gone and one that is new which may be one and the same;
 - ``pairs``: the tests that both sides measured, those that moved first, each with its counts;
 - ``once``: the tests that only one side has; ``unequal``: those that cannot be compared, and why;
+- ``settings``: those of torch that tests began with and that differ, each with its tests;
 - ``before`` and ``after``: what either side is: profiles, versions, what is missing of it.
 
 A graph counts for the cause that it exists for: what follows a break for the break, and a device
@@ -195,6 +196,18 @@ class Unequal:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of torch that tests began with and that is another one on the other side.
+
+    ``before`` and ``after`` are its values in words, None where it was the default.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+
+
 @dataclass(slots=True)
 class Comparison:
     """All that differs. See the module."""
@@ -206,6 +219,7 @@ class Comparison:
     pairs: list[Pair] = field(default_factory=list)
     once: list[Once] = field(default_factory=list)
     unequal: list[Unequal] = field(default_factory=list)
+    settings: dict[Setting, list[str]] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -238,6 +252,8 @@ def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
             found.unequal.append(Unequal(nodeid, profile, why))
         else:
             found.pairs.append(_pair(one, other, profile, changes, found))
+            for setting in _settings(one.test["settings"], other.test["settings"]):
+                found.settings.setdefault(setting, []).append(nodeid)
     found.once = _once(old, new, keys)
     found.moved, found.changes = _paired(changes.values())
     found.pairs.sort(key=lambda pair: (-abs(pair.growth), not pair.moved, pair.nodeid))
@@ -462,6 +478,15 @@ def _both(
 def _less(now: Mapping[str, int], was: Mapping[str, int]) -> dict[str, int]:
     growth = {layer: now.get(layer, 0) - was.get(layer, 0) for layer in LAYERS}
     return {layer: count for layer, count in growth.items() if count}
+
+
+def _settings(was: Plain, now: Plain) -> Iterator[Setting]:
+    """The settings that differ."""
+    if was != now:
+        for name in dict.fromkeys((*was, *now)):
+            before, after = (str(side[name]) if name in side else None for side in (was, now))
+            if before != after:
+                yield Setting(name, before, after)
 
 
 # why graphs exist

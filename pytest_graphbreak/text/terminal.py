@@ -43,7 +43,10 @@ _MARKUP: Final = tuple(
         (rf" {{2,6}}\+ (?:{_CAUSES}|left to eager)\b", ("red",)),
         (rf" {{2,6}}- (?:{_CAUSES}|left to eager)\b", ("green",)),
         (r" {2}[~?] \S", ("yellow",)),
-        (r"[a-z][\w ,.]{2,60}: \d[\d,]{0,15} (?:place|test)s?$", ("bold",)),  # a comparison's part
+        (
+            r"[a-z][\w ,.]{2,60}: \d[\d,]{0,15} (?:place|test|setting)s?$",
+            ("bold",),
+        ),  # a comparison's part
         (r"^.*\. (?:Over the graph budget|No verdict)\b", ("red", "bold")),
         (r"\d[\d,]{0,15} places? explains? ", ("bold",)),
         (r"^.*\. Within the graph budget\.", ("green", "bold")),

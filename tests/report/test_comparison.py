@@ -72,6 +72,7 @@ def a_comparison() -> Comparison:
         a_test("u.py::old"),
         a_test("t.py::failed", outcome="failed", failed_by="test"),
     )
+    after["tests"][0]["settings"] = {"torch._dynamo.config.assume_static_by_default": False}
     for report, version in ((before, "5.20.0"), (after, "5.24.0")):
         report["environment"]["packages"] = {"transformers": version}
     return found_in(before, after)
@@ -94,6 +95,7 @@ def test_each_kind_is_told_under_its_own_title() -> None:
         "tests with other counts: 3 tests",
         "only before: 1 test",
         "only after: 1 test",
+        "measured with other settings: 1 setting",
         "cannot be compared: 1 test",
     ]
     assert "package transformers 5.20.0 -> 5.24.0" in said
@@ -101,6 +103,9 @@ def test_each_kind_is_told_under_its_own_title() -> None:
     assert "the same line in another file: renamed, or gone here and new there" in said
     assert "or is it u.py::old? A renamed file is unknown here" in said
     assert "dynamo 100 -> 40   t.py::left" in said
+    assert (
+        "  torch._dynamo.config.assume_static_by_default: its default -> False   1 test: t.py::new"
+    ) in said
 
 
 def test_the_owner_says_what_is_known_of_both_sides() -> None:

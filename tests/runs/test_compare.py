@@ -270,6 +270,21 @@ def test_graphs_that_are_counted_and_not_told_are_not_hidden() -> None:
     assert told(found) == [("new", "unexplained", 1, {"dynamo": 4})]
 
 
+def test_settings_that_differ_are_told() -> None:
+    scalars, limit = "torch._dynamo.config.capture_scalar_outputs", "torch._dynamo.config.limit"
+    found = compared(
+        a_report(a_test("t.py::a"), a_test("t.py::b", settings={limit: 8})),
+        a_report(
+            a_test("t.py::a", settings={scalars: True}), a_test("t.py::b", settings={limit: 4})
+        ),
+    )
+    assert [(one.before, one.after, tests) for one, tests in found.settings.items()] == [
+        (None, "True", ["t.py::a"]),
+        ("8", "4", ["t.py::b"]),
+    ]
+    assert not found.differs
+
+
 def test_an_edited_first_line_of_a_function_is_no_difference() -> None:
     after = a_test()
     after["graph_list"][0]["where"] = after["graph_list"][0]["where"] | {"code": "def forward("}

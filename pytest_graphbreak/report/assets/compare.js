@@ -200,7 +200,7 @@
   byId("runs").append(make("p", {}, make("b", {}, data.headline), data.totals.length ? ` \u00b7 ${data.totals.join(", ")}` : ""),
     ...data.sides.flatMap(([word, text, problems]) => [make("p", {}, make("b", {}, word), make("span", { class: "facts" }, text)),
       ...problems.map((problem) => make("p", { class: "note" }, problem))]));
-  byId("asides").append(...data.asides.map(([title, items]) => fold("fold", `${title}: ${plural(items.length, "test")}`,
+  byId("asides").append(...data.asides.map(([title, items]) => fold("fold", title,
     [...items.slice(0, 1000), ...(items.length > 1000 ? [`and ${(items.length - 1000).toLocaleString("en")} more`] : [])]
       .map((text) => make("p", { class: "at" }, text)))));
   byId("filters").addEventListener("submit", (event) => event.preventDefault());

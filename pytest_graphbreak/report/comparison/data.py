@@ -29,6 +29,10 @@ def document(found: Comparison) -> Plain:
             {"nodeid": one.nodeid, "profile": one.profile, "side": one.side, "maybe": one.maybe}
             for one in found.once
         ],
+        "settings": [
+            {"name": one.name, "before": one.before, "after": one.after, "tests": list(tests)}
+            for one, tests in found.settings.items()
+        ],
         "not_compared": [
             {"nodeid": one.nodeid, "profile": one.profile, "why": one.why} for one in found.unequal
         ],

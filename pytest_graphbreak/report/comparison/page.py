@@ -24,6 +24,7 @@ from pytest_graphbreak.runs.compare import (
     book,
 )
 from pytest_graphbreak.runs.union import SeenTest
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 NAMES: Final = 200
@@ -56,8 +57,8 @@ def page_data(found: Comparison) -> Plain:
         "moved": [_moved(pair, found, shared) for pair in found.moved],
         "tests": [_test(pair, shared) for pair in found.pairs if pair.moved],
         "asides": [
-            [title, [printable(item) for item in items]]
-            for title, items in words.asides(found)
+            [f"{title}: {plural(len(items), unit)}", [printable(item) for item in items]]
+            for title, unit, items in words.asides(found)
             if items
         ],
         "frames": shared.frames,

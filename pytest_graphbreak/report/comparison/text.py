@@ -43,9 +43,9 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[s
         yield title, _listed(blocks, len(found.moved))
     if any(was != now for pair in found.pairs for was, now in pair.ops.values()):
         yield "captured operations", _operations(found.pairs, ops)
-    for title, items in words.asides(found):
+    for title, unit, items in words.asides(found):
         if items:
-            yield f"{title}: {plural(len(items), 'test')}", _named(items)
+            yield f"{title}: {plural(len(items), unit)}", _named(items)
 
 
 def _totals(found: Comparison) -> str:

@@ -17,6 +17,7 @@ from pytest_graphbreak.runs.compare import (
     Comparison,
     Moved,
     Pair,
+    Setting,
     Side,
 )
 from pytest_graphbreak.text.numbers import plural
@@ -206,15 +207,22 @@ def counts(pair: Pair) -> str:
     return ", ".join(f"{layer} {moved(*count)}" for layer, count in pair.graphs.items())
 
 
+def setting(one: Setting) -> str:
+    """``torch._dynamo.config.capture_scalar_outputs: its default -> True``."""
+    before, after = ("its default" if value is None else value for value in (one.before, one.after))
+    return f"{one.name}: {before} -> {after}"
+
+
 def unsure(pair: Moved) -> str:
     """What may be, and what cannot be known."""
     return f"{ALIKE[pair.why]}: renamed, or gone here and new there"
 
 
-def asides(found: Comparison) -> Iterator[tuple[str, list[str]]]:
-    """Test by test: those whose counts moved, those that are there once only, the rest."""
+def asides(found: Comparison) -> Iterator[tuple[str, str, list[str]]]:
+    """What is told test by test: a title, what it counts, and a line for each."""
     yield (
         "tests with other counts",
+        "test",
         [
             f"{counts(pair)}   {pair.nodeid}{_profiles(pair)}"
             for pair in found.pairs
@@ -225,6 +233,7 @@ def asides(found: Comparison) -> Iterator[tuple[str, list[str]]]:
         once = [one for one in found.once if one.side == side]
         yield (
             f"only {side}",
+            "test",
             [
                 f"{one.nodeid}   on {one.profile}"
                 + (f"   or is it {one.maybe}? A renamed file is unknown here" if one.maybe else "")
@@ -232,7 +241,17 @@ def asides(found: Comparison) -> Iterator[tuple[str, list[str]]]:
             ],
         )
     yield (
+        "measured with other settings",
+        "setting",
+        [
+            f"{setting(one)}   {plural(len(tests), 'test')}: {tests[0]}"
+            + (f" and {len(tests) - 1:,} more" if len(tests) > 1 else "")
+            for one, tests in found.settings.items()
+        ],
+    )
+    yield (
         "cannot be compared",
+        "test",
         [f"{one.nodeid}   {one.why}   on {one.profile}" for one in found.unequal],
     )
 
