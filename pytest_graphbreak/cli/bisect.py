@@ -19,6 +19,7 @@ from pytest_graphbreak.versions.bisecting import BisectError, Side, search
 from pytest_graphbreak.versions.by_commit import Commits
 from pytest_graphbreak.versions.by_release import Releases
 from pytest_graphbreak.versions.commits import Checkout
+from pytest_graphbreak.versions.moved import COUNTS
 from pytest_graphbreak.versions.releases import ReleaseError, between
 from pytest_graphbreak.versions.runner import Runner, runner
 
@@ -94,8 +95,12 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
         progress.clear()
         say(told.step(row, word, name, side, why))
 
+    def differs(what: str) -> None:
+        if what != COUNTS:
+            say(f"note   the counts are equal at both ends; what differs are {what}")
+
     try:
-        found = search(row, begin, tell)
+        found = search(row, begin, tell, differs)
     finally:
         progress.clear()
     for line in told.lines(found, row):

@@ -98,8 +98,12 @@ Tell = Callable[[str, str, Side | None, str], None]
 """Is told each step: good, bad or skip; its name; what was measured; why it was skipped."""
 
 
-def search(row: Row, begin: Callable[[str, int], None], tell: Tell) -> Found:
+def search(
+    row: Row, begin: Callable[[str, int], None], tell: Tell, differs: Callable[[str], None]
+) -> Found:
     """Search. ``begin`` is told what is tried next, and about how many steps there are.
+
+    ``differs`` is told what is another one at both ends (``Moved.what``).
 
     Raises ``BisectError`` where an end cannot be measured, and where nothing moved.
     """
@@ -113,6 +117,7 @@ def search(row: Row, begin: Callable[[str, int], None], tell: Tell) -> Found:
         tell(GOOD, row.bad, bad, "")
         raise BisectError("the test is the same at --good and at --bad: there is nothing to find")
     tell(BAD, row.bad, bad, "")
+    differs(moved.what)
     known = {row.good: good, row.bad: bad}
     found = Found(moved.what, good, bad, bad)
     row.start()

@@ -235,7 +235,7 @@ class Bisection:
             ):
                 self.missing.add(where)
                 continue
-            own = self._runner.directory / "modules" / f"{len(self.missing)}-{hash}"
+            own = self._runner.directory / "modules" / hash
             with contextlib.suppress(GitError):
                 if not own.exists():
                     own.parent.mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame, Record
 
+COUNTS: Final = "counts"
 Place = tuple[str, str, str]
 """Layer, function and normalised line of source."""
 
@@ -46,7 +47,7 @@ def _of(items: list[tuple[str, Frame]], layers: frozenset[str]) -> list[Place]:
 
 
 _MEASURES: Final[dict[str, Callable[[Record, frozenset[str]], Hashable]]] = {
-    "counts": _counts,
+    COUNTS: _counts,
     "places": _places,
     "captured operations": _ops,
 }

@@ -42,6 +42,8 @@ class Runner:
         self.directory = directory
         self.timeout = timeout
         self.out = directory / "out"
+        self._temporary = directory / "tmp"
+        self._temporary.mkdir()
         self._serving = Serving()
 
     def run(
@@ -51,8 +53,12 @@ class Runner:
         cwd: Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Ended:
-        """Run a command. Raises ``ServerError`` if the process that starts it was killed."""
+        """Run a command, by default where the user is; its temporary files are in our directory.
+
+        Raises ``ServerError`` if the process that starts it was killed.
+        """
         given = dict(os.environ if environ is None else environ)
+        given |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._temporary))
         program = shutil.which(command[0], path=given.get("PATH"))
         if program is None:
             return Ended(127, err=f"{command[0]}: there is no such program")
@@ -61,7 +67,7 @@ class Runner:
                 "out": str(self.out),
                 "alone": True,
                 "command": [program, *command[1:]],
-                "cwd": str(cwd or self.directory),
+                "cwd": str(cwd or Path.cwd()),
                 "environ": given,
                 "timeout": self.timeout,
                 "directory": str(self.directory),

@@ -114,7 +114,7 @@ def _difference(found: Found, source: Source) -> Iterator[str]:
         yield ""
         yield from (f"    {printable(line)}".rstrip() for line in hunk.around(frame.line, new=new))
         yield ""
-    if not shown:
+    if stacks and not shown:
         yield "Its difference touches neither these places nor the calls that lead there."
     if changed := source.changed(before, after):
         rest = len(changed) - MOST_NAMED
