@@ -14,6 +14,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -209,6 +210,12 @@ class Places:
         else:
             around = [scope for scope in around if not scope.name.startswith("<")]
         return max(around, key=lambda scope: (scope.first, -scope.last), default=None)
+
+
+@cache
+def places(root: Path) -> Places:
+    """One ``Places`` for each root directory, so that files are parsed once a process."""
+    return Places(root)
 
 
 def function_name(name: str) -> str:

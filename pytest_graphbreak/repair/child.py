@@ -230,7 +230,7 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
 
 def _sites(record: Answer) -> dict[str, list[str]]:
     """Where the files of the breaks are, and which modules they are."""
-    from pytest_graphbreak.watching.measure import places
+    from pytest_graphbreak.model.places import places
 
     named = places(Path.cwd())
     wanted = {frame["file"] for item in record.get("breaks", ()) for frame in item["stack"]}

@@ -29,7 +29,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     """Run the target and cut out the functions ``order["cut"]``: pairs of file and function."""
     import torch
 
-    from pytest_graphbreak.watching.measure import places
+    from pytest_graphbreak.model.places import places
 
     knife = _Knife(
         {tuple(pair) for pair in order["cut"]},

@@ -76,7 +76,7 @@ class Gate:
         """Under ``--forked`` import once in the parent what each child would import anew."""
         if not config.getoption("forked", default=False):
             return
-        from pytest_graphbreak.watching.measure import observers
+        from pytest_graphbreak.layers.observers import observers
 
         observers()
         for name in ("suite.window", "suite.judging", "report.judgement"):

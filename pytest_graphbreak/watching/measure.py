@@ -13,41 +13,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from pytest_graphbreak.layers.base import Observer, Window
-from pytest_graphbreak.layers.children.observer import FAMILY, Following
+from pytest_graphbreak.layers.base import Window
+from pytest_graphbreak.layers.children.observer import Following
 from pytest_graphbreak.layers.children.records import together
-from pytest_graphbreak.layers.children.spool import About
-from pytest_graphbreak.model.layer import load
+from pytest_graphbreak.layers.observers import observers, unloaded
 from pytest_graphbreak.model.layers import KNOWN
-from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Observation, Record, combine
-
-
-def observers() -> tuple[Observer, ...]:
-    """The observers of this process, one for each layer; no compiler is imported by this."""
-    return _loaded()[0]
-
-
-@cache
-def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
-    """The observers, and why others cannot be loaded: what is not watched is no layer of zero."""
-    found: list[Observer] = []
-    faults = []
-    for layer in KNOWN.values():
-        try:
-            found.append(load(layer.observer)())
-        except Exception as fault:
-            words = f"{type(fault).__name__}: {fault}"
-            faults.append(
-                f"the {layer.name} layer cannot be loaded ({words}): install pytest-graphbreak anew"
-            )
-    return tuple(found), tuple(faults)
-
-
-@cache
-def places(root: Path) -> Places:
-    """One ``Places`` for each root directory, so that files are parsed once a process."""
-    return Places(root)
 
 
 def isolate(key: str) -> None:
@@ -67,20 +39,12 @@ def pass_over(root: Path, infra: Sequence[str]) -> None:
     places(root).pass_over(infra)
 
 
-def begin_child(about: str) -> None:
-    """In a process that a test started: tell the test what is compiled here."""
-    told = About.load(about)
-    named = places(Path(told.root))
-    named.pass_over(told.infra)
-    FAMILY.spawned(told, named, observers)
-
-
 class Measurement:
     """A window over all layers. Close it with ``close``; leaving the context closes it too."""
 
     def __init__(self, root: Path) -> None:
         named = places(root)
-        self._children = Following(named, observers)
+        self._children = Following(named)
         self._windows: list[Window] = []
         self._record: Record | None = None
         for observer in observers():
@@ -124,7 +88,7 @@ def _record(seen: list[Observation | None]) -> Record:
         if observer.layer in layers:
             layers[observer.layer] = observer.joined(layers[observer.layer], layers)
     record = combine(layers.values())
-    if faults := _loaded()[1]:
+    if faults := unloaded():
         return replace(record, errors=(*faults, *record.errors))
     if not record.layers and (missing := _missing()):
         return Record(errors=(f"{missing}, so nothing can be counted",))

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from pytest_graphbreak.layers.base import Observer
+from pytest_graphbreak.layers.observers import observers
 from pytest_graphbreak.model.layer import Cause, Layer, load
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, KNOWN, LAYERS, MEANT
 from pytest_graphbreak.model.record import Break, Observation, combine
-from pytest_graphbreak.watching.measure import observers
 
 
 @pytest.mark.parametrize("name", LAYERS)

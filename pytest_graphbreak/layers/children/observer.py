@@ -16,16 +16,16 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.records import numbered, of_process, since
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Told
-from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.layers.observers import observers
+from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
 
 _SITE = str(Path(__file__).with_name("site"))
@@ -41,7 +41,6 @@ class _Family:
         self._pid = 0
         self._spool = ""
         self._child: Child | None = None
-        self._observers: Callable[[], Sequence[Observer]] = tuple
         self._places: Places | None = None
         self._had_path = False
         self._hooked = False
@@ -50,14 +49,14 @@ class _Family:
     def spool(self) -> str:
         return self._spool
 
-    def enter(self, places: Places, observers: Callable[[], Sequence[Observer]]) -> None:
+    def enter(self, places: Places) -> None:
         """One window more; with the first one children are told of us."""
         with self._lock:
             self._settle()
             self._open += 1
             if self._open > 1 or self._child is not None:
                 return
-            self._places, self._observers = places, observers
+            self._places = places
             os.environ[VARIABLE] = self._about()
             self._had_path = _PATH in os.environ
             _strip_path()
@@ -105,7 +104,7 @@ class _Family:
         with contextlib.suppress(Exception):
             if watched and self._places is not None:
                 about = About.load(os.environ.get(VARIABLE) or self._about())
-                self.adopt(Child(about, self._observers(), self._places, forked=True))
+                self.adopt(Child(about, observers(), self._places, forked=True))
 
     def _about(self) -> str:
         """What a child finds in its environment, or would if the test had not taken it away."""
@@ -113,26 +112,32 @@ class _Family:
         named = self._places
         return About(self._spool, str(named.root), self._pid, named.infra).dump()
 
-    def spawned(
-        self, about: About, places: Places, observers: Callable[[], Sequence[Observer]]
-    ) -> None:
+    def spawned(self, about: About, places: Places) -> None:
         """In a process that was spawned: it belongs to the test whose spool ``about`` names."""
         if about.owner == os.getpid():  # the test's process became another program: nobody reads
             os.environ.pop(VARIABLE, None)
             return
-        self._places, self._observers = places, observers
+        self._places = places
         self.adopt(Child(about, observers(), places, forked=False))
 
 
 FAMILY = _Family()
 
 
+def begin(about: str) -> None:
+    """In a process that a test started: tell the test what is compiled here."""
+    test = About.load(about)
+    named = places(Path(test.root))
+    named.pass_over(test.infra)
+    FAMILY.spawned(test, named)
+
+
 class Following:
     """One stretch of time in which the children of this process are followed."""
 
-    def __init__(self, places: Places, observers: Callable[[], Sequence[Observer]]) -> None:
+    def __init__(self, places: Places) -> None:
         self._pid = os.getpid()
-        FAMILY.enter(places, observers)
+        FAMILY.enter(places)
         self._seen: tuple[Record, ...] | None = None
         self._earlier: tuple[Record, ...] = ()
         self._begin()

@@ -33,9 +33,9 @@ def _begin() -> None:
     if not about:
         return
     try:
-        from pytest_graphbreak.watching.measure import begin_child
+        from pytest_graphbreak.layers.children.observer import begin
 
-        begin_child(about)
+        begin(about)
     except Exception as fault:
         _cannot(about, fault)
 
