@@ -23,8 +23,9 @@ from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Patch
 from pytest_graphbreak.repair.remedies import opaque, shapes
 from pytest_graphbreak.repair.search import Search, SearchResult, graphs
+from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, BenchError, Trial
+from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.repair.conftest import Shop
 
 NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
@@ -409,7 +410,7 @@ def test_a_run_whose_server_was_killed_is_an_error(
     command: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measure(*_: object, **__: object) -> Trial:
-        raise BenchError("the process that runs the program was killed; try again")
+        raise ServerError("the process that runs the program was killed; try again")
 
     monkeypatch.setattr(Bench, "measure", measure)
     shop.write("a.py", SAYS)
