@@ -15,7 +15,8 @@ from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.report.comparison import commit, data, markdown, page, text
-from pytest_graphbreak.runs.compare import Comparison, compare
+from pytest_graphbreak.runs.compare import compare
+from pytest_graphbreak.runs.comparison import Comparison
 from pytest_graphbreak.runs.git import GitError, git
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
 from pytest_graphbreak.runs.union import union

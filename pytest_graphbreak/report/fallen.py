@@ -7,14 +7,11 @@ All of it comes back when the break is mended, and needs no advice of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
-
-_LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
-"""A limit is hit by recompiles, not by a break."""
 
 
 @dataclass(slots=True)
@@ -65,7 +62,7 @@ def sort(
         return next((pair[1] for stack, pair in pairs if where.key[:2] in stack), None)
 
     for left in eager:
-        fallen = None if _LIMIT.search(left.reason) else cause(left.where)
+        fallen = None if LIMIT.search(left.reason) else cause(left.where)
         (fallen.eager if fallen else found.eager).append(left)
     for again in recompiles:
         # What the user compiled (an entry) is compiled again for a reason of its own.

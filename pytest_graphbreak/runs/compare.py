@@ -19,221 +19,37 @@ graph that is lowered from it for the break, too. So the growth of a test is the
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from pytest_graphbreak.config.packages import owner
-from pytest_graphbreak.model.layers import KNOWN, LAYERS, MEANT
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Plain, Record
+from pytest_graphbreak.layers.dynamo.messages import LIMIT
+from pytest_graphbreak.model.layers import LAYERS, MEANT, VERSIONS
+from pytest_graphbreak.model.record import Frame, Plain
 from pytest_graphbreak.model.versions import same_minor
+from pytest_graphbreak.runs.attribution import Cause, Key, book
+from pytest_graphbreak.runs.comparison import (
+    Change,
+    Comparison,
+    Effect,
+    How,
+    Once,
+    Package,
+    Pair,
+    Setting,
+    Side,
+    Unequal,
+)
 from pytest_graphbreak.runs.incoming import Report
+from pytest_graphbreak.runs.renamed import paired, without_numbers
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, SeenTest, Union, union
 
-How = Literal["new", "gone", "more", "fewer", "reworded", "reason"]
-"""How a cause moved. ``reworded``: another torch says it in other words. ``reason``: the same torch
-gives another reason at the same place."""
+_FACTS: Final = (*VERSIONS, "python", "platform")
 
-Alike = Literal["file", "function", "place", "line"]
-"""What is another one at two places that may be the same."""
-
-UNEXPLAINED: Final = "unexplained"
-"""The kind of graphs that were counted and of which a report tells no more."""
-VERSIONS: Final = ("torch", "torch_xla", "python", "platform")
-
-LIMIT: Final = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
-"""A limit is hit by recompiles, not by a break."""
-_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _COMPARED: Final = ("layers", "graphs", "recompiles", "ops", "breaks", "eager")
 _LISTED: Final = ("recompile_list", "graph_list")
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two sets of runs.
-
-    ``versions`` are those of torch, torch_xla, Python and the platform, ``packages`` those of the
-    packages that own places; machines that differ are told with all that they have. ``problems``
-    say what is missing of it.
-    """
-
-    reports: tuple[str, ...]
-    profiles: tuple[str, ...]
-    versions: Mapping[str, str]
-    packages: Mapping[str, str]
-    tests: int
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """The package that owns a place; a version is None on a side of which no report tells it."""
-
-    name: str
-    before: str | None
-    after: str | None
-
-    @property
-    def moved(self) -> bool:
-        return self.before is not None and self.after is not None and self.before != self.after
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What a change does to one test: how often its place counts, and graphs by layer.
-
-    ``graphs`` has what it made more or less, no zeros. ``times`` are breaks, frames or recompiles
-    at the place, or graphs of this cause, before and after.
-    """
-
-    nodeid: str
-    profile: str
-    times: tuple[int, int]
-    graphs: Mapping[str, int]
-
-
-@dataclass(slots=True)
-class Change:
-    """One cause at one place, moved in one way, with all tests in which it did.
-
-    ``where``, ``reason`` and ``id`` are those of now, and those of before where it is gone;
-    ``was_reason`` and ``was_id`` those of before where it was there, too. ``with_it`` is what came
-    or went with a break: frames that are skipped for it, what is compiled again or whole again.
-    """
-
-    kind: str
-    layer: str
-    how: How
-    where: Frame
-    reason: str = ""
-    id: str | None = None
-    was_reason: str = ""
-    was_id: str | None = None
-    stack: tuple[Frame, ...] = ()
-    package: Package | None = None
-    effects: list[Effect] = field(default_factory=list)
-    with_it: dict[tuple[object, ...], Change] = field(default_factory=dict)
-
-    @property
-    def graphs(self) -> dict[str, int]:
-        """Graphs more or less in all tests, by layer, with what came or went with it; no zeros."""
-        total = Counter[str]()
-        for change in (self, *self.with_it.values()):
-            for effect in change.effects:
-                total.update(effect.graphs)
-        return {layer: total[layer] for layer in LAYERS if total[layer]}
-
-    @property
-    def growth(self) -> int:
-        """Graphs more or less on the layer where that is most."""
-        return max(self.graphs.values(), key=abs, default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What is gone at one place and new at another, and may be the same. ``why`` it may be."""
-
-    before: Change
-    after: Change
-    why: Alike
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A test that both sides measured. Counts are before and after, by layer that both observed.
-
-    ``profile`` is how it is filed, ``cpu`` or ``xla-cpu -> cpu`` where the two sides differ.
-    ``moved`` tells whether anything of it is another than before, be it a reason.
-    """
-
-    nodeid: str
-    profile: str
-    before: SeenTest
-    after: SeenTest
-    layers: tuple[str, ...]
-    graphs: Mapping[str, tuple[int, int]]
-    recompiles: Mapping[str, tuple[int, int]]
-    ops: Mapping[str, tuple[int, int]]
-    changes: tuple[Change, ...] = ()
-
-    @property
-    def growth(self) -> int:
-        """Graphs more or less on the layer where that is most."""
-        return max((now - was for was, now in self.graphs.values()), key=abs, default=0)
-
-    @property
-    def emptied(self) -> tuple[str, ...]:
-        """The layers that had graphs and have none."""
-        return tuple(layer for layer, (was, now) in self.graphs.items() if was and not now)
-
-    @property
-    def moved(self) -> bool:
-        counts = (*self.graphs.values(), *self.recompiles.values(), *self.ops.values())
-        return bool(self.changes) or any(was != now for was, now in counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Once:
-    """A test that one side has and the other does not.
-
-    ``maybe`` is a test of the same name in another file, which the other side has alone.
-    """
-
-    nodeid: str
-    profile: str
-    side: Literal["before", "after"]
-    maybe: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unequal:
-    """A test that both sides have and that cannot be compared."""
-
-    nodeid: str
-    profile: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting of torch that tests began with and that is another one on the other side.
-
-    ``before`` and ``after`` are its values in words, None where it was the default.
-    """
-
-    name: str
-    before: str | None
-    after: str | None
-
-
-@dataclass(slots=True)
-class Comparison:
-    """All that differs. See the module."""
-
-    before: Side
-    after: Side
-    changes: list[Change] = field(default_factory=list)
-    moved: list[Moved] = field(default_factory=list)
-    pairs: list[Pair] = field(default_factory=list)
-    once: list[Once] = field(default_factory=list)
-    unequal: list[Unequal] = field(default_factory=list)
-    settings: dict[Setting, list[str]] = field(default_factory=dict)
-
-    @property
-    def differs(self) -> bool:
-        """Whether anything is otherwise but words."""
-        return bool(
-            self.moved
-            or self.once
-            or self.unequal
-            or any(change.how != "reworded" for change in self.changes)
-            or any(pair.moved and not pair.changes for pair in self.pairs)
-        )
-
-    def of(self, *hows: How) -> list[Change]:
-        return [change for change in self.changes if change.how in hows]
 
 
 def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
@@ -255,7 +71,7 @@ def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
             for setting in _settings(one.test["settings"], other.test["settings"]):
                 found.settings.setdefault(setting, []).append(nodeid)
     found.once = _once(old, new, keys)
-    found.moved, found.changes = _paired(changes.values())
+    found.moved, found.changes = paired(changes.values())
     found.pairs.sort(key=lambda pair: (-abs(pair.growth), not pair.moved, pair.nodeid))
     return found
 
@@ -268,7 +84,7 @@ def _side(reports: Sequence[Report], together: Union) -> Side:
     return Side(
         reports=tuple(report.name for report in reports),
         profiles=tuple(dict.fromkeys(report.profile for report in reports)),
-        versions=_listed((name, fact[name]) for fact in facts for name in VERSIONS),
+        versions=_listed((name, fact[name]) for fact in facts for name in _FACTS),
         packages=_listed(item for fact in facts for item in fact["packages"].items()),
         tests=sum(seen.level == MEASURED for seen in together.seen.values()),
         problems=tuple(together.incomplete),
@@ -489,121 +305,7 @@ def _settings(was: Plain, now: Plain) -> Iterator[Setting]:
                 yield Setting(name, before, after)
 
 
-# why graphs exist
-
-
-Key = tuple[str, ...]
-"""What a cause is known by: kind, layer and place."""
-
-
-@dataclass(slots=True)
-class Cause:
-    """Why graphs of one test exist, or why code of it is not compiled, at one place.
-
-    ``times`` are breaks, frames or recompiles there, or graphs of this cause; ``graphs`` are those
-    that exist for it, by layer.
-    """
-
-    kind: str
-    layer: str
-    where: Frame
-    reason: str = ""
-    id: str | None = None
-    stack: tuple[Frame, ...] = ()
-    times: int = 0
-    graphs: Counter[str] = field(default_factory=Counter)
-
-
-class Book:
-    """The causes of one record, each with the graphs that exist for it.
-
-    ``names`` says by layer and name of a graph what it exists for.
-    """
-
-    def __init__(self, record: Record, layers: Sequence[str]) -> None:
-        self.causes: dict[Key, Cause] = {}
-        self.names: dict[tuple[str, str], Key] = {}
-        self._frames: dict[Key, Key] = {}
-        self._functions: dict[Key, Key] = {}
-        self._reasons: dict[str, Key] = {}
-        self._again: dict[tuple[str, str], Key] = {}
-        breaks = [item for item in record.breaks if item.layer in layers]
-        for item in breaks:
-            self._add("break", item.layer, item.where, item.reason, item.count, item.id, item.stack)
-        for left in (item for item in record.eager if item.layer in layers):
-            self._add("eager", left.layer, left.where, left.reason, left.count)
-        for again in (item for item in record.recompile_list if item.layer in layers):
-            key = self._add(
-                "recompile", again.layer, again.where, again.reason, 1, None, again.stack
-            )
-            self._again[again.layer, again.graph] = key
-        for item in breaks:
-            key = ("break", item.layer, *item.where.key)
-            self._reasons.setdefault(item.reason, key)
-            for frame in (item.where, *reversed(item.stack)):
-                self._frames.setdefault(frame.key, key)
-                self._functions.setdefault(frame.key[:2], key)
-        # From the user's code down: a device graph may exist for what made an FX graph exist.
-        for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
-            if graph.layer in layers:
-                key = self._of_graph(graph)
-                self.names[graph.layer, graph.name] = key
-                self.causes[key].graphs[graph.layer] += 1
-        for layer in layers:
-            known = sum(cause.graphs[layer] for cause in self.causes.values())
-            if missing := record.graphs.get(layer, 0) - known:
-                key = self._add(UNEXPLAINED, layer, NOWHERE, "", missing)
-                self.causes[key].graphs[layer] += missing
-
-    def _add(
-        self,
-        kind: str,
-        layer: str,
-        where: Frame,
-        reason: str,
-        times: int,
-        id: str | None = None,
-        stack: tuple[Frame, ...] = (),
-    ) -> Key:
-        # Where a model is meant to be compiled its first line is no identity: it is often edited.
-        place = where.key[:2] if kind in MEANT else where.key
-        key = (kind, layer, *place)
-        if key not in self.causes:
-            self.causes[key] = Cause(kind, layer, where, reason, id, stack)
-        self.causes[key].times += times
-        return key
-
-    def _of_graph(self, graph: Graph) -> Key:
-        layer, cause, where = graph.layer, graph.cause, graph.where
-        known = KNOWN[layer].cause(cause)
-        if known.told_by == "break":
-            # A frame that called the one that broke goes on after its call; what it called is
-            # compiled from its first line.
-            found = self._frames.get(where.key) or self._functions.get(where.key[:2])
-            found = found or self._reasons.get(graph.reason)
-            if found is not None:
-                return found
-        if known.kind == "again":
-            found = self._again.get((layer, graph.name))
-            if found is not None:
-                return found
-        if KNOWN[layer].above is not None and (known.is_meant or cause == "pending"):
-            for name in graph.sources:
-                found = self._source(layer, name)
-                if found is not None and found[0] not in MEANT:
-                    return found
-        return self._add(cause, layer, where, graph.reason, 1, None, graph.stack)
-
-    def _source(self, layer: str, name: str) -> Key | None:
-        """What the graph above exists for that this one was lowered from."""
-        above = LAYERS[: LAYERS.index(layer)]
-        found = (self.names.get((one, name)) for one in reversed(above))
-        return next((key for key in found if key is not None), None)
-
-
-def book(test: Plain, layers: Sequence[str]) -> Book:
-    """The causes of one test of a report, on some layers."""
-    return Book(Record.from_dict(test), layers)
+# what moved from one record to the other
 
 
 def _steps(was: Mapping[Key, Cause], now: Mapping[Key, Cause], same_torch: bool) -> list[_Step]:
@@ -656,69 +358,6 @@ def _how(before: Cause | None, after: Cause | None, same_torch: bool) -> How | N
         growth = after.times - before.times
     if growth:
         return "more" if growth > 0 else "fewer"
-    if after.id != before.id or _words(after.reason) != _words(before.reason):
+    if after.id != before.id or without_numbers(after.reason) != without_numbers(before.reason):
         return "reason" if same_torch else "reworded"
     return None
-
-
-def _words(reason: str) -> str:
-    """A reason without its numbers: those are of the inputs."""
-    return _NUMBER.sub("#", reason)
-
-
-# what may be one and the same
-
-
-def _paired(changes: Iterable[Change]) -> tuple[list[Moved], list[Change]]:
-    """Those that are gone and those that are new where they may be the same, and all others.
-
-    A report names a place and knows nothing of what its file was called before.
-    """
-    ordered = sorted(changes, key=lambda one: (-abs(one.growth), -len(one.effects), one.where.key))
-    found: list[Moved] = []
-    taken: set[int] = set()
-    for why in get_args(Alike):
-        news: dict[tuple[object, ...], list[Change]] = {}
-        for one in reversed(ordered):
-            if one.how == "new" and id(one) not in taken:
-                for key in _alike(one, why):
-                    news.setdefault(key, []).append(one)
-        for one in ordered:
-            if one.how == "gone" and id(one) not in taken:
-                other = _first(news, _alike(one, why), taken)
-                if other is not None:
-                    found.append(Moved(one, other, why))
-                    taken |= {id(one), id(other)}
-    return found, [change for change in ordered if id(change) not in taken]
-
-
-def _first(
-    news: Mapping[tuple[object, ...], list[Change]],
-    keys: Iterable[tuple[object, ...]],
-    taken: set[int],
-) -> Change | None:
-    """The first change with one of these keys that is not taken."""
-    for key in keys:
-        rest = news.get(key, [])
-        while rest and id(rest[-1]) in taken:
-            rest.pop()
-        if rest:
-            return rest[-1]
-    return None
-
-
-def _alike(one: Change, why: Alike) -> Iterator[tuple[object, ...]]:
-    """What two changes share that differ in ``why``: a part of their place, in the same test."""
-    if one.kind in MEANT or not one.where.file:
-        return
-    file, function, code = one.where.key
-    reason = one.id or _words(one.reason)
-    same: dict[Alike, tuple[str, ...]] = {
-        "file": (function, code),
-        "function": (file, code),
-        "place": (code, reason),
-        "line": (file, function, reason),
-    }
-    if code or why == "line":
-        for effect in one.effects:
-            yield (one.kind, one.layer, *same[why], effect.nodeid, effect.profile)

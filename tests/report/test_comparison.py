@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 from pytest_graphbreak.baseline.update import Change as Entry
 from pytest_graphbreak.baseline.update import FileChange
 from pytest_graphbreak.report.comparison import commit, data, markdown, page, text, words
-from pytest_graphbreak.runs.compare import Comparison, compare
+from pytest_graphbreak.runs.compare import compare
+from pytest_graphbreak.runs.comparison import Comparison
 from pytest_graphbreak.runs.incoming import parse
 from tests.hostile import STRINGS, a_hostile_report
 from tests.report.browser import Browser

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.runs.compare import Change, Comparison, compare
+from pytest_graphbreak.runs.compare import compare
+from pytest_graphbreak.runs.comparison import Change, Comparison
 from pytest_graphbreak.runs.incoming import parse
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 

@@ -12,6 +12,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
+"""In a reason: a limit was hit. Recompiles do that, and no break."""
+
 _CHAINED = "*** While handling this graph break, another graph break occurred: ***"
 _LAYOUT = re.compile(r"(?m)^ +Explanation: ")
 _FIELD = re.compile(

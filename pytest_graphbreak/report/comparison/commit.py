@@ -16,7 +16,7 @@ from pytest_graphbreak.baseline.update import Change as Entry
 from pytest_graphbreak.baseline.update import FileChange
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.runs.compare import Change, Comparison
+from pytest_graphbreak.runs.comparison import Change, Comparison
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 

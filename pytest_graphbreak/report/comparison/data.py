@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Frame, Plain
-from pytest_graphbreak.runs.compare import Change, Comparison, Effect, Pair, Side
+from pytest_graphbreak.runs.comparison import Change, Comparison, Effect, Pair, Side
 
 VERSION: Final = 1
 

@@ -11,7 +11,7 @@ from typing import Final
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.comparison import text, words
 from pytest_graphbreak.report.markdown import COMMENT, BoundedText
-from pytest_graphbreak.runs.compare import Change, Comparison, Side
+from pytest_graphbreak.runs.comparison import Change, Comparison, Side
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import plural
 

@@ -13,16 +13,8 @@ from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
 from pytest_graphbreak.report.source import CheckoutSources
-from pytest_graphbreak.runs.compare import (
-    Book,
-    Cause,
-    Change,
-    Comparison,
-    Key,
-    Moved,
-    Pair,
-    book,
-)
+from pytest_graphbreak.runs.attribution import Book, Cause, Key, book
+from pytest_graphbreak.runs.comparison import Change, Comparison, Moved, Pair
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable

@@ -8,7 +8,7 @@ from typing import Final
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.runs.compare import Change, Comparison, Effect, Moved, Pair
+from pytest_graphbreak.runs.comparison import Change, Comparison, Effect, Moved, Pair
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 

@@ -10,16 +10,8 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import MEANT
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.versions import minor
-from pytest_graphbreak.runs.compare import (
-    UNEXPLAINED,
-    Alike,
-    Change,
-    Comparison,
-    Moved,
-    Pair,
-    Setting,
-    Side,
-)
+from pytest_graphbreak.runs.attribution import UNEXPLAINED
+from pytest_graphbreak.runs.comparison import Alike, Change, Comparison, Moved, Pair, Setting, Side
 from pytest_graphbreak.text.numbers import plural
 
 KINDS: Final = {"break": "graph break", "eager": "left to eager"}

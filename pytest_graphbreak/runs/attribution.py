@@ -1,0 +1,131 @@
+"""Why graphs exist: each graph of a test is counted for one cause at one place.
+
+What follows a break counts for the break, and a device graph for what made its FX graph exist.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pytest_graphbreak.model.layers import KNOWN, LAYERS, MEANT
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Plain, Record
+
+UNEXPLAINED: Final = "unexplained"
+"""The kind of graphs that were counted and of which a report tells no more."""
+
+
+Key = tuple[str, ...]
+"""What a cause is known by: kind, layer and place."""
+
+
+@dataclass(slots=True)
+class Cause:
+    """Why graphs of one test exist, or why code of it is not compiled, at one place.
+
+    ``times`` are breaks, frames or recompiles there, or graphs of this cause; ``graphs`` are those
+    that exist for it, by layer.
+    """
+
+    kind: str
+    layer: str
+    where: Frame
+    reason: str = ""
+    id: str | None = None
+    stack: tuple[Frame, ...] = ()
+    times: int = 0
+    graphs: Counter[str] = field(default_factory=Counter)
+
+
+class Book:
+    """The causes of one record, each with the graphs that exist for it.
+
+    ``names`` says by layer and name of a graph what it exists for.
+    """
+
+    def __init__(self, record: Record, layers: Sequence[str]) -> None:
+        self.causes: dict[Key, Cause] = {}
+        self.names: dict[tuple[str, str], Key] = {}
+        self._frames: dict[Key, Key] = {}
+        self._functions: dict[Key, Key] = {}
+        self._reasons: dict[str, Key] = {}
+        self._again: dict[tuple[str, str], Key] = {}
+        breaks = [item for item in record.breaks if item.layer in layers]
+        for item in breaks:
+            self._add("break", item.layer, item.where, item.reason, item.count, item.id, item.stack)
+        for left in (item for item in record.eager if item.layer in layers):
+            self._add("eager", left.layer, left.where, left.reason, left.count)
+        for again in (item for item in record.recompile_list if item.layer in layers):
+            key = self._add(
+                "recompile", again.layer, again.where, again.reason, 1, None, again.stack
+            )
+            self._again[again.layer, again.graph] = key
+        for item in breaks:
+            key = ("break", item.layer, *item.where.key)
+            self._reasons.setdefault(item.reason, key)
+            for frame in (item.where, *reversed(item.stack)):
+                self._frames.setdefault(frame.key, key)
+                self._functions.setdefault(frame.key[:2], key)
+        # From the user's code down: a device graph may exist for what made an FX graph exist.
+        for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
+            if graph.layer in layers:
+                key = self._of_graph(graph)
+                self.names[graph.layer, graph.name] = key
+                self.causes[key].graphs[graph.layer] += 1
+        for layer in layers:
+            known = sum(cause.graphs[layer] for cause in self.causes.values())
+            if missing := record.graphs.get(layer, 0) - known:
+                key = self._add(UNEXPLAINED, layer, NOWHERE, "", missing)
+                self.causes[key].graphs[layer] += missing
+
+    def _add(
+        self,
+        kind: str,
+        layer: str,
+        where: Frame,
+        reason: str,
+        times: int,
+        id: str | None = None,
+        stack: tuple[Frame, ...] = (),
+    ) -> Key:
+        # Where a model is meant to be compiled its first line is no identity: it is often edited.
+        place = where.key[:2] if kind in MEANT else where.key
+        key = (kind, layer, *place)
+        if key not in self.causes:
+            self.causes[key] = Cause(kind, layer, where, reason, id, stack)
+        self.causes[key].times += times
+        return key
+
+    def _of_graph(self, graph: Graph) -> Key:
+        layer, cause, where = graph.layer, graph.cause, graph.where
+        known = KNOWN[layer].cause(cause)
+        if known.told_by == "break":
+            # A frame that called the one that broke goes on after its call; what it called is
+            # compiled from its first line.
+            found = self._frames.get(where.key) or self._functions.get(where.key[:2])
+            found = found or self._reasons.get(graph.reason)
+            if found is not None:
+                return found
+        if known.kind == "again":
+            found = self._again.get((layer, graph.name))
+            if found is not None:
+                return found
+        if KNOWN[layer].above is not None and (known.is_meant or cause == "pending"):
+            for name in graph.sources:
+                found = self._source(layer, name)
+                if found is not None and found[0] not in MEANT:
+                    return found
+        return self._add(cause, layer, where, graph.reason, 1, None, graph.stack)
+
+    def _source(self, layer: str, name: str) -> Key | None:
+        """What the graph above exists for that this one was lowered from."""
+        above = LAYERS[: LAYERS.index(layer)]
+        found = (self.names.get((one, name)) for one in reversed(above))
+        return next((key for key in found if key is not None), None)
+
+
+def book(test: Plain, layers: Sequence[str]) -> Book:
+    """The causes of one test of a report, on some layers."""
+    return Book(Record.from_dict(test), layers)
