@@ -14,7 +14,7 @@ from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.summary import BOLD, GREEN, PLAIN, RED, YELLOW, Outcome
 from tests.hostile import STRINGS
-from tests.making import Data, a_break, a_test, over, place
+from tests.reports import Data, a_break, a_test, over, place
 
 ROOT = Path("/suite")
 CHECK = Settings(ROOT, ROOT / "baselines", gate=True, typed=Typed(("python", "-m", "pytest")))
