@@ -69,6 +69,7 @@ def lines(found: History) -> Iterator[str]:
             )
             for shift in point.shifts[:CAUSES]:
                 yield f"      {_cause(shift)}"
+                yield f"          {_place(shift)}"
             if len(point.shifts) > CAUSES:
                 yield f"      ... and {plural(len(point.shifts) - CAUSES, 'cause')} more"
         yield ""
@@ -89,8 +90,7 @@ def by_commit(found: History) -> Iterator[str]:
         if not moved and not recorded[commit]:
             continue  # it moved what --tests leaves out
         yield f"{commit.date}  {commit.hash[:10] or 'now':<10}  {commit.subject}"
-        for cause, tests in _causes(point for _, _, point in moved):
-            yield f"  {cause}   {plural(tests, 'test')}"
+        yield from _causes(point for _, _, point in moved)
         moved.sort(key=lambda one: (_size(one[1]) - _size(one[2]), one[0].nodeid))
         for series, before, point in moved[:MOST]:
             yield f"  {_step(before, point):<24}  {series.nodeid}   {series.profile}"
@@ -102,24 +102,29 @@ def by_commit(found: History) -> Iterator[str]:
     yield f"{plural(sum(map(bool, moves.values())), 'commit')} moved {_moved(found)}"
 
 
-def _causes(points: Iterable[Point]) -> Iterator[tuple[str, int]]:
+def _causes(points: Iterable[Point]) -> Iterator[str]:
     """The causes that moved in one commit, each with the number of tests; most tests first."""
-    counted = Counter(_cause(shift) for point in points for shift in point.shifts)
-    found = counted.most_common(MOST)
-    yield from found
-    if len(counted) > len(found):
-        rest = counted.total() - sum(tests for _, tests in found)
-        yield f"... and {plural(len(counted) - len(found), 'cause')} more", rest
+    counted = Counter((_cause(shift), _place(shift)) for point in points for shift in point.shifts)
+    for (cause, place), tests in counted.most_common(MOST):
+        yield f"  {cause}   {plural(tests, 'test')}"
+        yield f"      {place}"
+    if len(counted) > MOST:
+        yield f"  ... and {plural(len(counted) - MOST, 'cause')} more"
 
 
 def _cause(shift: Shift) -> str:
-    """``+ GB0124  Unsupported Tensor.item() call   yolo/head.py::Head.forward  if x.item():``."""
+    """``+ GB0124  Unsupported Tensor.item() call``."""
     place = shift.place
     sign = "+" if shift.now > shift.was else "-"
     much = f" {shift.was} -> {shift.now}" if shift.was and shift.now else ""
     kind = "" if place.kind == "break" and place.name else KINDS.get(place.kind, place.kind)
     name = "  ".join(part for part in (f"{kind}{much}", place.name) if part)
-    return f"{sign} {cut(name)}   {place.where}   {cut(place.code)}"
+    return f"{sign} {cut(name)}"
+
+
+def _place(shift: Shift) -> str:
+    """``yolo/head.py::Head.forward   if x.item():``."""
+    return f"{shift.place.where}   {cut(shift.place.code)}"
 
 
 def _moved(found: History) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -271,11 +271,16 @@ def _places(values: Values) -> Iterator[tuple[Place, int]]:
 
 
 def _shifts(was: _State, now: _State) -> Iterator[Shift]:
-    """The causes that moved."""
-    for place in dict.fromkeys((*now.places, *was.places)):
-        before, after = was.places.get(place, 0), now.places.get(place, 0)
-        if before != after:
-            yield Shift(place, before, after)
+    """The causes that moved. A frame that is left at a break, and comes or goes with it, is one."""
+    moved = {
+        place: Shift(place, was.places.get(place, 0), now.places.get(place, 0))
+        for place in dict.fromkeys((*now.places, *was.places))
+        if was.places.get(place) != now.places.get(place)
+    }
+    for place, shift in moved.items():
+        head = moved.get(replace(place, kind="break")) if place.kind == "eager" else None
+        if head is None or head.was != shift.was:
+            yield shift
 
 
 _REMOTE: Final = re.compile(

@@ -167,16 +167,16 @@ def story(desk: Desk) -> Repository:
     return found
 
 
-CAUSE = "GB0124  item   bart.py::Decoder.f   if mask.any():"
+CAUSE, PLACE = "GB0124  item", "bart.py::Decoder.f   if mask.any():"
 
 
 def test_each_step_says_which_causes_moved(desk: Desk, story: Repository) -> None:
     one = desk.run("history", "--tests", "c0").out.split("\n")
     assert one[2].endswith("dynamo 1 -> 2             Bump transformers")
-    assert one[3] == f"      + {CAUSE}"
-    assert one[5] == f"      - {CAUSE}"
+    assert one[3:5] == [f"      + {CAUSE}", f"          {PLACE}"]
+    assert one[6:8] == [f"      - {CAUSE}", f"          {PLACE}"]
     commits = desk.run("history", "--by", "commit").out.split("\n")
-    assert f"  + {CAUSE}   40 tests" in commits
+    assert commits[commits.index(f"  + {CAUSE}   40 tests") + 1] == f"      {PLACE}"
     assert f"  - {CAUSE}   20 tests" in commits
 
 

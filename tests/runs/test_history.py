@@ -329,6 +329,20 @@ def test_each_step_has_the_causes_that_moved(repository: Repository) -> None:
     ]
 
 
+def test_a_frame_that_is_left_at_a_break_is_one_cause(repository: Repository) -> None:
+    both = broken("x.item()") + broken("x.item()", kind="eager").split("\n", 2)[2]
+    for subject, text in (("one", "  test_b:\n    graphs: {dynamo: 2}\n"), ("two", both)):
+        repository.put(text)
+        repository.commit(subject)
+    repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
+    repository.commit("three")
+    assert shifts(read(repository.directory)) == [
+        ("one", []),
+        ("two", [("break", "x.item()", 0, 1)]),
+        ("three", [("break", "x.item()", 1, 0)]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("remote", "address"),
     [
