@@ -10,6 +10,9 @@ from pytest_graphbreak.report.html import fill
 from pytest_graphbreak.runs.history import Commit, History, Place, Series
 from pytest_graphbreak.text.safe import cut, printable
 
+_Places = dict[tuple[Place, str], int]
+"""Causes by number. One place may be named otherwise later: a newer torch has other words."""
+
 
 def render(found: History) -> str:
     """The page."""
@@ -21,7 +24,7 @@ def page_data(found: History) -> Plain:
     wanted = {point.commit for one in found.series for point in one.points}
     commits = [commit for commit in found.commits if commit in wanted]
     numbers = {commit: number for number, commit in enumerate(commits)}
-    places: dict[Place, int] = {}
+    places: _Places = {}
     return {
         "layers": list(LAYERS),
         "shallow": found.shallow,
@@ -37,8 +40,12 @@ def page_data(found: History) -> Plain:
             ]
             for commit in commits
         ],
-        "places": [_place(place) for place in places],
+        "places": [_place(place) for place, _ in places],
     }
+
+
+def _number(place: Place, places: _Places) -> int:
+    return places.setdefault((place, place.name), len(places))
 
 
 def _place(place: Place) -> list[str]:
@@ -48,7 +55,7 @@ def _place(place: Place) -> list[str]:
     return [printable(cut(name)), printable(place.where), printable(cut(place.code))]
 
 
-def _series(one: Series, numbers: dict[Commit, int], places: dict[Place, int]) -> Plain:
+def _series(one: Series, numbers: dict[Commit, int], places: _Places) -> Plain:
     """A test. Causes that many steps have in common are named by number, too."""
     return {
         "id": printable(one.nodeid),
@@ -57,10 +64,7 @@ def _series(one: Series, numbers: dict[Commit, int], places: dict[Place, int]) -
             [
                 numbers[point.commit],
                 None if point.graphs is None else [point.graphs.get(layer, 0) for layer in LAYERS],
-                [
-                    [places.setdefault(shift.place, len(places)), shift.was, shift.now]
-                    for shift in point.shifts
-                ],
+                [[_number(shift.place, places), shift.was, shift.now] for shift in point.shifts],
             ]
             for point in one.points
         ],

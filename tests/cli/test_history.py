@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak.cli.history import sparkline
-from pytest_graphbreak.runs.history import Commit, Point, Series
+from pytest_graphbreak.report import plot
+from pytest_graphbreak.runs.history import Commit, Point, Series, read
 from tests.cli.conftest import Desk
 from tests.report import browser
 from tests.report.browser import Browser
@@ -203,3 +204,19 @@ def test_the_page_leads_from_a_step_to_its_commit_and_causes(desk: Desk, story: 
         page.looks(width=320)
         assert page.run("document.documentElement.scrollWidth") <= 320
         assert page.faults() == []
+
+
+def test_a_cause_is_named_as_its_commit_named_it(desk: Desk) -> None:
+    """A newer torch calls the same place by another id."""
+    repository = Repository(desk.path)
+    entry = "  test_m: {graphs: {dynamo: 2}, breaks: [{id: %s, where: 'm.py::f', code: x}]}\n"
+    for number, id in enumerate(("GB0156", "", "GB4347", "")):
+        repository.put(entry % id if id else "  test_m: {graphs: {dynamo: 1}}\n")
+        repository.commit(f"commit {number}")
+    data = plot.page_data(read(repository.directory))
+    names = [place[0] for place in data["places"]]
+    (series,) = data["series"]
+    steps = [
+        [(names[place], was, now) for place, was, now in point[2]] for point in series["points"]
+    ]
+    assert steps == [[], [("GB0156", 1, 0)], [("GB4347", 0, 1)], [("GB4347", 1, 0)]]
