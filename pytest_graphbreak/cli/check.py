@@ -277,8 +277,6 @@ def _tell(result: Result, together: Union, reports: Sequence[Report], accept: st
     found = root_causes((name, item.test) for name, item in failing.items())
     for line in explained.lines(found):
         say(line)
-    if explained.tells(found):
-        say()
     # A test without a baseline has nothing that grew; a line says all.
     shown = [name for name in found.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:

@@ -12,7 +12,8 @@ from pytest_graphbreak.cli.artifacts import named
 from pytest_graphbreak.cli.messages import complain, listing, say, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.record import Plain
-from pytest_graphbreak.report import html, junit, look, markdown
+from pytest_graphbreak.report import explained, html, junit, look, markdown
+from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
     NOTHING,
     TOLD,
@@ -103,6 +104,8 @@ def tell(found: Sequence[ProfileRun]) -> None:
     """The main things, on the terminal."""
     for one in found:
         tests = sorted(one.tests, key=weight)
+        for line in explained.lines(root_causes(by_nodeid(tests))):
+            say(line)
         for verdict in TOLD:
             listing(verdict, (row(test) for test in tests if standing(test) == verdict))
         listing("unmeasured", one.unmeasured)

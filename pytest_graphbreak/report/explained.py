@@ -22,14 +22,12 @@ MOST: Final = 10
 """Causes that are told; the rest are counted."""
 
 
-def tells(found: RootCauses) -> bool:
-    """Whether there is more to tell than a failure has: of one red test it has said all."""
-    return found.red > 1 and bool(found.places)
-
-
 def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
-    """All of it, for a terminal; nothing where no place explains a test, or one test is red."""
-    if not tells(found):
+    """All of it and a blank line, for a terminal.
+
+    Nothing where no place explains a test, or one test is red: its failure has said all.
+    """
+    if found.red < 2 or not found.places:
         return
     yield headline(found)
     for cause in found.all[:most]:
@@ -37,6 +35,7 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
     rest = len(found.all) - most
     if rest > 0:
         yield f"  ... and {plural(rest, 'more cause')}"
+    yield ""
 
 
 def told(cause: RootCause) -> Iterator[str]:

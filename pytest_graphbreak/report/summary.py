@@ -89,12 +89,11 @@ def lines(outcome: Outcome) -> Iterator[Line]:
 
 
 def _explained(outcome: Outcome) -> Iterator[Line]:
-    """What makes tests red, each cause once; the tests follow after a blank line."""
-    found = root_causes(by_nodeid(_standing(outcome)))
-    for line in explained.lines(found):
-        yield BOLD if line[0] != " " else RED if line.startswith(("  + ", "  - ")) else PLAIN, line
-    if explained.tells(found):
-        yield PLAIN, ""
+    """What makes tests red, each cause once."""
+    first = True
+    for line in explained.lines(root_causes(by_nodeid(_standing(outcome)))):
+        yield BOLD if first else RED if line.startswith(("  + ", "  - ")) else PLAIN, line
+        first = False
 
 
 def _table(outcome: Outcome) -> Iterator[Line]:
