@@ -36,6 +36,7 @@ PURE: Final = (
     "tests/test_platforms.py",
     "tests/test_public.py",
     "tests/test_regexes.py",
+    "tests/test_rooms.py",
     "tests/test_suite.py",
     "tests/watching/test_threads.py",
     "tests/runs/test_union.py",

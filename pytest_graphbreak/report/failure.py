@@ -22,7 +22,7 @@ class Crash:
         return f"{self.path}:{self.lineno}: {self.message}"
 
 
-class Dressed:
+class FailureText:
     """The failure text as pytest shows it: colours on a terminal, plain text everywhere else."""
 
     def __init__(self, message: str, location: Location) -> None:

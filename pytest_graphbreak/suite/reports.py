@@ -66,9 +66,9 @@ def colour(report: pytest.TestReport) -> None:
     """
     data: Plain = getattr(report, "graphbreak", None) or {}
     if report.when == "call" and data.get("failed_by") == "gate" and data.get("message"):
-        from pytest_graphbreak.report.failure import Dressed
+        from pytest_graphbreak.report.failure import FailureText
 
-        report.longrepr = Dressed(data["message"], report.location)  # type: ignore[assignment]
+        report.longrepr = FailureText(data["message"], report.location)  # type: ignore[assignment]
 
 
 def _is_over_in_a_block(call: pytest.CallInfo[Any]) -> bool:

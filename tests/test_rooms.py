@@ -1,0 +1,69 @@
+"""The rooms of the package: what imports what, and the picture and the walk that tell of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests import rooms
+
+ARCHITECTURE = rooms.ROOT / "docs" / "explanation" / "architecture.md"
+
+
+def test_no_room_imports_itself_by_way_of_others() -> None:
+    assert rooms.circles(rooms.arrows()) == []
+
+
+def test_the_picture_shows_the_imports() -> None:
+    drawn = rooms.draw(rooms.arrows())
+    assert rooms.PICTURE.read_text("utf-8") == drawn, "draw it anew: python -m tests.rooms"
+
+
+def test_the_page_names_every_room() -> None:
+    text = ARCHITECTURE.read_text("utf-8")
+    named = re.findall(r"^(\w+)/? {2}", text[text.index("```text") :], re.MULTILINE)
+    assert {*rooms.arrows()} - {rooms.PUBLIC} == {*named}
+
+
+def test_a_circle_is_found_and_arrows_that_follow_are_left_out() -> None:
+    found = {
+        "cli": frozenset({"report", "model"}),
+        "report": frozenset({"model"}),
+        "model": frozenset[str](),
+    }
+    assert rooms.circles(found) == []
+    assert rooms.floors(found) == [["cli"], ["report"], ["model"]]
+    assert rooms.needed(found) == [("cli", "report"), ("report", "model")]
+    assert rooms.circles({**found, "model": frozenset({"report"})}) == ["model", "report"]
+
+
+def test_what_is_imported_anywhere_in_a_file_counts(tmp_path: Path) -> None:
+    package = tmp_path / rooms.PACKAGE
+    for room in ("high", "low"):
+        (package / room).mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "low" / "a.py").write_text("import os\n")
+    (package / "high" / "b.py").write_text(
+        f"def late():\n    from {rooms.PACKAGE}.low import a\n    return a\n"
+    )
+    assert rooms.arrows(tmp_path) == {
+        rooms.PUBLIC: frozenset(),
+        "low": frozenset(),
+        "high": frozenset({"low"}),
+    }
+
+
+def test_the_walk_names_what_there_is() -> None:
+    text = ARCHITECTURE.read_text("utf-8")
+    walk = text[text.index("## One break") : text.index("## Processes")]
+    names = re.findall(r"`([a-z]+\.[\w.]+)`", walk)
+    assert len(names) > 15
+    known = rooms.modules()
+    for name in names:
+        module, _, member = f"{rooms.PACKAGE}.{name}".rpartition(".")
+        if f"{rooms.PACKAGE}.{name}" in known:
+            continue
+        assert module in known, name
+        tree = ast.parse(known[module].read_text("utf-8"))
+        assert member in {getattr(node, "name", None) for node in tree.body}, name
