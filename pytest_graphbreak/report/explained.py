@@ -13,6 +13,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Eager, Graph
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.fallen import Fallen
+from pytest_graphbreak.report.lines import at, to_try
 from pytest_graphbreak.report.repeats import Repeats
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
 from pytest_graphbreak.text.numbers import plural
@@ -20,6 +21,11 @@ from pytest_graphbreak.text.safe import console, cut, printable
 
 MOST: Final = 10
 """Causes that are told; the rest are counted."""
+UNREACHED: Final = (
+    "look for a torch.compile of less, torch.compiler.disable, "
+    'set_stance("force_eager"), an exception that is caught'
+)
+"""What to do about a function that is compiled no longer."""
 
 
 def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
@@ -60,7 +66,7 @@ def _what(cause: RootCause) -> list[str]:
             return graph_lines("+", replace(item, sources=(), process=None, stack=()))
         case Repeats() as item:
             return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
-    return [f"  - {cause.words}"]
+    return [f"  - {cause.words}", *at(cause.function), *to_try(to_do(cause))]
 
 
 def title(cause: RootCause) -> str:
@@ -71,7 +77,9 @@ def title(cause: RootCause) -> str:
 def to_do(cause: RootCause) -> str | None:
     """What mends it, on one line, where that is known."""
     item = cause.item.first if isinstance(cause.item, Repeats) else cause.item
-    return None if item is None else advice.short(item)
+    if item is None:
+        return UNREACHED if cause.function.file else None
+    return advice.short(item)
 
 
 def extent(cause: RootCause) -> str:

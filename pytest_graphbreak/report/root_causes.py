@@ -27,19 +27,21 @@ class RootCause:
     """One reason for which tests are red.
 
     ``item`` is what happened, as the first of ``tests`` has it. It is None where nothing that
-    happened tells why; then ``words`` say what is known. ``tests`` are the names of the red tests,
-    the most urgent first, and ``graphs`` is how many graphs more than allowed they make together.
+    happened tells why; then ``words`` say what is known, and ``function`` is one that was compiled
+    and is no longer. ``tests`` are the names of the red tests, the most urgent first, and
+    ``graphs`` is how many graphs more than allowed they make together.
     """
 
     item: Item | None = None
     words: str = ""
+    function: Frame = NOWHERE
     tests: list[str] = field(default_factory=list)
     graphs: int = 0
 
     @property
     def where(self) -> Frame:
         """The place; ``NOWHERE`` for a cause that has none."""
-        return NOWHERE if self.item is None else _where(self.item)
+        return self.function if self.item is None else _where(self.item)
 
     @property
     def stack(self) -> tuple[Frame, ...]:
@@ -127,11 +129,28 @@ def _causes(test: Plain) -> dict[Hashable, RootCause]:
     found: dict[Hashable, RootCause] = {}
     for item in _items(verdict, record):
         found.setdefault(_key(item), RootCause(item))
+    if not found and verdict.name == "lost":
+        function = _unreached(test)
+        words = "compiled no longer" if function.file and record.graph_list else ""
+        return _by_words(words or _known_only(verdict, record), function)
     return found or _by_words(_known_only(verdict, record))
 
 
-def _by_words(words: str) -> dict[Hashable, RootCause]:
-    return {words: RootCause(words=words)}
+def _by_words(words: str, function: Frame = NOWHERE) -> dict[Hashable, RootCause]:
+    key = function.key if function.file else words
+    return {key: RootCause(words=words, function=function)}
+
+
+def _unreached(test: Plain) -> Frame:
+    """The function with the most operations of those that are not compiled any more."""
+    was = (test["baseline"] or {}).get("functions") or {}
+    now = {name for graph in test["graph_list"] for name in graph.get("functions") or ()}
+    gone = {name: count for name, count in was.items() if name not in now}
+    if not gone:
+        return NOWHERE
+    # Of equal ones the first: a baseline has them in the same order in every run.
+    file, _, function = max(gone, key=gone.__getitem__).partition("::")
+    return Frame(file, function)
 
 
 def _items(verdict: Verdict, record: Record) -> Iterator[Item]:

@@ -107,6 +107,27 @@ def test_what_no_place_explains_is_told_by_what_is_known(test: Data, words: str)
     assert headline(found) == "1 place explains 1 of 2 red tests"
 
 
+def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
+    functions = {"m.py::M.forward": 12, "m.py::M.head": 8, "m.py::M.body": 8}
+    known = over()["baseline"] | {"functions": functions}
+    part = a_graph(ops=4) | {"functions": {"m.py::M.forward": 4}}
+    tests = [
+        over(name, now=1, verdict="lost", breaks=[], baseline=known, graph_list=[part])
+        for name in ("t.py::a", "t.py::b")
+    ]
+    (cause,) = causes(*tests).places
+    assert (cause.where, cause.tests) == (Frame("m.py", "M.head"), ["t.py::a", "t.py::b"])
+    assert list(explained.told(cause)) == [
+        "  - compiled no longer",
+        "      m.py in M.head",
+        f"      try: {explained.UNREACHED}",
+        "      in 2 tests; the first of them:",
+        "          t.py::a",
+    ]
+    (gone,) = causes(LOST | {"baseline": known}).places
+    assert gone.where == Frame("m.py", "M.forward")
+
+
 def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
     def split(nodeid: str, layer: str) -> Data:
         graphs = [a_graph("1", "fx", layer), a_graph("2", "split", layer, where=ITEM, reason="cpu")]
