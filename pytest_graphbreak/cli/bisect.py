@@ -89,7 +89,7 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
         done += 1
         left = f", about {steps} more" if steps else ""
         words = f"{row.label(name)}{left}"
-        progress.step(done - 1, done + steps, words, lambda: row.tests.now() or work.now())
+        progress.step(done - 1, done + steps, words, row.now)
 
     def tell(word: str, name: str, side: Side | None, why: str) -> None:
         progress.clear()

@@ -43,7 +43,7 @@ class Row(Protocol):
 
     @property
     def steps(self) -> int:
-        """About how many there still are."""
+        """About how many steps there are after the next."""
         ...
 
     @property
@@ -61,6 +61,10 @@ class Row(Protocol):
 
     def measure(self, name: str) -> Run:
         """Run the test there."""
+        ...
+
+    def now(self) -> str:
+        """How far that is."""
         ...
 
 
@@ -101,7 +105,7 @@ Tell = Callable[[str, str, Side | None, str], None]
 def search(
     row: Row, begin: Callable[[str, int], None], tell: Tell, differs: Callable[[str], None]
 ) -> Found:
-    """Search. ``begin`` is told what is tried next, and about how many steps there are.
+    """Search. ``begin`` is told what is tried next, and about how many steps are left after it.
 
     ``differs`` is told what is another one at both ends (``Moved.what``).
 

@@ -44,7 +44,7 @@ class Commits:
         self._setup = setup
         self._first_parent = first_parent
         self._bisection = Bisection(runner, checkout)
-        self.tests = Tests(runner, arguments)
+        self._tests = Tests(runner, arguments)
         self._file, self._mark, self._rest = nodeid.partition("::")
         self._path = os.path.normpath(checkout.below / self._file)
         self._reference = self._where_it_is()
@@ -113,6 +113,9 @@ class Commits:
     def changed(self, before: str, after: str) -> list[str]:
         return self.checkout.changed(before, after)
 
+    def now(self) -> str:
+        return self._tests.now()
+
     def measure(self, name: str) -> Run:
         self._runs += 1
         try:
@@ -136,7 +139,7 @@ class Commits:
         nodeid = f"{os.path.relpath(tree / file, here)}{self._mark}{self._rest}"
         variables = python_path(*(tree / one for one in self._imports))
         variables[CHECKOUT] = os.path.realpath(self.checkout.top)
-        return self.tests.run(
+        return self._tests.run(
             present(), f"run{self._runs}", cwd=here, first=[nodeid], variables=variables
         )
 

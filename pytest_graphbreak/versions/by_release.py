@@ -40,7 +40,8 @@ class Releases:
         self._names = [str(version) for version in versions]
         self.good, self.bad = self._names[0], self._names[-1]
         self._halving = Halving(self._names)
-        self.tests = Tests(runner, [nodeid, *arguments])
+        self._tests = Tests(runner, [nodeid, *arguments])
+        self._installing = False
         self.environments: dict[str, Environment] = {}
 
     def start(self) -> None:
@@ -91,15 +92,21 @@ class Releases:
             if was.get(name) != now.get(name)
         ]
 
+    def now(self) -> str:
+        return self._runner.now() if self._installing else self._tests.now()
+
     def measure(self, name: str) -> Run:
+        self._installing = True
         try:
             made = environment.make(self._runner, f"with-{name}", [f"{self._package}=={name}"])
         except InstallError as error:
             environment.remove(Environment("", self._runner.directory / f"with-{name}"))
             said = Ended(1, err="\n".join(error.words))
             return Run(said, None, f"it does not install: {(error.words or [str(error)])[0]}")
+        finally:
+            self._installing = False
         self.environments[name] = made
-        return self.tests.run(made, f"run-{name}", cwd=Path.cwd())
+        return self._tests.run(made, f"run-{name}", cwd=Path.cwd())
 
 
 def _text(where: Environment | None, file: str) -> list[str]:

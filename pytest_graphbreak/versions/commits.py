@@ -169,11 +169,12 @@ class Bisection:
 
     @property
     def steps(self) -> int:
-        """About how many there still are."""
+        """About how many steps there are after the next."""
         with contextlib.suppress(GitError, ValueError):
             good = [f"^{line}" for line in self._refs("refs/bisect/good-*")]
             bad = self._refs("refs/bisect/bad")
-            return int(self._git("rev-list", "--count", *bad, *good).strip()).bit_length() - 1
+            count = int(self._git("rev-list", "--count", *bad, *good).strip())
+            return max(0, (count - 1).bit_length() - 1)
         return 0
 
     def say(self, word: str, commit: str) -> str:

@@ -25,8 +25,8 @@ class Halving:
 
     @property
     def steps(self) -> int:
-        """About how many there still are."""
-        return len(self._left).bit_length()
+        """About how many steps there are after the next."""
+        return max(0, len(self._left).bit_length() - 1)
 
     @property
     def answers(self) -> list[int]:

@@ -62,6 +62,7 @@ class Runner:
         program = shutil.which(command[0], path=given.get("PATH"))
         if program is None:
             return Ended(127, err=f"{command[0]}: there is no such program")
+        self.out.write_bytes(b"")
         code = self._serving.run(
             {
                 "out": str(self.out),

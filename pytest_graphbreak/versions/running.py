@@ -83,6 +83,7 @@ class Tests:
             **(variables or {}),
         }
         ended = self._runner.run(command, cwd=cwd, environ=environ)
+        self._progress.unlink(missing_ok=True)
         return self._told(ended, report)
 
     def now(self) -> str:

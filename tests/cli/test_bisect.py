@@ -122,7 +122,16 @@ def test_setup_makes_each_worktree_ready_and_path_says_where_to_import_from(
 
 
 def test_ends_that_do_not_do(desk: Desk, past: Past, temporary: Path) -> None:
-    past.commit("good", START | {"tests/test_two.py": "def test_a(): pass\ndef test_b(): pass\n"})
+    (desk.path / "own_tool.py").write_text("")
+    (desk.path / ".gitignore").write_text("own_tool.py\n")
+    own = (
+        f"import sys\nsys.path.append({str(desk.path)!r})\nimport own_tool\n\ndef test_a(): pass\n"
+    )
+    more = {
+        "tests/test_two.py": "def test_a(): pass\ndef test_b(): pass\n",
+        "tests/test_own.py": own,
+    }
+    past.commit("good", START | more)
     past.commit("bad", {"notes.txt": ""})
     hashes = past.made()
     good = ("--good", hashes["good"])
@@ -135,6 +144,7 @@ def test_ends_that_do_not_do(desk: Desk, past: Past, temporary: Path) -> None:
         (("../x.py::test_a", *good), "not in the repository"),
         (("tests/test_head.py::test_none", *good), "not found:"),
         (("tests/test_two.py", *good), "2 tests have this id; give one of them"),
+        (("tests/test_own.py::test_a", *good), "the test imports own_tool from "),
         ((NODEID, *good), "the same at --good and at --bad"),
         ((NODEID, *good, "--", "--no-such-option"), "unrecognized arguments"),
         ((NODEID, *good, "--package", "torch"), "--package needs --bad"),
