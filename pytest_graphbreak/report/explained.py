@@ -47,7 +47,7 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
 def told(cause: RootCause) -> Iterator[str]:
     """One cause: what, where, what to try, how many tests and graphs, and the first test."""
     yield from what(cause)
-    yield f"      {extent(cause)}"
+    yield f"      {extent(cause)}{'; the first of them:' if len(cause.tests) > 1 else ''}"
     yield f"          {printable(cause.tests[0])}"
 
 
@@ -83,10 +83,10 @@ def to_do(cause: RootCause) -> str | None:
 
 
 def extent(cause: RootCause) -> str:
-    """``in 218 tests, which make 436 graphs more; the first of them:``."""
+    """``in 218 tests, which make 436 graphs more``."""
     tests, graphs = len(cause.tests), cause.graphs
     words = f"in {plural(tests, 'test')}"
     if graphs:
         makes = "which makes" if tests == 1 else "which make"
         words += f", {makes} {plural(graphs, 'graph')} more"
-    return words if tests == 1 else f"{words}; the first of them:"
+    return words

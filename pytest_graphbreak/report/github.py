@@ -122,7 +122,7 @@ def _of(cause: RootCause) -> tuple[str, str]:
     names = [f"          {name}" for name in cause.tests[:MOST]]
     if number > MOST:
         names.append(f"          and {number - MOST:,} more")
-    lines = (*explained.what(cause), f"      {explained.extent(cause)}", *names)
+    lines = (*explained.what(cause), f"      {explained.extent(cause)}:", *names)
     return f"graph budget: {number:,} tests, {explained.title(cause)}", _text(lines)
 
 
