@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.baseline.model import PLACES_LAYER
 from pytest_graphbreak.judging.verdict import place_of
 from pytest_graphbreak.model.layers import BY_NAME, KNOWN, MEANT, VERSIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
@@ -320,7 +321,8 @@ class _Places:
             for known in test["baseline"]["breaks" if kind == "break" else "eager"]:
                 file, _, function = known["where"].partition("::")
                 where = {"file": file, "function": function, "line": 0, "code": known["code"]}
-                row = self._row(kind, known["layer"], where, known["reason"] or kind, known["id"])
+                layer = known.get("layer", PLACES_LAYER)
+                row = self._row(kind, layer, where, known["reason"] or kind, known["id"])
                 row["counts"][number][0] = known["count"]
 
     def add_found(self, number: int, test: Plain) -> None:

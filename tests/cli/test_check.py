@@ -522,6 +522,14 @@ def test_pages_show_the_verdicts_of_the_check(desk: Desk) -> None:
     assert "<failure" in (desk.path / "out/j.xml").read_text()
 
 
+def test_the_page_of_a_check_knows_what_the_baseline_knew(desk: Desk) -> None:
+    accepted(desk, a_test(T, 2))
+    desk.report("one.json", a_report(a_test(T, 3)))
+    said = desk.run("check", "one.json", "--html", "page.html")
+    assert (said.code, said.err) == (1, "")
+    assert "the baseline allows 2 (+1)" in (desk.path / "page.html").read_text()
+
+
 def test_a_page_that_cannot_be_written_is_an_error(desk: Desk) -> None:
     accepted(desk, a_test(T, 1))
     (desk.path / "file").write_text("")
