@@ -1,0 +1,93 @@
+"""The end of a failure: which baseline, what it was measured with, what to type next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.verdict import Step, Verdict
+from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.footer import footer
+
+CONTEXT = Context(
+    "tests/test_it.py::test_it",
+    "cpu",
+    torch="2.13.0+cpu",
+    baseline="baselines/tests/test_it.yaml",
+    baseline_line=5,
+    recorded_profile="cpu",
+    recorded_torch="2.13",
+    typed=Typed(("python", "-m", "pytest")),
+)
+GROWN = Step("graphs", "dynamo", 1, 3, "baseline")
+OVER = Verdict("over", over=(GROWN,))
+BASELINE = "  baseline  baselines/tests/test_it.yaml:5, recorded on cpu with torch 2.13"
+UPDATE = "  accept    python -m pytest --graph-budget-update"
+
+
+def of(verdict: Verdict, **context: Any) -> list[str]:
+    return list(footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **context)))
+
+
+def test_the_baseline_and_what_accepts() -> None:
+    assert of(OVER) == [BASELINE, f"{UPDATE} tests/test_it.py::test_it"]
+
+
+@pytest.mark.parametrize(
+    ("context", "line"),
+    [
+        ({"torch": "2.14.1"}, f"{BASELINE} (now 2.14, where counts may differ)"),
+        ({"recorded_torch": None}, BASELINE.partition(",")[0]),
+        ({"baseline_line": None}, BASELINE.replace(":5", "")),
+        ({"recorded_profile": None}, BASELINE.replace(" on cpu", "")),
+    ],
+)
+def test_what_measured_the_baseline(context: dict[str, Any], line: str) -> None:
+    assert of(OVER, **context)[0] == line
+
+
+def test_without_a_baseline_it_says_how_to_record() -> None:
+    (line,) = of(Verdict("new"), baseline=None)
+    assert line == "  record    python -m pytest --graph-budget-record tests/test_it.py::test_it"
+
+
+def test_where_nothing_is_written_the_report_accepts() -> None:
+    assert of(OVER, accept="graphbreak accept g.json")[1] == "  accept    graphbreak accept g.json"
+
+
+def test_what_is_gone_takes_a_prune_and_fewer_operations_do_not() -> None:
+    gone = Verdict("lost", lost=(replace(GROWN, now=0),))
+    assert of(gone)[1].startswith(f"{UPDATE} --graph-budget-prune ")
+    shrunk = Verdict("lost", lost=(Step("ops", "dynamo", 12, 2, "baseline"),))
+    assert of(shrunk)[1].startswith(f"{UPDATE} tests/")
+
+
+def test_a_marker_is_no_baseline() -> None:
+    marked = replace(GROWN, by="marker")
+    words = "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
+    assert of(Verdict("over", over=(marked,)), baseline=None) == [words]
+    both = of(Verdict("over", over=(GROWN, marked)))
+    assert both[1] == words
+    assert both[2].startswith(UPDATE)
+
+
+def test_a_profile_that_was_never_recorded() -> None:
+    words = "  profile   cpu was never recorded, judged by the values of xla-cpu"
+    assert of(replace(OVER, foreign="xla-cpu"))[1] == words
+
+
+def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> None:
+    where = Frame("transformers/bert.py", "Bert.forward", 8, "x.item()")
+    verdict = replace(OVER, added=(Break("dynamo", "item", where),))
+    recorded = {"transformers": "5.22.1", "timm": "1.0"}
+    now = {"transformers": "5.23.0", "timm": "2.0"}
+    assert "  package   transformers 5.22 -> 5.23" in of(
+        verdict, recorded_packages=recorded, packages=now
+    )
+    patch = of(verdict, recorded_packages=recorded, packages={"transformers": "5.22.2"})
+    assert "  package   transformers 5.22.1 -> 5.22.2" in patch
+    assert of(verdict, recorded_packages=recorded, packages=recorded) == of(verdict)
