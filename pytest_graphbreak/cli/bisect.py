@@ -15,10 +15,10 @@ from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.versions import told
-from pytest_graphbreak.versions.bisecting import BisectError, Side, search
+from pytest_graphbreak.versions.bisecting import BisectError, MeasuredEnd, search
 from pytest_graphbreak.versions.by_commit import Commits
 from pytest_graphbreak.versions.by_release import Releases
-from pytest_graphbreak.versions.commits import Checkout
+from pytest_graphbreak.versions.commits import UserCheckout
 from pytest_graphbreak.versions.moved import COUNTS
 from pytest_graphbreak.versions.releases import ReleaseError, between
 from pytest_graphbreak.versions.runner import Runner, runner
@@ -91,7 +91,7 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
         words = f"{row.label(name)}{left}"
         progress.step(done - 1, done + steps, words, row.now)
 
-    def tell(word: str, name: str, side: Side | None, why: str) -> None:
+    def tell(word: str, name: str, side: MeasuredEnd | None, why: str) -> None:
         progress.clear()
         say(told.step(row, word, name, side, why))
 
@@ -117,7 +117,7 @@ def _some(names: set[str]) -> str:
 
 
 def _commits(args: argparse.Namespace, work: Runner) -> Commits:
-    checkout = Checkout(Path.cwd())
+    checkout = UserCheckout(Path.cwd())
     good, bad = checkout.commit(args.good), checkout.commit(args.bad or "HEAD")
     if good.hash == bad.hash:
         raise BisectError(f"--good and --bad are the same commit, {good.hash[:10]}")
@@ -144,7 +144,7 @@ def _commits(args: argparse.Namespace, work: Runner) -> Commits:
     )
 
 
-def _notes(args: argparse.Namespace, checkout: Checkout, good: str, base: str) -> Iterator[str]:
+def _notes(args: argparse.Namespace, checkout: UserCheckout, good: str, base: str) -> Iterator[str]:
     if args.bad is None and checkout.has_changes():
         yield "note       what is not committed is in no commit, and is left out"
     if base != good:

@@ -17,7 +17,7 @@ from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.versions.environment import Environment, InstallError, make, present
 from pytest_graphbreak.versions.runner import Runner, runner
-from pytest_graphbreak.versions.running import Run, Tests
+from pytest_graphbreak.versions.running import SuiteRun, Tests
 
 DONE: Final = 0
 
@@ -59,7 +59,7 @@ def _upgrade(args: argparse.Namespace, work: Runner) -> int:
         for line in _installed(layer):
             say(line)
         tests = Tests(work, args.rest)
-        runs: list[Run] = []
+        runs: list[SuiteRun] = []
         for number, (where, name) in enumerate(((present(), "before"), (layer, "after")), 1):
             progress.step(number, 3, f"the tests {name}", tests.now)
             runs.append(tests.run(where, name, cwd=Path.cwd()))

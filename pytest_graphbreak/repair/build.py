@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.patch import DECORATORS, Patch, Preamble, Rewrite
+from pytest_graphbreak.repair.patch import DECORATORS, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import SourceError, lines, read
 
 _FOREIGN = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
@@ -74,7 +74,7 @@ def has_libcst() -> bool:
 def build(
     source: str,
     own: str,
-    patches: Sequence[Patch],
+    patches: Sequence[SourcePatch],
     sites: Mapping[str, Site],
     header: str = "",
     test: str = "",

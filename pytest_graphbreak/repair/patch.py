@@ -1,6 +1,6 @@
 """What a remedy proposes: a change of the program, as Python source.
 
-A ``Patch`` is a list of edits. ``Preamble`` edits are statements that run before the
+A ``SourcePatch`` is a list of edits. ``Preamble`` edits are statements that run before the
 program does; ``Rewrite`` edits change one source line of one function, in the
 copy of the user's file, or in memory where the function is another module's.
 """
@@ -40,7 +40,7 @@ Edit = Preamble | Rewrite
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class SourcePatch:
     """One remedy for one break. ``drops`` says which side effect is lost, if one is.
 
     ``moves`` says what still happens, at another time. ``key`` is the identity:

@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Site, build, has_libcst, home
-from pytest_graphbreak.repair.patch import Patch
+from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 class Tried:
     """One patch that was tried for one problem, and why it was not kept ("" if it was)."""
 
-    patch: Patch
+    patch: SourcePatch
     why: str
 
 
@@ -40,7 +40,7 @@ class Problem:
     item: Break | None
     before: int
     tried: list[Tried] = field(default_factory=list)
-    kept: list[Patch] = field(default_factory=list)
+    kept: list[SourcePatch] = field(default_factory=list)
     after: int | None = None
     mended: bool = False
     note: str = ""
@@ -59,7 +59,7 @@ class SearchResult:
 
     first: Trial
     last: Trial
-    kept: list[Patch] = field(default_factory=list)
+    kept: list[SourcePatch] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     source: bytes | None = None
     stopped: str = ""
@@ -161,8 +161,8 @@ class Search:
         self._share = 0.0
         self._waiting = 0
         self._copies: set[str] = set()
-        self._doubt: list[Patch] = []
-        self._sure: tuple[list[Patch], Trial] | None = None  # before the first of them
+        self._doubt: list[SourcePatch] = []
+        self._sure: tuple[list[SourcePatch], Trial] | None = None  # before the first of them
         self._sites: dict[str, Site] = {}
         first = bench.measure(target, compare=False)
         self._sites = dict(first.sites)
@@ -238,7 +238,7 @@ class Search:
                 return name
         return str(self._target.path)
 
-    def _patches(self, problem: Problem) -> Iterator[Patch]:
+    def _patches(self, problem: Problem) -> Iterator[SourcePatch]:
         last = replace(self.outcome.last, sites=self._sites)
         if problem.item is None:
             return remedies.for_recompiles(last)
@@ -247,7 +247,7 @@ class Search:
     def _mend(self, problem: Problem) -> None:
         """Try the remedies for one problem in turn, until one holds."""
         out = self.outcome
-        doubtful: tuple[Patch, Trial] | None = None
+        doubtful: tuple[SourcePatch, Trial] | None = None
         patches = list(self._patches(problem))
         for number, patch in enumerate(patches):
             # Of the problems that are known, and of the patches for this one.
@@ -286,7 +286,7 @@ class Search:
             self._doubt.append(doubtful[0])
             self._keep(problem, *doubtful, word="on trial")
 
-    def _refused(self, patch: Patch) -> str | None:
+    def _refused(self, patch: SourcePatch) -> str | None:
         """Why a patch is not even tried."""
         if any(set(patch.key) <= set(kept.key) for kept in self.outcome.kept):
             return "it is there already"
@@ -296,7 +296,7 @@ class Search:
             return "needs libcst: pip install 'pytest-graphbreak[fix]'"
         return None
 
-    def _try(self, patches: Sequence[Patch]) -> tuple[Trial | None, str | None]:
+    def _try(self, patches: Sequence[SourcePatch]) -> tuple[Trial | None, str | None]:
         """Run the program with patches; None and why where it fails or gives something else."""
         try:
             source = self._built(patches)
@@ -314,7 +314,7 @@ class Search:
             return None, printed
         return trial, None
 
-    def _built(self, patches: Sequence[Patch], header: str = "") -> bytes:
+    def _built(self, patches: Sequence[SourcePatch], header: str = "") -> bytes:
         test = self._target.test
         text = build(self._source, self._own, patches, self._sites, header, test)
         return self._file.encoded(text)
@@ -324,7 +324,9 @@ class Search:
             self._copies.add(copy.path.name)
             return self._bench.measure(copy)
 
-    def _keep(self, problem: Problem, patch: Patch, trial: Trial, *, word: str = "kept") -> None:
+    def _keep(
+        self, problem: Problem, patch: SourcePatch, trial: Trial, *, word: str = "kept"
+    ) -> None:
         out = self.outcome
         self._sites.update({k: v for k, v in trial.sites.items() if k not in self._sites})
         problem.kept.append(patch)

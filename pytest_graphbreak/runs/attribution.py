@@ -22,7 +22,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Cause:
+class PlacedCause:
     """Why graphs of one test exist, or why code of it is not compiled, at one place.
 
     ``times`` are breaks, frames or recompiles there, or graphs of this cause; ``graphs`` are those
@@ -46,7 +46,7 @@ class Book:
     """
 
     def __init__(self, record: Record, layers: Sequence[str]) -> None:
-        self.causes: dict[Key, Cause] = {}
+        self.causes: dict[Key, PlacedCause] = {}
         self.names: dict[tuple[str, str], Key] = {}
         self._frames: dict[Key, Key] = {}
         self._functions: dict[Key, Key] = {}
@@ -94,7 +94,7 @@ class Book:
         place = where.key[:2] if kind in MEANT else where.key
         key = (kind, layer, *place)
         if key not in self.causes:
-            self.causes[key] = Cause(kind, layer, where, reason, id, stack)
+            self.causes[key] = PlacedCause(kind, layer, where, reason, id, stack)
         self.causes[key].times += times
         return key
 

@@ -29,17 +29,17 @@ from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.layers import LAYERS, MEANT, VERSIONS
 from pytest_graphbreak.model.record import Frame, Plain
 from pytest_graphbreak.model.versions import same_minor
-from pytest_graphbreak.runs.attribution import Cause, Key, book
+from pytest_graphbreak.runs.attribution import Key, PlacedCause, book
 from pytest_graphbreak.runs.comparison import (
-    Change,
+    CauseChange,
+    ComparedSide,
     Comparison,
     Effect,
     How,
     Once,
     Package,
     Pair,
-    Setting,
-    Side,
+    SettingChange,
     Unequal,
 )
 from pytest_graphbreak.runs.incoming import Report
@@ -79,9 +79,9 @@ def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
 # the two sides
 
 
-def _side(reports: Sequence[Report], together: Union) -> Side:
+def _side(reports: Sequence[Report], together: Union) -> ComparedSide:
     facts = [report.environment for report in reports]
-    return Side(
+    return ComparedSide(
         reports=tuple(report.name for report in reports),
         profiles=tuple(dict.fromkeys(report.profile for report in reports)),
         versions=_listed((name, fact[name]) for fact in facts for name in _FACTS),
@@ -164,11 +164,11 @@ class _Step:
     """How one cause moved in one test."""
 
     how: How
-    before: Cause | None
-    after: Cause | None
+    before: PlacedCause | None
+    after: PlacedCause | None
 
     @property
-    def cause(self) -> Cause:
+    def cause(self) -> PlacedCause:
         cause = self.after or self.before
         assert cause is not None
         return cause
@@ -183,7 +183,7 @@ class _Step:
         return _less(now, was)
 
 
-_Groups = dict[tuple[object, ...], Change]
+_Groups = dict[tuple[object, ...], CauseChange]
 
 
 def _pair(
@@ -192,12 +192,12 @@ def _pair(
     """One test of both sides; what moved in it is added to ``changes``."""
     was, now = one.test, other.test
     layers = tuple(layer for layer in LAYERS if layer in was["layers"] and layer in now["layers"])
-    mine: list[Change] = []
+    mine: list[CauseChange] = []
     if not _same(was, now):
         same_torch = same_minor(one.report.torch, other.report.torch)
         steps = _steps(book(was, layers).causes, book(now, layers).causes, same_torch)
         breaks = _Heads(steps)
-        heads: dict[int, Change] = {}
+        heads: dict[int, CauseChange] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
             head = breaks.of(step)
             group = changes if head is None else heads[id(head)].with_it
@@ -222,13 +222,15 @@ def _pair(
     )
 
 
-def _added(group: _Groups, step: _Step, nodeid: str, profile: str, found: Comparison) -> Change:
+def _added(
+    group: _Groups, step: _Step, nodeid: str, profile: str, found: Comparison
+) -> CauseChange:
     """The change of all tests that a step of one is part of."""
     cause = step.cause
     place = cause.where.key[:2] if cause.kind in MEANT else cause.where.key
     key = (cause.kind, cause.layer, step.how, *place)
     if key not in group:
-        change = group[key] = Change(
+        change = group[key] = CauseChange(
             kind=cause.kind,
             layer=cause.layer,
             how=step.how,
@@ -296,19 +298,21 @@ def _less(now: Mapping[str, int], was: Mapping[str, int]) -> dict[str, int]:
     return {layer: count for layer, count in growth.items() if count}
 
 
-def _settings(was: Plain, now: Plain) -> Iterator[Setting]:
+def _settings(was: Plain, now: Plain) -> Iterator[SettingChange]:
     """The settings that differ."""
     if was != now:
         for name in dict.fromkeys((*was, *now)):
             before, after = (str(side[name]) if name in side else None for side in (was, now))
             if before != after:
-                yield Setting(name, before, after)
+                yield SettingChange(name, before, after)
 
 
 # what moved from one record to the other
 
 
-def _steps(was: Mapping[Key, Cause], now: Mapping[Key, Cause], same_torch: bool) -> list[_Step]:
+def _steps(
+    was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same_torch: bool
+) -> list[_Step]:
     """What moved from one record of a test to the other."""
     still = {kind for kind in MEANT if _number(was.values(), kind) == _number(now.values(), kind)}
     steps = []
@@ -340,7 +344,7 @@ def _sum(steps: Iterable[_Step]) -> bool:
     return any(total.values())
 
 
-def _number(causes: Iterable[Cause], kind: str) -> Counter[str]:
+def _number(causes: Iterable[PlacedCause], kind: str) -> Counter[str]:
     total = Counter[str]()
     for cause in causes:
         if cause.kind == kind:
@@ -348,7 +352,7 @@ def _number(causes: Iterable[Cause], kind: str) -> Counter[str]:
     return total
 
 
-def _how(before: Cause | None, after: Cause | None, same_torch: bool) -> How | None:
+def _how(before: PlacedCause | None, after: PlacedCause | None, same_torch: bool) -> How | None:
     if before is None:
         return "new"
     if after is None:

@@ -20,7 +20,7 @@ Alike = Literal["file", "function", "place", "line"]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedSide:
     """One of the two sets of runs.
 
     ``versions`` are those of torch, torch_xla, Python and the platform, ``packages`` those of the
@@ -64,7 +64,7 @@ class Effect:
 
 
 @dataclass(slots=True)
-class Change:
+class CauseChange:
     """One cause at one place, moved in one way, with all tests in which it did.
 
     ``where``, ``reason`` and ``id`` are those of now, and those of before where it is gone;
@@ -83,7 +83,7 @@ class Change:
     stack: tuple[Frame, ...] = ()
     package: Package | None = None
     effects: list[Effect] = field(default_factory=list)
-    with_it: dict[tuple[object, ...], Change] = field(default_factory=dict)
+    with_it: dict[tuple[object, ...], CauseChange] = field(default_factory=dict)
 
     @property
     def graphs(self) -> dict[str, int]:
@@ -101,11 +101,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PerhapsMoved:
     """What is gone at one place and new at another, and may be the same. ``why`` it may be."""
 
-    before: Change
-    after: Change
+    before: CauseChange
+    after: CauseChange
     why: Alike
 
 
@@ -125,7 +125,7 @@ class Pair:
     graphs: Mapping[str, tuple[int, int]]
     recompiles: Mapping[str, tuple[int, int]]
     ops: Mapping[str, tuple[int, int]]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[CauseChange, ...] = ()
 
     @property
     def growth(self) -> int:
@@ -166,7 +166,7 @@ class Unequal:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingChange:
     """A setting of torch that tests began with and that is another one on the other side.
 
     ``before`` and ``after`` are its values in words, None where it was the default.
@@ -181,14 +181,14 @@ class Setting:
 class Comparison:
     """All that differs. See the module."""
 
-    before: Side
-    after: Side
-    changes: list[Change] = field(default_factory=list)
-    moved: list[Moved] = field(default_factory=list)
+    before: ComparedSide
+    after: ComparedSide
+    changes: list[CauseChange] = field(default_factory=list)
+    moved: list[PerhapsMoved] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     once: list[Once] = field(default_factory=list)
     unequal: list[Unequal] = field(default_factory=list)
-    settings: dict[Setting, list[str]] = field(default_factory=dict)
+    settings: dict[SettingChange, list[str]] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -201,5 +201,5 @@ class Comparison:
             or any(pair.moved and not pair.changes for pair in self.pairs)
         )
 
-    def of(self, *hows: How) -> list[Change]:
+    def of(self, *hows: How) -> list[CauseChange]:
         return [change for change in self.changes if change.how in hows]

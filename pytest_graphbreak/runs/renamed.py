@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, get_args
 
 from pytest_graphbreak.model.layers import MEANT
-from pytest_graphbreak.runs.comparison import Alike, Change, Moved
+from pytest_graphbreak.runs.comparison import Alike, CauseChange, PerhapsMoved
 
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -20,13 +20,13 @@ def without_numbers(reason: str) -> str:
     return _NUMBER.sub("#", reason)
 
 
-def paired(changes: Iterable[Change]) -> tuple[list[Moved], list[Change]]:
+def paired(changes: Iterable[CauseChange]) -> tuple[list[PerhapsMoved], list[CauseChange]]:
     """Those that are gone and those that are new where they may be the same, and all others."""
     ordered = sorted(changes, key=lambda one: (-abs(one.growth), -len(one.effects), one.where.key))
-    found: list[Moved] = []
+    found: list[PerhapsMoved] = []
     taken: set[int] = set()
     for why in get_args(Alike):
-        news: dict[tuple[object, ...], list[Change]] = {}
+        news: dict[tuple[object, ...], list[CauseChange]] = {}
         for one in reversed(ordered):
             if one.how == "new" and id(one) not in taken:
                 for key in _alike(one, why):
@@ -35,16 +35,16 @@ def paired(changes: Iterable[Change]) -> tuple[list[Moved], list[Change]]:
             if one.how == "gone" and id(one) not in taken:
                 other = _first(news, _alike(one, why), taken)
                 if other is not None:
-                    found.append(Moved(one, other, why))
+                    found.append(PerhapsMoved(one, other, why))
                     taken |= {id(one), id(other)}
     return found, [change for change in ordered if id(change) not in taken]
 
 
 def _first(
-    news: Mapping[tuple[object, ...], list[Change]],
+    news: Mapping[tuple[object, ...], list[CauseChange]],
     keys: Iterable[tuple[object, ...]],
     taken: set[int],
-) -> Change | None:
+) -> CauseChange | None:
     """The first change with one of these keys that is not taken."""
     for key in keys:
         rest = news.get(key, [])
@@ -55,7 +55,7 @@ def _first(
     return None
 
 
-def _alike(one: Change, why: Alike) -> Iterator[tuple[object, ...]]:
+def _alike(one: CauseChange, why: Alike) -> Iterator[tuple[object, ...]]:
     """What two changes share that differ in ``why``: a part of their place, in the same test."""
     if one.kind in MEANT or not one.where.file:
         return

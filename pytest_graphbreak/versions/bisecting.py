@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.runs.union import MEASURED, level
-from pytest_graphbreak.versions.moved import Moved
-from pytest_graphbreak.versions.running import Run
+from pytest_graphbreak.versions.moved import Likeness
+from pytest_graphbreak.versions.running import SuiteRun
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
 MOST_NAMED: Final = 5
@@ -59,7 +59,7 @@ class Row(Protocol):
         """What comes before an answer."""
         ...
 
-    def measure(self, name: str) -> Run:
+    def measure(self, name: str) -> SuiteRun:
         """Run the test there."""
         ...
 
@@ -69,7 +69,7 @@ class Row(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class MeasuredEnd:
     """What was measured at one commit or release."""
 
     name: str
@@ -83,31 +83,31 @@ class Side:
 
 
 @dataclass(slots=True)
-class Found:
+class BisectResult:
     """What a search found: ``answers`` has one, or all that it may be.
 
-    ``before`` and ``after`` are on either side of it. ``what`` differs between them (``Moved``),
+    ``before`` and ``after`` are on either side of it. ``what`` differs between them (``Likeness``),
     ``skipped`` could not be tried, and why. ``end`` is the bad end, which may have moved further.
     """
 
     what: str
-    before: Side
-    after: Side
-    end: Side
+    before: MeasuredEnd
+    after: MeasuredEnd
+    end: MeasuredEnd
     answers: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-Tell = Callable[[str, str, Side | None, str], None]
+Tell = Callable[[str, str, MeasuredEnd | None, str], None]
 """Is told each step: good, bad or skip; its name; what was measured; why it was skipped."""
 
 
 def search(
     row: Row, begin: Callable[[str, int], None], tell: Tell, differs: Callable[[str], None]
-) -> Found:
+) -> BisectResult:
     """Search. ``begin`` is told what is tried next, and about how many steps are left after it.
 
-    ``differs`` is told what is another one at both ends (``Moved.what``).
+    ``differs`` is told what is another one at both ends (``Likeness.what``).
 
     Raises ``BisectError`` where an end cannot be measured, and where nothing moved.
     """
@@ -116,14 +116,14 @@ def search(
     tell(GOOD, row.good, good, "")
     begin(row.bad, 0)
     bad = _end(row, row.bad, "--bad")
-    moved = Moved(good.record, bad.record)
+    moved = Likeness(good.record, bad.record)
     if not moved.what:
         tell(GOOD, row.bad, bad, "")
         raise BisectError("the test is the same at --good and at --bad: there is nothing to find")
     tell(BAD, row.bad, bad, "")
     differs(moved.what)
     known = {row.good: good, row.bad: bad}
-    found = Found(moved.what, good, bad, bad)
+    found = BisectResult(moved.what, good, bad, bad)
     row.start()
     while (name := row.next) is not None:
         begin(name, row.steps)
@@ -151,7 +151,7 @@ def search(
     return found
 
 
-def _end(row: Row, name: str, option: str) -> Side:
+def _end(row: Row, name: str, option: str) -> MeasuredEnd:
     run = row.measure(name)
     side, why = _read(run, name)
     if side is None:
@@ -159,11 +159,11 @@ def _end(row: Row, name: str, option: str) -> Side:
     return side
 
 
-def _side(row: Row, name: str) -> tuple[Side | None, str]:
+def _side(row: Row, name: str) -> tuple[MeasuredEnd | None, str]:
     return _read(row.measure(name), name)
 
 
-def _read(run: Run, name: str) -> tuple[Side | None, str]:
+def _read(run: SuiteRun, name: str) -> tuple[MeasuredEnd | None, str]:
     """What a run measured; None and why where it measured nothing.
 
     Raises ``BisectError`` where it measured something else than was meant.
@@ -184,7 +184,7 @@ def _read(run: Run, name: str) -> tuple[Side | None, str]:
         raise BisectError(f"{len(tests)} tests have this id; give one of them: {named}")
     test = tests[0]
     if level(test) == MEASURED:
-        return Side(name, run.report, test, run.path), ""
+        return MeasuredEnd(name, run.report, test, run.path), ""
     if test["errors"]:
         return None, test["errors"][0]
     return None, f"the test {_how(test)}"

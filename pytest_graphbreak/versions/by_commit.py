@@ -9,11 +9,11 @@ from pathlib import Path
 
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.versions.bisecting import BisectError
-from pytest_graphbreak.versions.commits import Bisection, Checkout, Commit, paths
+from pytest_graphbreak.versions.commits import Bisection, CommitInfo, UserCheckout, paths
 from pytest_graphbreak.versions.environment import present
 from pytest_graphbreak.versions.inside import CHECKOUT
-from pytest_graphbreak.versions.runner import Ended, Runner
-from pytest_graphbreak.versions.running import Run, Tests, python_path
+from pytest_graphbreak.versions.runner import CommandResult, Runner
+from pytest_graphbreak.versions.running import SuiteRun, Tests, python_path
 
 
 class Commits:
@@ -27,11 +27,11 @@ class Commits:
     def __init__(
         self,
         runner: Runner,
-        checkout: Checkout,
+        checkout: UserCheckout,
         nodeid: str,
         arguments: Sequence[str],
-        good: Commit,
-        bad: Commit,
+        good: CommitInfo,
+        bad: CommitInfo,
         *,
         setup: str = "",
         more: Sequence[str] = (),
@@ -90,7 +90,7 @@ class Commits:
         parents = self.commit(name).parents
         return parents[0] if parents else self.good
 
-    def commit(self, name: str) -> Commit:
+    def commit(self, name: str) -> CommitInfo:
         if name not in self.about:
             self.about[name] = self.checkout.about(name)
         return self.about[name]
@@ -116,18 +116,18 @@ class Commits:
     def now(self) -> str:
         return self._tests.now()
 
-    def measure(self, name: str) -> Run:
+    def measure(self, name: str) -> SuiteRun:
         self._runs += 1
         try:
             with self._bisection.tree(name) as tree:
                 return self._run(name, tree)
         except GitError as error:
-            return Run(Ended(1), None, f"it cannot be checked out: {error}")
+            return SuiteRun(CommandResult(1), None, f"it cannot be checked out: {error}")
 
-    def _run(self, name: str, tree: Path) -> Run:
+    def _run(self, name: str, tree: Path) -> SuiteRun:
         file = self._named(name)
         if not (tree / file).is_file():
-            return Run(Ended(1), None, f"there is no {file}")
+            return SuiteRun(CommandResult(1), None, f"there is no {file}")
         here = tree / self.checkout.below
         if not here.is_dir():
             here = tree
@@ -135,7 +135,7 @@ class Commits:
             done = self._runner.run(["sh", "-c", self._setup], cwd=here)
             if done.code != 0:
                 last = " ".join(done.last(1))
-                return Run(done, None, f"--setup ended with {done.code}: {last}")
+                return SuiteRun(done, None, f"--setup ended with {done.code}: {last}")
         nodeid = f"{os.path.relpath(tree / file, here)}{self._mark}{self._rest}"
         variables = python_path(*(tree / one for one in self._imports))
         variables[CHECKOUT] = os.path.realpath(self.checkout.top)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from pytest_graphbreak.versions import environment
 from pytest_graphbreak.versions.environment import Environment, InstallError
 from pytest_graphbreak.versions.halving import Halving
-from pytest_graphbreak.versions.runner import Ended, Runner
-from pytest_graphbreak.versions.running import Run, Tests
+from pytest_graphbreak.versions.runner import CommandResult, Runner
+from pytest_graphbreak.versions.running import SuiteRun, Tests
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -95,14 +95,14 @@ class Releases:
     def now(self) -> str:
         return self._runner.now() if self._installing else self._tests.now()
 
-    def measure(self, name: str) -> Run:
+    def measure(self, name: str) -> SuiteRun:
         self._installing = True
         try:
             made = environment.make(self._runner, f"with-{name}", [f"{self._package}=={name}"])
         except InstallError as error:
             environment.remove(Environment("", self._runner.directory / f"with-{name}"))
-            said = Ended(1, err="\n".join(error.words))
-            return Run(said, None, f"it does not install: {(error.words or [str(error)])[0]}")
+            said = CommandResult(1, err="\n".join(error.words))
+            return SuiteRun(said, None, f"it does not install: {(error.words or [str(error)])[0]}")
         finally:
             self._installing = False
         self.environments[name] = made

@@ -20,7 +20,7 @@ from typing import Final
 
 from pytest_graphbreak.runs.git import GitError, git, names
 from pytest_graphbreak.versions.inside import installed_from
-from pytest_graphbreak.versions.runner import Ended, Runner
+from pytest_graphbreak.versions.runner import CommandResult, Runner
 
 _GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")
 _FIRST: Final = re.compile(r"# first bad commit: \[([0-9a-f]{40,64})\]")
@@ -30,7 +30,7 @@ _DEEPEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitInfo:
     """What is told of a commit."""
 
     hash: str
@@ -40,7 +40,7 @@ class Commit:
     parents: tuple[str, ...]
 
 
-class Checkout:
+class UserCheckout:
     """The user's: read only. ``top`` is its root, ``below`` where in it the command was typed.
 
     Raises ``GitError`` where ``start`` is in no repository.
@@ -55,7 +55,7 @@ class Checkout:
         self.common = Path(_line(start, "rev-parse", "--path-format=absolute", "--git-common-dir"))
         self.format = _line(start, "rev-parse", "--show-object-format")
 
-    def commit(self, revision: str) -> Commit:
+    def commit(self, revision: str) -> CommitInfo:
         """The commit that the user means. Raises ``GitError``."""
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         try:
@@ -64,13 +64,13 @@ class Checkout:
             raise GitError(f"{self.top}: there is no commit {revision}") from None
         return self.about(found)
 
-    def about(self, hash: str) -> Commit:
+    def about(self, hash: str) -> CommitInfo:
         form = "--format=%H%x00%P%x00%cs%x00%an%x00%s"
         told = git(self.top, "show", "--no-patch", "--no-show-signature", form, hash, "--")
         full, parents, date, author, subject = (
             told.decode("utf-8", "replace").rstrip("\n").split("\0", 4)
         )
-        return Commit(full, date, author, subject, tuple(parents.split()))
+        return CommitInfo(full, date, author, subject, tuple(parents.split()))
 
     def base(self, one: str, other: str) -> str | None:
         """A commit from which both come; None where there is none."""
@@ -123,7 +123,7 @@ def _line(directory: Path, *args: str) -> str:
 class Bisection:
     """``git bisect`` in a repository of ours. ``next`` is what to try, until there is an answer."""
 
-    def __init__(self, runner: Runner, checkout: Checkout) -> None:
+    def __init__(self, runner: Runner, checkout: UserCheckout) -> None:
         self._runner = runner
         self._checkout = checkout
         self._repository = runner.directory / "repository"
@@ -275,11 +275,11 @@ def _module(common: Path, repository: Path, commit: str, where: str) -> Path | N
     return None
 
 
-def _words(done: Ended) -> str:
+def _words(done: CommandResult) -> str:
     return " ".join(line.strip() for line in done.last(3)) or "git failed"
 
 
-def paths(checkout: Checkout) -> list[Path]:
+def paths(checkout: UserCheckout) -> list[Path]:
     """The directories below the checkout from which this Python imports, from its root.
 
     For a worktree they are put first, since an editable install leads to the checkout.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.versions.runner import Ended, Runner
+from pytest_graphbreak.versions.runner import CommandResult, Runner
 
 WORDS: Final = 20
 """Lines of an installer that are repeated."""
@@ -199,14 +199,14 @@ def _environ(layer: Environment) -> dict[str, str]:
     return found | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0", "NO_COLOR": "1"}
 
 
-def _words(done: Ended) -> list[str]:
+def _words(done: CommandResult) -> list[str]:
     """What an installer says of its failure: its errors, or its last lines."""
     lines = [line for line in done.err.splitlines() if line.strip()]
     errors = [n for n, line in enumerate(lines) if line.lstrip().lower().startswith("error")]
     return lines[errors[0] :][:WORDS] if errors else done.last(WORDS)
 
 
-def _conflicts(done: Ended) -> Iterator[str]:
+def _conflicts(done: CommandResult) -> Iterator[str]:
     """``torchvision 0.28 requires torch==2.13, but you have torch 2.15 which is incompatible.``"""
     for line in done.err.splitlines():
         if " requires " in line and "which is " in line:

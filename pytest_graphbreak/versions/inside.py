@@ -26,7 +26,7 @@ CHECKOUT: Final = "GRAPHBREAK_RUN_CHECKOUT"
 MOST: Final = 20
 
 
-class Progress:
+class TestCounter:
     """Counts tests. In the controller of xdist, which sees the reports of all workers."""
 
     def __init__(self, path: str) -> None:
@@ -52,7 +52,7 @@ class Progress:
 def pytest_configure(config: pytest.Config) -> None:
     worker = hasattr(config, "workerinput")
     if (path := os.environ.get(PROGRESS)) and not worker:
-        config.pluginmanager.register(Progress(path), "graphbreak-progress")
+        config.pluginmanager.register(TestCounter(path), "graphbreak-progress")
 
 
 def pytest_sessionfinish() -> None:

@@ -54,7 +54,7 @@ _MEASURES: Final[dict[str, Callable[[Record, frozenset[str]], Hashable]]] = {
 """What can move, the first that differs between both ends is what is looked for."""
 
 
-class Moved:
+class Likeness:
     """Tells whether a record is still like that of the good end.
 
     ``what`` is what differs between both ends: counts, or else places, or else captured

@@ -22,7 +22,7 @@ _TAIL: Final = 2**18
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     """How a command ended: its exit code, None where its time was over, and what it printed."""
 
     code: int | None
@@ -52,7 +52,7 @@ class Runner:
         *,
         cwd: Path | None = None,
         environ: Mapping[str, str] | None = None,
-    ) -> Ended:
+    ) -> CommandResult:
         """Run a command, by default where the user is; its temporary files are in our directory.
 
         Raises ``ServerError`` if the process that starts it was killed.
@@ -61,7 +61,7 @@ class Runner:
         given |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._temporary))
         program = shutil.which(command[0], path=given.get("PATH"))
         if program is None:
-            return Ended(127, err=f"{command[0]}: there is no such program")
+            return CommandResult(127, err=f"{command[0]}: there is no such program")
         self.out.write_bytes(b"")
         code = self._serving.run(
             {
@@ -75,7 +75,7 @@ class Runner:
                 "remove": [],
             }
         )
-        return Ended(code, tail(self.out), tail(Path(f"{self.out}.err")))
+        return CommandResult(code, tail(self.out), tail(Path(f"{self.out}.err")))
 
     def now(self) -> str:
         """The last line that the command has printed so far."""

@@ -15,7 +15,7 @@ from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.runs.incoming import Report, ReportError
 from pytest_graphbreak.versions import inside
 from pytest_graphbreak.versions.environment import Environment
-from pytest_graphbreak.versions.runner import Ended, Runner, tail
+from pytest_graphbreak.versions.runner import CommandResult, Runner, tail
 
 _ERROR: Final = re.compile(r"E {3,}\S|ERROR:? +\S|usage: ")
 """Lines in which pytest says why it ran nothing ..."""
@@ -24,14 +24,14 @@ _RAISED: Final = re.compile(r"E {3,}[A-Za-z_][\w.]{0,100}(?:Error|Exception|Inte
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SuiteRun:
     """What came of it. ``report`` is None where there is none, and ``why`` then says why.
 
     ``foreign`` are the modules that the tests imported from the user's checkout, where they
     were to run with another commit: top-level name and file.
     """
 
-    ended: Ended
+    ended: CommandResult
     report: Report | None = None
     why: str = ""
     foreign: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Tests:
         cwd: Path,
         first: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
-    ) -> Run:
+    ) -> SuiteRun:
         """Run the tests in ``cwd``. ``first`` are arguments before the user's."""
         report = self._runner.directory / f"{name}.json"
         for path in (report, self._progress, self._foreign):
@@ -90,24 +90,26 @@ class Tests:
         """How far the run is: ``12 of 120 tests``."""
         return tail(self._progress, 100)
 
-    def _told(self, ended: Ended, path: Path) -> Run:
+    def _told(self, ended: CommandResult, path: Path) -> SuiteRun:
         foreign: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError):
             foreign = json.loads(self._foreign.read_text(encoding="utf-8"))
         if ended.code is None:
-            return Run(ended, None, f"it did not end within {self._runner.timeout:g} s", foreign)
+            return SuiteRun(
+                ended, None, f"it did not end within {self._runner.timeout:g} s", foreign
+            )
         if not path.exists():
-            return Run(ended, None, _why(ended), foreign)
+            return SuiteRun(ended, None, _why(ended), foreign)
         try:
             report = incoming.load(path)
         except ReportError as error:
-            return Run(ended, None, str(error), foreign)
+            return SuiteRun(ended, None, str(error), foreign)
         if not report.tests:
-            return Run(ended, None, _why(ended), foreign)
-        return Run(ended, report, "", foreign, path)
+            return SuiteRun(ended, None, _why(ended), foreign)
+        return SuiteRun(ended, report, "", foreign, path)
 
 
-def _why(ended: Ended) -> str:
+def _why(ended: CommandResult) -> str:
     """Why nothing ran, in one line of pytest's."""
     said = [line.strip() for line in (*ended.out.splitlines(), *ended.err.splitlines())]
     told = [line for line in said if _ERROR.match(line)]

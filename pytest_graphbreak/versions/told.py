@@ -13,7 +13,7 @@ from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.safe import cut, printable
 from pytest_graphbreak.versions import hunks
-from pytest_graphbreak.versions.bisecting import Found, Side
+from pytest_graphbreak.versions.bisecting import BisectResult, MeasuredEnd
 
 MOST: Final = 3
 """Places of which the part of the difference is shown."""
@@ -21,7 +21,7 @@ MOST_NAMED: Final = 10
 """Files, commits or releases that are named; the rest are counted."""
 
 
-class Source(Protocol):
+class SearchedRow(Protocol):
     """Where names and differences come from: the row that was searched."""
 
     def title(self, name: str) -> str:
@@ -41,7 +41,7 @@ class Source(Protocol):
         ...
 
 
-def step(source: Source, word: str, name: str, side: Side | None, why: str) -> str:
+def step(source: SearchedRow, word: str, name: str, side: MeasuredEnd | None, why: str) -> str:
     """One line for one step: ``good  1a2b3c4d5e  2026-08-21  Record the baselines   dynamo 1``."""
     end = f"   {counts(side.record)}" if side is not None else f"   skipped: {cut(printable(why))}"
     return f"{word:<6} {printable(source.title(name))}{end}"
@@ -60,7 +60,7 @@ def counts(record: Record) -> str:
     return ", ".join(parts) or "nothing was compiled"
 
 
-def lines(found: Found, source: Source) -> Iterator[str]:
+def lines(found: BisectResult, source: SearchedRow) -> Iterator[str]:
     """All that is to be told of an answer."""
     nodeid = printable(found.after.test["nodeid"])
     yield ""
@@ -88,7 +88,7 @@ def lines(found: Found, source: Source) -> Iterator[str]:
         )
 
 
-def _judged(before: Side, after: Side) -> tuple[Verdict, Record]:
+def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
     """One side held to the other, on the layers that both observed."""
     seen = SeenTest(before.test["nodeid"], before.report.profile, before.test, before.report)
     expected, record = budget_of(seen, after.record)
@@ -97,7 +97,7 @@ def _judged(before: Side, after: Side) -> tuple[Verdict, Record]:
     return judge(record, expected, torch=after.report.torch), record
 
 
-def _difference(found: Found, source: Source) -> Iterator[str]:
+def _difference(found: BisectResult, source: SearchedRow) -> Iterator[str]:
     """The hunks that hold the new places, or else the calls that lead there."""
     before, after = found.before.name, found.after.name
     shown: set[tuple[str, str]] = set()
@@ -122,7 +122,7 @@ def _difference(found: Found, source: Source) -> Iterator[str]:
         yield f"it changes  {named}{f' and {rest:,} more' if rest > 0 else ''}"
 
 
-def _stacks(found: Found) -> tuple[list[tuple[Frame, ...]], bool]:
+def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
     """Where the test has what it had not, with the calls that lead there; else where it had it."""
     for one, other, new in ((found.before, found.after, True), (found.after, found.before, False)):
         item = telling.told(*_judged(one, other))
@@ -136,7 +136,7 @@ def _stacks(found: Found) -> tuple[list[tuple[Frame, ...]], bool]:
 
 
 def _hunk(
-    stack: tuple[Frame, ...], source: Source, before: str, after: str, *, new: bool
+    stack: tuple[Frame, ...], source: SearchedRow, before: str, after: str, *, new: bool
 ) -> tuple[Frame, hunks.Hunk] | None:
     """The hunk that holds a place, or else the nearest call that leads there."""
     for frame in reversed(stack):

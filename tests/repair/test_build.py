@@ -9,9 +9,9 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import BuildError, Site, build
-from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 
-PATCH = Patch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
+PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 SWITCH = "    torch._dynamo.config.capture_scalar_outputs = True"
 
 
@@ -39,7 +39,7 @@ def test_without_patches_the_source_is_as_it_was() -> None:
 
 def test_a_rewrite_that_fits_nothing_is_an_error() -> None:
     pytest.importorskip("libcst")
-    patch = Patch("no", (Rewrite("where", Frame("a.py", "f", 1, "if x:")),))
+    patch = SourcePatch("no", (Rewrite("where", Frame("a.py", "f", 1, "if x:")),))
     with pytest.raises(BuildError):
         build("def f(x):\n    return x\n", "a.py", [patch], {})
 
@@ -58,7 +58,7 @@ def test_a_function_of_another_module_gets_a_new_body(
     library.write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     where = Frame("their_library.py", "Model.forward", 11, 'print("said")')
-    patch = Patch("quiet", (Rewrite("only_eager", where),))
+    patch = SourcePatch("quiet", (Rewrite("only_eager", where),))
     text = build("", "a.py", [patch], {"their_library.py": Site(library, "their_library")})
     exec(compile(text, "a.py", "exec"), types.ModuleType("__main__").__dict__)
     import their_library  # type: ignore[import-not-found]

@@ -20,7 +20,7 @@ import torch._dynamo
 from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
 from pytest_graphbreak.repair.build import build
-from pytest_graphbreak.repair.patch import Patch
+from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import opaque, shapes
 from pytest_graphbreak.repair.search import Search, SearchResult, graphs
 from pytest_graphbreak.repair.serving import ServerError
@@ -63,7 +63,7 @@ def test_a_broken_program_is_mended(name: str, tmp_path: Path, shared: Bench) ->
 
 
 def patched(
-    source: str, make: Callable[[Trial], Iterator[Patch]], tmp_path: Path, desk: Bench
+    source: str, make: Callable[[Trial], Iterator[SourcePatch]], tmp_path: Path, desk: Bench
 ) -> tuple[Trial, Trial, str]:
     """A program as it is, with the one patch that a remedy proposes, and the patched source."""
     target = Target(tmp_path / "a.py")
@@ -158,7 +158,7 @@ def helped(head: str, body: str, calls: int = 1) -> str:
     )
 
 
-def traced(first: Trial) -> Iterator[Patch]:
+def traced(first: Trial) -> Iterator[SourcePatch]:
     item = first.record.breaks[0]
     patches = [one for one in opaque.propose(item, first) if one.title.startswith("nonstrict")]
     assert len(patches) == 1

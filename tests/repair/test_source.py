@@ -12,11 +12,11 @@ from pytest_graphbreak.cli import fix
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.build import build
-from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 
-PATCH = Patch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
+PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 TEXT = "import torch\n\nx = 'né'  # kept\n"
 
 
@@ -55,7 +55,7 @@ def test_lines_are_counted_as_python_counts_them() -> None:
     pytest.importorskip("libcst")
     source = "import torch\n\x0c\ndef f(x):\n    y = '\x0b \x1c'\n    print(x)\n    return x\n"
     where = Frame("a.py", "f", 5, "print(x)")
-    text = build(source, "a.py", [Patch("quiet", (Rewrite("only_eager", where),))], {})
+    text = build(source, "a.py", [SourcePatch("quiet", (Rewrite("only_eager", where),))], {})
     assert "is_compiling():\n        print(x)\n" in text
     assert len(lines("a\x0cb\x1cc\nd")) == 2
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_graphbreak.runs.compare import compare
-from pytest_graphbreak.runs.comparison import Change, Comparison
+from pytest_graphbreak.runs.comparison import CauseChange, Comparison
 from pytest_graphbreak.runs.incoming import parse
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 
@@ -327,7 +327,7 @@ def test_the_growth_of_all_tests_is_the_sum_of_all_changes(made: Any) -> None:
     )
     found = compared(before, after)
     total = Counter[str]()
-    changes: list[Change] = [*found.changes]
+    changes: list[CauseChange] = [*found.changes]
     for pair in found.moved:
         changes += (pair.before, pair.after)
     for change in changes:

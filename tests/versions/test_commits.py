@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.versions.commits import Bisection, Checkout
+from pytest_graphbreak.versions.commits import Bisection, UserCheckout
 from pytest_graphbreak.versions.runner import Runner
 from tests.versions.history import Past
 
@@ -45,7 +45,7 @@ def test_submodules_are_those_of_the_commit(tmp_path: Path, work: Runner) -> Non
         inner.commit(name, {"model.py": name})
     one, two = with_submodule(past, inner)
     before = past.state()
-    bisection = Bisection(work, Checkout(past.path))
+    bisection = Bisection(work, UserCheckout(past.path))
     for commit, text in ((two, "two"), (one, "one")):
         with bisection.tree(commit) as tree:
             assert (tree / "a.txt").read_text() == text
@@ -71,7 +71,7 @@ def test_a_shallow_clone_and_a_linked_worktree_are_searched(tmp_path: Path, work
     linked = tmp_path / "linked"
     clone.git("worktree", "add", "-q", "--detach", str(linked))
     before = clone.state()
-    checkout = Checkout(linked / "sub")
+    checkout = UserCheckout(linked / "sub")
     assert checkout.below == Path("sub")
     good, bad = checkout.commit("HEAD~3"), checkout.commit("HEAD")
     bisection = Bisection(work, checkout)
@@ -92,7 +92,7 @@ def test_a_merge_base_that_has_moved_is_told(tmp_path: Path, work: Runner) -> No
     past.commit("side", {"a": "2"}, parents=("base",))
     past.commit("main", {"a": "3"}, parents=("base",))
     hashes = past.made()
-    bisection = Bisection(work, Checkout(past.path))
+    bisection = Bisection(work, UserCheckout(past.path))
     bisection.start(hashes["side"], hashes["main"], first_parent=False)
     assert bisection.next == hashes["base"]
     assert "merge base" in bisection.say("bad", hashes["base"])
@@ -109,7 +109,7 @@ def test_hooks_and_filters_of_the_repository_are_not_run(tmp_path: Path, work: R
     hook.chmod(0o755)
     past.git("config", "filter.evil.smudge", f"touch {tmp_path}/filter; cat")
     past.git("config", "core.fsmonitor", f"touch {tmp_path}/monitor")
-    checkout = Checkout(past.path)
+    checkout = UserCheckout(past.path)
     checkout.has_changes()
     with Bisection(work, checkout).tree(commit) as tree:
         assert (tree / "a.txt").read_text() == "text"
@@ -122,7 +122,7 @@ def test_names_are_no_options_and_no_patterns(tmp_path: Path, work: Runner) -> N
     past.commit("one", {strange: "1\n" * 9, "-n aa.py": "1\n"})
     past.commit("\x1b[31mtwo", {strange: "1\n" * 9 + "2\n", "-n aa.py": "2\n"})
     one, two = past.made().values()
-    checkout = Checkout(past.path)
+    checkout = UserCheckout(past.path)
     assert checkout.has(two, strange)
     assert not checkout.has(two, "-n *")
     assert "-n aa.py" not in checkout.difference(one, two, strange)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.versions import inside
-from pytest_graphbreak.versions.commits import Checkout, paths
+from pytest_graphbreak.versions.commits import UserCheckout, paths
 from tests.versions.history import Past
 
 
@@ -63,7 +63,7 @@ def test_what_was_installed_from_the_checkout(
 def test_worktrees_are_imported_from_where_the_checkout_is(
     past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkout = Checkout(past.path)
+    checkout = UserCheckout(past.path)
     assert paths(checkout) == [Path("src")]
     monkeypatch.syspath_prepend(str(past.path / "tools"))
     (past.path / "lib" / "site-packages").mkdir(parents=True)

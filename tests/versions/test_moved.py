@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.versions.moved import Moved
+from pytest_graphbreak.versions.moved import Likeness
 
 
 def a_break(file: str = "a.py", code: str = "print(x)") -> Break:
@@ -33,14 +33,14 @@ def ops(count: int) -> Record:
     ],
 )
 def test_the_first_that_differs_is_looked_for(good: Record, bad: Record, what: str) -> None:
-    moved = Moved(good, bad)
+    moved = Likeness(good, bad)
     assert moved.what == what
     assert not moved(good)
     assert moved(bad) == bool(what)
 
 
 def test_what_is_not_looked_for_does_not_count() -> None:
-    moved = Moved(record(1), record(2))
+    moved = Likeness(record(1), record(2))
     assert not moved(record(1, layers=("dynamo", "xla")))
     assert moved(Record(("dynamo",), {"dynamo": 1}, eager=(Eager("dynamo", "r"),)))
-    assert not Moved(ops(9), record(2))(ops(3))
+    assert not Likeness(ops(9), record(2))(ops(3))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Patch
+from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import (
     branches,
     calls,
@@ -25,7 +25,7 @@ from pytest_graphbreak.repair.trial import Trial
 _HOMES = (configs, branches, calls, logs, opaque, leaving)
 
 
-def for_break(item: Break, trial: Trial) -> Iterator[Patch]:
+def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Patches for a break, the gentlest first."""
     if item.layer == "xla":
         yield from devices.propose(item, trial)
@@ -34,6 +34,6 @@ def for_break(item: Break, trial: Trial) -> Iterator[Patch]:
         yield from home.propose(item, trial)
 
 
-def for_recompiles(trial: Trial) -> Iterator[Patch]:
+def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:
     """Patches for the recompiles of a run."""
     yield from recompiles.propose(trial)

@@ -8,7 +8,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import syntax
-from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.trial import Trial
 
 PURE: Final = (
@@ -28,30 +28,32 @@ def _graphbreak_{short}(*args, _call={name}):
 """.strip()
 
 
-def propose(item: Break, trial: Trial) -> Iterator[Patch]:
+def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     family = advice.family(item)
     name = family.name if family else ""
     called = syntax.called(item.where.code)
     if name == "graph-break" or "graph_break" in item.where.code:
-        yield Patch("the explicit graph break is gone", (Rewrite("drop_graph_break", item.where),))
+        yield SourcePatch(
+            "the explicit graph break is gone", (Rewrite("drop_graph_break", item.where),)
+        )
     if name == "disabled" or "disable" in item.reason:
         for function in called:
             last = function.rsplit(".", 1)[-1]
             for scope in _scopes(item.where.function, last):
                 place = Frame(item.where.file, scope, 0, f"def {last}")
-                yield Patch(
+                yield SourcePatch(
                     f"{last} is compiled: no torch.compiler.disable", (Rewrite("enable", place),)
                 )
     if name == "disallowed":
         for function in called:
-            yield Patch(
+            yield SourcePatch(
                 f"{function} is allowed in the graph again",
                 (Preamble(f"torch._dynamo.allow_in_graph({function})"),),
             )
     for function in called:
         if function in PURE:
             module = function.rpartition(".")[0]
-            yield Patch(
+            yield SourcePatch(
                 f"{function} of constants is a constant",
                 (
                     Preamble(f"import {module}"),

@@ -7,7 +7,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Patch, switch
+from pytest_graphbreak.repair.patch import SourcePatch, switch
 from pytest_graphbreak.repair.trial import Trial
 
 SCALARS: Final = switch("capture_scalar_outputs")
@@ -21,20 +21,20 @@ _OTHERS: Final = {
 }
 
 
-def propose(item: Break, trial: Trial) -> Iterator[Patch]:
+def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     family = advice.family(item)
     name = family.name if family else ""
     data = "data dependent" in item.reason.lower() or "data-dependent" in item.reason.lower()
     if name in _SCALARS or data:
-        yield Patch("capture_scalar_outputs: .item() becomes a node of the graph", (SCALARS,))
+        yield SourcePatch("capture_scalar_outputs: .item() becomes a node of the graph", (SCALARS,))
     if name in _SHAPES or "dynamic shape" in item.reason.lower():
-        yield Patch(
+        yield SourcePatch(
             "capture_dynamic_output_shape_ops: sizes that hang on values stay in the graph",
             (SHAPES,),
         )
-        yield Patch(
+        yield SourcePatch(
             "capture_dynamic_output_shape_ops and capture_scalar_outputs", (SHAPES, SCALARS)
         )
     if name in _OTHERS:
         title, line = _OTHERS[name]
-        yield Patch(title, (line,))
+        yield SourcePatch(title, (line,))

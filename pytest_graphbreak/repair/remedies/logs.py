@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.trial import Trial
 
 _LATER = "written when the graph has run, not in the middle of it"
 
 
-def propose(item: Break, trial: Trial) -> Iterator[Patch]:
+def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     family = advice.family(item)
     name = family.name if family else ""
     code = item.where.code
     if name == "print" or code.startswith("print("):
         yield _reordered("print")
     if name == "warnings" or "warnings.warn(" in code:
-        yield Patch(
+        yield SourcePatch(
             "warnings.warn is called after the graph",
             (
                 Preamble("import warnings"),
@@ -31,22 +31,22 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
         yield from _logging(code)
     if name in ("branch", "item", "nonzero", "mask", "disabled"):
         return  # such a line computes something; it is not to be left out
-    yield Patch(
+    yield SourcePatch(
         "the statement runs only where the code is not compiled",
         (Rewrite("only_eager", item.where),),
         drops=f"`{code}` no longer happens in compiled code",
     )
 
 
-def _reordered(function: str) -> Patch:
-    return Patch(
+def _reordered(function: str) -> SourcePatch:
+    return SourcePatch(
         f"{function} is called after the graph",
         (Preamble(f"torch._dynamo.config.reorderable_logging_functions.add({function})"),),
         moves=_LATER,
     )
 
 
-def _logging(code: str) -> Iterator[Patch]:
+def _logging(code: str) -> Iterator[SourcePatch]:
     """Loggers: reordered where this torch can, else left out."""
     levels = ("debug", "info", "warning", "error", "exception", "critical", "log")
     names = [level for level in levels if f".{level}(" in code]
@@ -56,7 +56,7 @@ def _logging(code: str) -> Iterator[Patch]:
     if owner.isidentifier():
         # The name exists when the call is made; the switch has to wait for it no longer
         # than the first compile, so it goes by the logger class where the name is not there.
-        yield Patch(
+        yield SourcePatch(
             "the log line is written after the graph",
             (
                 Preamble("import logging"),
@@ -70,7 +70,7 @@ def _logging(code: str) -> Iterator[Patch]:
             ),
             moves=_LATER,
         )
-    yield Patch(
+    yield SourcePatch(
         "loggers are silent in compiled code",
         (
             Preamble("import logging"),

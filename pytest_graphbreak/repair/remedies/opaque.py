@@ -9,7 +9,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure, syntax
-from pytest_graphbreak.repair.patch import Patch, Preamble, Rewrite
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.calls import PURE
 from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.trial import Trial
@@ -91,7 +91,7 @@ def _graphbreak_scalar_op(function):
 )
 
 
-def propose(item: Break, trial: Trial) -> Iterator[Patch]:
+def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     family = advice.family(item)
     name = family.name if family else ""
     if family is not None and name not in _FOLLOWED | _READ:
@@ -105,7 +105,7 @@ def propose(item: Break, trial: Trial) -> Iterator[Patch]:
         yield from _around(frame, trial, traces)
 
 
-def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[Patch]:
+def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[SourcePatch]:
     """The function of a frame as one node."""
     short = frame.function.rsplit(".", 1)[-1]
     source = _source(frame, trial)
@@ -114,7 +114,7 @@ def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[Patch]:
         return
     if traces:
         certain = pure.is_pure(function, pure.imports(source))
-        yield Patch(
+        yield SourcePatch(
             f"nonstrict_trace: {short} is one node of Dynamo's graph",
             (Rewrite("nonstrict", frame),),
             drops=""
@@ -124,14 +124,14 @@ def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[Patch]:
         )
     if pure.parameters(function)[:1] not in (["self"], ["cls"]):
         for kind, words in (("op", "like its first argument"), ("scalar_op", "a scalar")):
-            yield Patch(
+            yield SourcePatch(
                 f"a custom op: {short}, uncompiled inside of the graph, gives {words}",
                 (OP, Rewrite(kind, frame)),
                 note=f"{short} runs as it is, inside of the graph; its gradients are not known",
             )
 
 
-def _called(item: Break, trial: Trial) -> Iterator[Patch]:
+def _called(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """A function of another module that the line calls, as one node."""
     source = _source(item.where, trial)
     known = pure.imports(source) if source else {}
@@ -147,7 +147,7 @@ def _called(item: Break, trial: Trial) -> Iterator[Patch]:
             ("_graphbreak_op", "like its first argument"),
             ("_graphbreak_scalar_op", "a scalar"),
         ):
-            yield Patch(
+            yield SourcePatch(
                 f"a custom op: {full}, uncompiled inside of the graph, gives {words}",
                 (load, OP, Preamble(f"{full} = {maker}({full})")),
                 note=f"{full} runs as it is, inside of the graph; its gradients are not known",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_graphbreak.repair.patch import Patch, Preamble
+from pytest_graphbreak.repair.patch import Preamble, SourcePatch
 from pytest_graphbreak.repair.remedies.around import ARGUMENTS, AROUND
 from pytest_graphbreak.repair.trial import Trial
 
@@ -116,7 +116,7 @@ def _graphbreak_pad(model, inner):
 )
 
 
-def mark(trial: Trial) -> Iterator[Patch]:
+def mark(trial: Trial) -> Iterator[SourcePatch]:
     """Only what varies is an input of the graph; all other sizes stay fixed."""
     table = {
         one["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in one["dims"].items()}
@@ -129,7 +129,7 @@ def mark(trial: Trial) -> Iterator[Patch]:
         for these in table.values()
         for name, dims in these.items()
     )
-    yield Patch(
+    yield SourcePatch(
         f"mark_dynamic for the sizes that vary: {words}",
         (
             AROUND,
@@ -141,7 +141,7 @@ def mark(trial: Trial) -> Iterator[Patch]:
     )
 
 
-def pad(trial: Trial) -> Iterator[Patch]:
+def pad(trial: Trial) -> Iterator[SourcePatch]:
     """Sizes are padded to powers of two, the first for all that were seen."""
     table: dict[str, Any] = {}
     firsts: set[int] = set()
@@ -158,7 +158,7 @@ def pad(trial: Trial) -> Iterator[Patch]:
     if not table:
         return
     words = ", ".join(str(first) for first in sorted(firsts))
-    yield Patch(
+    yield SourcePatch(
         f"sizes that vary are padded with zeros to {words} (then powers of two)",
         (
             AROUND,

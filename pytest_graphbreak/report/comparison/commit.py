@@ -16,7 +16,7 @@ from pytest_graphbreak.baseline.update import Change as Entry
 from pytest_graphbreak.baseline.update import FileChange
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.runs.comparison import Change, Comparison
+from pytest_graphbreak.runs.comparison import CauseChange, Comparison
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 
@@ -98,7 +98,7 @@ def subject(found: Comparison, tests: int) -> str:
     return line if names and len(line) <= WIDTH else f"Graph baselines of {plural(tests, 'test')}"
 
 
-def _changes(found: Comparison) -> Iterator[tuple[str, Change]]:
+def _changes(found: Comparison) -> Iterator[tuple[str, CauseChange]]:
     """Every change with the title of its group, in the order in which they are told."""
     for section in words.sections(found):
         for change in section.changes:
@@ -108,7 +108,7 @@ def _changes(found: Comparison) -> Iterator[tuple[str, Change]]:
         yield _UNSURE, pair.after
 
 
-def _block(change: Change, tests: Collection[_Test], found: Comparison) -> Iterator[str]:
+def _block(change: CauseChange, tests: Collection[_Test], found: Comparison) -> Iterator[str]:
     yield from _wrapped(f"{words.sign(change)} {cut(words.name(change))}", "  ")
     if change.where.file:
         yield f"  {_harmless(words.place(change.where))}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Frame, Plain
-from pytest_graphbreak.runs.comparison import Change, Comparison, Effect, Pair, Side
+from pytest_graphbreak.runs.comparison import CauseChange, ComparedSide, Comparison, Effect, Pair
 
 VERSION: Final = 1
 
@@ -39,7 +39,7 @@ def document(found: Comparison) -> Plain:
     }
 
 
-def _side(side: Side) -> Plain:
+def _side(side: ComparedSide) -> Plain:
     return {
         "reports": list(side.reports),
         "profiles": list(side.profiles),
@@ -50,7 +50,7 @@ def _side(side: Side) -> Plain:
     }
 
 
-def _change(change: Change) -> Plain:
+def _change(change: CauseChange) -> Plain:
     package = change.package
     return {
         "how": change.how,
@@ -70,7 +70,7 @@ def _change(change: Change) -> Plain:
     }
 
 
-def _was(change: Change) -> Plain | None:
+def _was(change: CauseChange) -> Plain | None:
     """What it was called before; null where it was not there."""
     if change.how in ("new", "gone"):
         return None

@@ -11,7 +11,7 @@ from typing import Final
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.comparison import text, words
 from pytest_graphbreak.report.markdown import COMMENT, BoundedText
-from pytest_graphbreak.runs.comparison import Change, Comparison, Side
+from pytest_graphbreak.runs.comparison import CauseChange, ComparedSide, Comparison
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import plural
 
@@ -51,7 +51,7 @@ def render(found: Comparison, limit: int = COMMENT) -> str:
     return page.text
 
 
-def _side(word: str, side: Side) -> str:
+def _side(word: str, side: ComparedSide) -> str:
     return f"- {word}: {_code(words.side(side))}\n"
 
 
@@ -59,7 +59,7 @@ def _code(shown: str, most: int = _LONGEST) -> str:
     return safe.markdown(safe.cut(shown, most))
 
 
-def _row(change: Change, found: Comparison) -> str:
+def _row(change: CauseChange, found: Comparison) -> str:
     where = _place(change.where)
     cause = _code(words.name(change)) + (f"<br>{_code(where)}" if where else "")
     if before := words.was(change):

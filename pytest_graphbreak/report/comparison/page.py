@@ -13,8 +13,8 @@ from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
 from pytest_graphbreak.report.source import CheckoutSources
-from pytest_graphbreak.runs.attribution import Book, Cause, Key, book
-from pytest_graphbreak.runs.comparison import Change, Comparison, Moved, Pair
+from pytest_graphbreak.runs.attribution import Book, Key, PlacedCause, book
+from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PerhapsMoved
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
@@ -58,7 +58,7 @@ def page_data(found: Comparison) -> Plain:
     }
 
 
-def _change(change: Change, found: Comparison, shared: Shared) -> Plain:
+def _change(change: CauseChange, found: Comparison, shared: Shared) -> Plain:
     tests = [
         "   ".join((printable(effect.nodeid), *words.growth(effect.graphs)))
         for effect in change.effects[:NAMES]
@@ -85,7 +85,7 @@ def _change(change: Change, found: Comparison, shared: Shared) -> Plain:
     }
 
 
-def _moved(pair: Moved, found: Comparison, shared: Shared) -> Plain:
+def _moved(pair: PerhapsMoved, found: Comparison, shared: Shared) -> Plain:
     return {
         "why": words.unsure(pair),
         "before": _change(pair.before, found, shared),
@@ -132,7 +132,7 @@ def _strip(seen: SeenTest, layer: str, one: Book, rows: Mapping[Key, int]) -> li
     ]
 
 
-def _row(was: Cause | None, now: Cause | None, shared: Shared) -> list[Any]:
+def _row(was: PlacedCause | None, now: PlacedCause | None, shared: Shared) -> list[Any]:
     """A cause of a test: its kind, place, and what it is called and does on either side."""
     shown = now or was
     assert shown is not None
@@ -143,7 +143,7 @@ def _row(was: Cause | None, now: Cause | None, shared: Shared) -> list[Any]:
     ]
 
 
-def _cell(cause: Cause | None, shared: Shared) -> list[Any] | None:
+def _cell(cause: PlacedCause | None, shared: Shared) -> list[Any] | None:
     """Id, reason, how often, and how many graphs by layer; None where it is not there."""
     if cause is None:
         return None

@@ -8,7 +8,7 @@ from typing import Final
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.runs.comparison import Change, Comparison, Effect, Moved, Pair
+from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Effect, Pair, PerhapsMoved
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 
@@ -59,7 +59,7 @@ def _listed(blocks: Iterable[Iterable[str]], total: int) -> Iterator[str]:
         yield f"  ... and {total - MOST:,} more (--json and --html have all)"
 
 
-def _change(change: Change, found: Comparison, sign: str = "") -> Iterator[str]:
+def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[str]:
     name = cut(printable(words.name(change)))
     yield f"  {sign or words.sign(change)} {name}   {words.amount(change)}"
     yield from _at(change)
@@ -78,7 +78,7 @@ def _change(change: Change, found: Comparison, sign: str = "") -> Iterator[str]:
     yield from _names(change.effects)
 
 
-def _at(change: Change) -> Iterator[str]:
+def _at(change: CauseChange) -> Iterator[str]:
     where = change.where
     if where.file:
         yield f"      {printable(words.place(where))}"
@@ -94,7 +94,7 @@ def _names(effects: Sequence[Effect]) -> Iterator[str]:
         yield f"      in {len(names) - NAMES:,} more"
 
 
-def _moved(pair: Moved, found: Comparison) -> Iterator[str]:
+def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[str]:
     after = pair.after
     yield f"  ? {cut(printable(words.name(after)))}   {words.unsure(pair)}"
     for sign, change in (("-", pair.before), ("+", after)):

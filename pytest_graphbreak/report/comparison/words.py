@@ -11,7 +11,15 @@ from pytest_graphbreak.model.layers import MEANT
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.runs.attribution import UNEXPLAINED
-from pytest_graphbreak.runs.comparison import Alike, Change, Comparison, Moved, Pair, Setting, Side
+from pytest_graphbreak.runs.comparison import (
+    Alike,
+    CauseChange,
+    ComparedSide,
+    Comparison,
+    Pair,
+    PerhapsMoved,
+    SettingChange,
+)
 from pytest_graphbreak.text.numbers import plural
 
 KINDS: Final = {"break": "graph break", "eager": "left to eager"}
@@ -30,12 +38,12 @@ class Section:
 
     name: str
     title: str
-    changes: tuple[Change, ...]
+    changes: tuple[CauseChange, ...]
 
 
 def sections(found: Comparison) -> list[Section]:
     """The changes as they are told, the most urgent first; none that is empty."""
-    groups: dict[str, list[Change]] = {name: [] for name in _TITLES}
+    groups: dict[str, list[CauseChange]] = {name: [] for name in _TITLES}
     for change in found.changes:
         groups[_section(change)].append(change)
     torch = _torch(found)
@@ -58,7 +66,7 @@ _TITLES: Final = {
 }
 
 
-def _section(change: Change) -> str:
+def _section(change: CauseChange) -> str:
     if change.how in ("reworded", "reason"):
         return change.how
     if change.kind == "eager":
@@ -75,12 +83,12 @@ def _torch(found: Comparison) -> str:
     return f"torch {minor(now)}" if now and "," not in now else "another torch"
 
 
-def sign(change: Change) -> str:
+def sign(change: CauseChange) -> str:
     """``+`` for what is new or more, ``-`` for what is gone or fewer, ``~`` for other words."""
     return {"new": "+", "more": "+", "gone": "-", "fewer": "-"}.get(change.how, "~")
 
 
-def name(change: Change) -> str:
+def name(change: CauseChange) -> str:
     """What a change is: its id and reason, or its kind."""
     if change.kind == UNEXPLAINED:
         return "graphs of which the reports tell no more"
@@ -89,7 +97,7 @@ def name(change: Change) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def was(change: Change) -> str:
+def was(change: CauseChange) -> str:
     """What it was called before, where that is otherwise; else empty."""
     if change.how not in ("reworded", "reason"):
         return ""
@@ -98,7 +106,7 @@ def was(change: Change) -> str:
     return change.was_reason
 
 
-def amount(change: Change) -> str:
+def amount(change: CauseChange) -> str:
     """``61 tests, +183 graphs``."""
     return ", ".join((plural(len(change.effects), "test"), *growth(change.graphs)))
 
@@ -117,7 +125,7 @@ def place(frame: Frame) -> str:
     return f"{frame.file}{line}{function}"
 
 
-def owner(change: Change, found: Comparison) -> str:
+def owner(change: CauseChange, found: Comparison) -> str:
     """``transformers 5.20 -> 5.24``: whose place it is, and what of it moved; empty for none."""
     package = change.package
     if package is None:
@@ -138,7 +146,7 @@ def version_move(name: str, found: Comparison) -> str:
     return f"{name} {before} -> {after}" if before and after and before != after else ""
 
 
-def tried(change: Change) -> str | None:
+def tried(change: CauseChange) -> str | None:
     """What mends it, on one line; only for what is there now."""
     if change.how in ("gone", "fewer", "reworded"):
         return None
@@ -154,7 +162,7 @@ def tried(change: Change) -> str | None:
     return advice.short(Graph(change.layer, "", kind, where=where, reason=reason))
 
 
-def side(one: Side) -> str:
+def side(one: ComparedSide) -> str:
     """``30 tests on cpu; torch 2.13.0, transformers 5.23.0``."""
     versions = [f"{name} {version}" for name, version in one.versions.items() if name != "platform"]
     versions += [f"{name} {version}" for name, version in one.packages.items()]
@@ -199,13 +207,13 @@ def counts(pair: Pair) -> str:
     return ", ".join(f"{layer} {moved(*count)}" for layer, count in pair.graphs.items())
 
 
-def setting(one: Setting) -> str:
+def setting(one: SettingChange) -> str:
     """``torch._dynamo.config.capture_scalar_outputs: its default -> True``."""
     before, after = ("its default" if value is None else value for value in (one.before, one.after))
     return f"{one.name}: {before} -> {after}"
 
 
-def unsure(pair: Moved) -> str:
+def unsure(pair: PerhapsMoved) -> str:
     """What may be, and what cannot be known."""
     return f"{ALIKE[pair.why]}: renamed, or gone here and new there"
 
