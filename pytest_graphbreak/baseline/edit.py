@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.baseline import render
 from pytest_graphbreak.baseline.model import place_key
-from pytest_graphbreak.baseline.read import PLACE_KEYS
+from pytest_graphbreak.baseline.read import CAUSE_KEYS, PLACE_KEYS
 from pytest_graphbreak.baseline.render import Shape
 from pytest_graphbreak.baseline.tree import Mapping, Node, Scalar, Sequence, end_of, start_of
 
@@ -93,6 +93,8 @@ class Editor:
     ) -> bool:
         """Whether a case goes to one line, or to several; one with comments in it stays."""
         name, old = item
+        if isinstance(old, Sequence):
+            return old.flow and shape.single and not parent.flow and len(new) > 1
         if not shape.compact or parent.flow or not isinstance(old, Mapping):
             return False
         if old.flow == render.is_inline(new, shape):
@@ -201,7 +203,9 @@ class Editor:
             if wanted is not None and wanted != raw:
                 assert isinstance(item, Mapping)
                 changed = {
-                    key: wanted.get(key, GONE) for key in PLACE_KEYS if key in {**raw, **wanted}
+                    key: wanted.get(key, GONE)
+                    for key in (*CAUSE_KEYS[:2], *PLACE_KEYS)
+                    if key in {**raw, **wanted}
                 }
                 self.mapping(item, changed, shape.of(""))
         if node.flow:
@@ -358,7 +362,8 @@ def _spans(node: Mapping | Sequence) -> list[tuple[int, int]]:
 
 
 def _place(raw: Map[str, Any]) -> tuple[str, ...]:
-    return (raw.get("layer", ""), *place_key(raw["where"], raw.get("code", "")))
+    place = place_key(raw.get("where", ""), raw.get("code", ""))
+    return (raw.get("layer", ""), raw.get("cause", ""), *place)
 
 
 def _surviving(old: Sequence, new: list[Any]) -> bool:

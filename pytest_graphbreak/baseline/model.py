@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.model.layers import BREAKING, JUDGED, LAYERS
+from pytest_graphbreak.model.layers import BREAKING, JUDGED, KNOWN, LAYERS
 from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.text.paths import shown
 
@@ -93,10 +93,28 @@ def _layers(places: Iterable[Known]) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a layer had graphs when the baseline was recorded, and where: ``count`` of them."""
+
+    layer: str
+    cause: str
+    where: str = ""
+    code: str = ""
+    count: int = 1
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.layer, self.cause, *place_key(self.where, self.code))
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """Counts by layer, and places. What is absent is zero.
 
     ``ops`` are captured operations; a layer that is absent there was not recorded.
+    ``causes`` are those of all graphs but the plain ones (``judging.causes``);
+    ``functions`` are those that held most operations, with how many, by
+    ``file::qualified.name``.
     """
 
     graphs: Mapping[str, int] = field(default_factory=dict)
@@ -104,6 +122,25 @@ class Values:
     breaks: tuple[Known, ...] = ()
     eager: tuple[Known, ...] = ()
     ops: Mapping[str, int] = field(default_factory=dict)
+    causes: tuple[Cause, ...] = ()
+    functions: Mapping[str, int] = field(default_factory=dict)
+
+    def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
+        """Why a layer has the graphs that are not plain; None where it is not known.
+
+        A file of an earlier version does not know it, and neither does a run without reasons.
+        """
+        graphs = self.graphs.get(layer, 0)
+        found = tuple(item for item in self.causes if item.layer == layer)
+        if not graphs:
+            return ()
+        if not found and layer not in self.ops:
+            return None
+        plain = graphs - sum(item.count for item in found)
+        if KNOWN[layer].above is None:  # there one graph at most is plain: the only entry
+            single = not any(KNOWN[layer].cause(item.cause).is_plain for item in found)
+            return found if plain == 0 or (plain == 1 and single) else None
+        return found if plain >= 0 else None
 
     @property
     def layers(self) -> frozenset[str]:
@@ -115,7 +152,11 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What a profile has otherwise than the plain values. None: not named, so as the plain."""
+    """What a profile has otherwise than the plain values. None: not named, so as the plain.
+
+    ``causes`` are those of the layers in it, and of those in ``graphs``; other layers
+    have the plain ones.
+    """
 
     graphs: Mapping[str, int] = field(default_factory=dict)
     recompiles: Mapping[str, int] = field(default_factory=dict)
@@ -123,11 +164,18 @@ class Override:
     eager: tuple[Known, ...] | None = None
     torch: str | None = None
     ops: Mapping[str, int] = field(default_factory=dict)
+    causes: tuple[Cause, ...] = ()
+    functions: Mapping[str, int] | None = None
+
+    @property
+    def causes_of(self) -> frozenset[str]:
+        """The layers whose causes are its own."""
+        return frozenset((*self.graphs, *(item.layer for item in self.causes)))
 
     @property
     def layers(self) -> frozenset[str]:
         """The layers that it names, also with an explicit zero."""
-        found = {*self.graphs, *self.recompiles}
+        found = {*self.graphs, *self.recompiles, *(item.layer for item in self.causes)}
         for places in (self.breaks, self.eager):
             if places is not None:
                 found.update(_layers(places) or (PLACES_LAYER,))
@@ -144,7 +192,8 @@ class Expected:
     ``eager_torch`` measured those lists, which can be an older torch than
     ``torch`` where an override names counts only: compare reasons with them.
     ``packages`` are the versions of what owned places when the file was written.
-    ``ops_torch`` says by layer what counted the captured operations.
+    ``ops_torch`` says by layer what counted the captured operations, ``causes_torch``
+    what told the causes of its graphs.
     """
 
     values: Values
@@ -156,6 +205,7 @@ class Expected:
     eager_torch: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict)
     ops_torch: Mapping[str, str | None] = field(default_factory=dict)
+    causes_torch: Mapping[str, str | None] = field(default_factory=dict)
 
     def judged(self, observed: Collection[str]) -> tuple[str, ...]:
         """The layers to judge when ``observed`` were there, in the order of ``LAYERS``.
@@ -231,7 +281,6 @@ class Entry:
             if plain is None:
                 return None
             own = plain.layers if base else frozenset[str]()
-            ops_torch = dict.fromkeys(plain.ops, self.torch)
             return Expected(
                 values=plain,
                 profile=self.profile,
@@ -240,7 +289,8 @@ class Entry:
                 own=own,
                 breaks_torch=self.torch,
                 eager_torch=self.torch,
-                ops_torch=ops_torch,
+                ops_torch=dict.fromkeys(plain.ops, self.torch),
+                causes_torch=dict.fromkeys(LAYERS, self.torch),
                 packages=self.packages,
             )
         own = override.layers
@@ -249,6 +299,7 @@ class Entry:
         plain_torch = self.torch if plain is not None else override.torch
         plain = plain or Values()
         inherited = inherited_ops(plain, override.graphs)
+        replaced = override.causes_of
         return Expected(
             values=Values(
                 graphs={**plain.graphs, **override.graphs},
@@ -256,6 +307,11 @@ class Entry:
                 breaks=plain.breaks if override.breaks is None else override.breaks,
                 eager=plain.eager if override.eager is None else override.eager,
                 ops={**inherited, **override.ops},
+                causes=(
+                    *(item for item in plain.causes if item.layer not in replaced),
+                    *override.causes,
+                ),
+                functions=plain.functions if override.functions is None else override.functions,
             ),
             profile=profile,
             torch=override.torch,
@@ -267,6 +323,10 @@ class Entry:
             ops_torch={
                 **dict.fromkeys(inherited, plain_torch),
                 **dict.fromkeys(override.ops, override.torch),
+            },
+            causes_torch={
+                **dict.fromkeys(LAYERS, plain_torch),
+                **dict.fromkeys(replaced, override.torch),
             },
         )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from pytest_graphbreak.baseline.model import (
     PLACES_LAYER,
+    Cause,
     Entry,
     Expected,
     Known,
@@ -19,7 +20,7 @@ from pytest_graphbreak.baseline.model import (
     inherited_ops,
     writable,
 )
-from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, known, places
+from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, cause, functions, known, places
 from pytest_graphbreak.model.layers import BREAKING, JUDGED, LAYERS
 from pytest_graphbreak.model.versions import minor, same_minor
 
@@ -65,6 +66,10 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
             counted = values.ops.get(layer)
             if counted is not None and counted != expected.values.ops[layer]:
                 found.add(layer)
+        if same_minor(expected.causes_torch.get(layer), measured.torch) and not _same_causes(
+            expected.values.causes_of(layer), values.causes_of(layer)
+        ):
+            found.add(layer)
     for layer in _breaking(measured.layers):
         for old, new, torch in (
             (expected.values.breaks, values.breaks, expected.breaks_torch),
@@ -73,6 +78,13 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
             if not same_places(_on(old, (layer,)), _on(new, (layer,)), torch, measured.torch):
                 found.add(layer)
     return frozenset(found)
+
+
+def _same_causes(was: Iterable[Cause] | None, now: Iterable[Cause] | None) -> bool:
+    """Whether a layer's graphs have the causes that are written; so do those not known."""
+    if was is None or now is None:
+        return True
+    return {item.key: item.count for item in was} == {item.key: item.count for item in now}
 
 
 def _breaking(layers: Collection[str]) -> list[str]:
@@ -152,6 +164,9 @@ def _plain(
                 _put(counts, layer, count)
         _put_changed(new, field, counts)
     _put_changed(new, "ops", _ops(raw.get("ops", {}), measured, layers))
+    _put_changed(new, "causes", _causes(raw.get("causes", []), measured, layers))
+    if PLACES_LAYER in layers:
+        _put_changed(new, "functions", _functions(measured))
     for field in LISTS if _breaking(layers) else ():
         _put_changed(new, field, _merged(raw.get(field, []), measured, field, layers))
     if _breaking(layers) or not recorded:
@@ -202,6 +217,7 @@ def _override(
             else:
                 counts[layer] = count
         _put_changed(override, field, counts)
+    _override_causes(override, plain, measured, layers)
     inherited = inherited_ops(plain, override.get("graphs", {}))
     ops = _ops(override.get("ops", {}), measured, layers)
     same = measured.torch is None or same_minor(measured.torch, entry.torch if entry else None)
@@ -209,6 +225,11 @@ def _override(
         if same and ops.get(layer) == inherited.get(layer):
             ops.pop(layer, None)
     _put_changed(override, "ops", ops)
+    if PLACES_LAYER in layers:
+        if measured.values.functions == plain.functions:
+            override.pop("functions", None)
+        else:
+            override["functions"] = _functions(measured)
     torch = entry.torch if entry is not None else None
     for field in LISTS if _breaking(layers) else ():
         inherited = getattr(plain, field)
@@ -225,6 +246,24 @@ def _override(
     return override
 
 
+def _override_causes(
+    override: Raw, plain: Values, measured: Measured, layers: Collection[str]
+) -> None:
+    """The causes of the layers that have others than the plain values, or other graphs."""
+    kept = _causes(override.get("causes", []), measured, layers)
+    for layer in layers:
+        now = tuple(item for item in measured.values.causes if item.layer == layer)
+        was = tuple(item for item in plain.causes if item.layer == layer)
+        if layer in override.get("graphs", {}):
+            continue
+        if _same_causes(was, now):
+            kept = [item for item in kept if item["layer"] != layer]
+        elif not now:  # none are its own: only its graphs can name the layer
+            count = measured.values.graphs.get(layer, 0)
+            override["graphs"] = {**override.get("graphs", {}), layer: count}
+    _put_changed(override, "causes", kept)
+
+
 def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File) -> bool:
     """Whether everything that an override names is as the plain values have it."""
     item = Override(
@@ -233,6 +272,15 @@ def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File)
         torch=override.get("torch", file.torch),
     )
     torch = entry.torch if entry is not None else None
+    own = Override(
+        graphs=override.get("graphs", {}), causes=tuple(map(cause, override.get("causes", ())))
+    )
+    for layer in own.causes_of:
+        replaced = [item for item in own.causes if item.layer == layer]
+        if not _same_causes(replaced, [item for item in plain.causes if item.layer == layer]):
+            return False
+    if functions(override.get("functions", {})) != plain.functions and "functions" in override:
+        return False
     if any(count != plain.ops.get(layer) for layer, count in override.get("ops", {}).items()):
         return False
     return all(
@@ -252,6 +300,38 @@ def _ops(raw: Raw, measured: Measured, layers: Collection[str]) -> Raw:
         for layer in LAYERS
         if (count := (measured.values.ops if layer in layers else raw).get(layer))
     }
+
+
+def _causes(raw: list[Raw], measured: Measured, layers: Collection[str]) -> list[Raw]:
+    """The causes as measured on ``layers``: known ones where they stand, then the new ones."""
+    wanted = {item.key: item for item in measured.values.causes if item.layer in layers}
+    items = []
+    for item in raw:
+        now = wanted.pop(cause(item).key, None)
+        if now is not None:
+            new = dict(item)
+            _put(new, "count", now.count if now.count > 1 else None)
+            items.append(item if now.count == item.get("count", 1) else new)
+        elif item["layer"] not in layers:
+            items.append(item)
+    return [*items, *(_cause(item) for item in wanted.values())]
+
+
+def _cause(item: Cause) -> Raw:
+    layer, name, where, code = item.key
+    new: Raw = {"layer": layer, "cause": name}
+    _put(new, "where", where)
+    _put(new, "code", code)
+    _put(new, "count", item.count if item.count > 1 else None)
+    return new
+
+
+def _functions(measured: Measured) -> Raw:
+    found: Raw = {}
+    for name, count in measured.values.functions.items():
+        file, _, function = name.partition("::")
+        found.setdefault(file, {})[function] = count
+    return found
 
 
 def _merged(raw: list[Raw], measured: Measured, field: str, layers: Collection[str]) -> list[Raw]:

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from pytest_graphbreak.baseline.model import (
     PLACES_LAYER,
     BaselineError,
+    Cause,
     Entry,
     Known,
     Override,
@@ -35,18 +36,19 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
-from pytest_graphbreak.model.layers import BREAKING, LAYERS
+from pytest_graphbreak.model.layers import BREAKING, CAUSES, LAYERS
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
 """Bytes of a file that is read; 100,000 tests are about 20 MB."""
 
 FILE_KEYS = ("version", "profile", "torch", "packages", "tests")
-VALUE_KEYS = ("graphs", "recompiles", "ops", "breaks", "eager")
+VALUE_KEYS = ("graphs", "recompiles", "ops", "functions", "causes", "breaks", "eager")
 TEST_KEYS = ("note", "ungated", "cases")
 ENTRY_KEYS = ("note", "ungated", "profile", "torch", *VALUE_KEYS, "overrides")
 OVERRIDE_KEYS = ("torch", *VALUE_KEYS)
 PLACE_KEYS = ("layer", "reason", "id", "where", "code", "count")
+CAUSE_KEYS = ("layer", "cause", "where", "code", "count")
 
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 _CUT_OFF = re.compile(
@@ -274,6 +276,10 @@ class _DocumentReader:
                 raw[field] = self.counts(value, field)
             elif field in ("breaks", "eager"):
                 raw[field] = self.places(value, field)
+            elif field == "causes":
+                raw[field] = self.causes(value)
+            elif field == "functions":
+                raw[field] = self.functions(value)
         return raw
 
     def counts(self, node: Node, what: str) -> Raw:
@@ -299,6 +305,57 @@ class _DocumentReader:
                     "keep one, with a count for both",
                 )
             found.append(raw)
+        return found
+
+    def causes(self, node: Node) -> list[Raw]:
+        if not isinstance(node, Sequence):
+            self.wrong(node, "causes", "a list of causes")
+        seen: dict[tuple[str, ...], int] = {}
+        found: list[Raw] = []
+        for item in node.items:
+            raw = self.cause(item)
+            if (key := cause(raw).key) in seen:
+                self.fail(
+                    f"the same cause twice in causes, first on line {seen[key]}",
+                    line_of(item),
+                    "keep one, with a count for both",
+                )
+            seen[key] = line_of(item)
+            found.append(raw)
+        return found
+
+    def cause(self, node: Node) -> Raw:
+        item = self.mapping(node, "an item of causes", "layer, cause, where, ...")
+        self.keys(item, CAUSE_KEYS, "an item of causes")
+        raw: Raw = {}
+        for field, (_, value) in item.items.items():
+            if field == "count":
+                raw[field] = self.count(value, "count", least=1)
+            else:
+                raw[field] = self.text(value, field, empty=field in ("where", "code"))
+        for field in ("layer", "cause"):
+            if field not in raw:
+                self.fail(f"an item of causes has no {field}", item.line, f"add {field}:")
+        self.word(item, "layer", LAYERS)
+        self.word(item, "cause", CAUSES[raw["layer"]])
+        return raw
+
+    def word(self, node: Mapping, field: str, allowed: Iterable[str]) -> None:
+        value = node.items[field][1]
+        assert isinstance(value, Scalar)
+        if value.value not in allowed:
+            step = f"allowed: {', '.join(allowed)}"
+            self.fail(f"{field} is {brief(value.value)}", line_of(value), step)
+
+    def functions(self, node: Node) -> Raw:
+        files = self.mapping(node, "functions", "files to functions, such as {a.py: {f: 12}}")
+        found: Raw = {}
+        for file, (_, value) in files.items.items():
+            names = self.mapping(value, f"functions of {brief(file)}", "functions to counts")
+            found[file] = {
+                name: self.count(count, f"functions of {brief(file)}: {name}")
+                for name, (_, count) in names.items.items()
+            }
         return found
 
     def place(self, node: Node, what: str) -> Raw:
@@ -406,6 +463,22 @@ def known(raw: Raw) -> Known:
     )
 
 
+def cause(raw: Raw) -> Cause:
+    """A cause from its plain data."""
+    return Cause(
+        layer=raw["layer"],
+        cause=raw["cause"],
+        where=raw.get("where", ""),
+        code=raw.get("code", ""),
+        count=raw.get("count", 1),
+    )
+
+
+def functions(raw: Raw) -> dict[str, int]:
+    """How many operations functions hold, by ``file::qualified.name``, from plain data."""
+    return {f"{file}::{name}": count for file in raw for name, count in raw[file].items()}
+
+
 def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw) -> Entry:
     """An entry from its plain data; ``above`` is that of its test, whose remarks it has too."""
     recorded = any(key in raw for key in VALUE_KEYS)
@@ -428,6 +501,8 @@ def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw)
                 eager=places(item, "eager"),
                 torch=item.get("torch", document.torch),
                 ops=item.get("ops", {}),
+                causes=tuple(map(cause, item.get("causes", ()))),
+                functions=functions(item["functions"]) if "functions" in item else None,
             )
             for profile, item in overrides.items()
         },
@@ -447,6 +522,8 @@ def values(raw: Raw) -> Values:
         breaks=places(raw, "breaks") or (),
         eager=places(raw, "eager") or (),
         ops=raw.get("ops", {}),
+        causes=tuple(map(cause, raw.get("causes", ()))),
+        functions=functions(raw.get("functions", {})),
     )
 
 

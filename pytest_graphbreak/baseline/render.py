@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_graphbreak.baseline.model import writable
 from pytest_graphbreak.baseline.read import (
+    CAUSE_KEYS,
     ENTRY_KEYS,
     FILE_KEYS,
     OVERRIDE_KEYS,
@@ -26,7 +27,7 @@ from pytest_graphbreak.model.layers import LAYERS
 
 INDENT = 2
 LONGEST_COMPACT = 80
-"""Characters of a case in braces, beside its key."""
+"""Characters of a case in braces, beside its key and its functions."""
 COMMENTED = frozenset(("note", "ungated"))
 """What people write into an entry: it stands on a line of its own."""
 LONGEST_KEY = 1000
@@ -44,7 +45,8 @@ class Shape:
 
     ``order`` is that of its keys, as far as they have one; ``inside`` the shapes
     of the values by key, ``each`` the shape of all others, or of list items;
-    ``inline`` puts it on one line in braces, ``compact`` does where it is short.
+    ``inline`` puts it on one line in braces, ``compact`` does where it is short;
+    ``single`` puts a list of one item on one line in brackets.
     """
 
     order: tuple[str, ...] = ()
@@ -52,6 +54,7 @@ class Shape:
     each: Shape | None = None
     inline: bool = False
     compact: bool = False
+    single: bool = False
 
     def of(self, key: str) -> Shape:
         return self.inside.get(key) or self.each or _LEAF
@@ -64,10 +67,14 @@ class Shape:
 _LEAF = Shape()
 _COUNTS = Shape(order=LAYERS, inline=True)
 _PLACES = Shape(each=Shape(order=PLACE_KEYS))
+_CAUSES = Shape(each=Shape(order=CAUSE_KEYS, inline=True), single=True)
+_FUNCTIONS = Shape(each=Shape(inline=True), inline=True)
 _VALUES = {
     "graphs": _COUNTS,
     "recompiles": _COUNTS,
     "ops": _COUNTS,
+    "functions": _FUNCTIONS,
+    "causes": _CAUSES,
     "breaks": _PLACES,
     "eager": _PLACES,
 }
@@ -110,6 +117,8 @@ def value_lines(value: Any, shape: Shape, indent: int) -> list[str]:
 
 def dash_lines(item: Map[str, Any], shape: Shape, indent: int) -> list[str]:
     """The lines of a list's item, its dash behind ``indent`` blanks."""
+    if is_inline(item, shape.of("")):
+        return [" " * indent + "- " + inline(item, shape.of(""))]
     first, *rest = lines(item, shape.of(""), indent + 2)
     return [" " * indent + "- " + first.lstrip(" "), *rest]
 
@@ -118,10 +127,13 @@ def is_inline(value: Any, shape: Shape) -> bool:
     """Whether a value stands on the line of its key."""
     if not isinstance(value, dict | list) or not value or shape.inline:
         return True
+    if isinstance(value, list) and shape.single and len(value) == 1:
+        return True
     if not shape.compact or not isinstance(value, dict):
         return False
     flat = all(is_inline(value[name], shape.of(name)) for name in value)
-    return flat and not COMMENTED & value.keys() and len(inline(value, shape)) <= LONGEST_COMPACT
+    short = {name: item for name, item in value.items() if name != "functions"}
+    return flat and not COMMENTED & value.keys() and len(inline(short, shape)) <= LONGEST_COMPACT
 
 
 def inline(value: Any, shape: Shape, flow: bool = False) -> str:

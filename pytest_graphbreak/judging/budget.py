@@ -13,6 +13,7 @@ from pytest_graphbreak.model.record import Plain, Record
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Expected, Known
+    from pytest_graphbreak.baseline.model import Cause
 
 
 def baseline(expected: Expected | None) -> Plain | None:
@@ -28,6 +29,8 @@ def baseline(expected: Expected | None) -> Plain | None:
         "ops": dict(values.ops),
         "breaks": [_known(item) for item in values.breaks],
         "eager": [_known(item) for item in values.eager],
+        "causes": [_cause(item) for item in values.causes],
+        "functions": dict(values.functions),
     }
 
 
@@ -44,6 +47,16 @@ def budget(record: Record, expected: Expected | None, cap: Cap | None) -> Plain 
         if known:
             graphs[layer] = min(known)
     return {"graphs": graphs}
+
+
+def _cause(item: Cause) -> Plain:
+    return {
+        "layer": item.layer,
+        "cause": item.cause,
+        "where": item.where,
+        "code": item.code,
+        "count": item.count,
+    }
 
 
 def _known(item: Known) -> Plain:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_graphbreak.baseline.model import Known, Measured, Values
+from pytest_graphbreak.baseline.model import Known, Measured, Values, writable
 from pytest_graphbreak.config.packages import files_of, owner
-from pytest_graphbreak.judging.verdict import place_of
+from pytest_graphbreak.judging.causes import causes, place_of
 from pytest_graphbreak.model.record import Break, Eager, Record
 from pytest_graphbreak.model.versions import minor
+
+MOST_FUNCTIONS = 8
+"""Functions that an entry names: those that hold the most operations."""
 
 
 def values(record: Record) -> Values:
@@ -20,7 +23,17 @@ def values(record: Record) -> Values:
         breaks=tuple(_known(item, item.id) for item in record.breaks),
         eager=tuple(_known(item, None) for item in record.eager),
         ops={layer: count for layer, count in record.ops.items() if count},
+        causes=causes(record),
+        functions=_functions(record),
     )
+
+
+def _functions(record: Record) -> dict[str, int]:
+    # Equal numbers stand in the order of their names: two runs write the same.
+    most = sorted(record.functions.items(), key=lambda item: (-item[1], item[0]))
+    return {
+        writable(name): count for name, count in most[:MOST_FUNCTIONS] if all(name.partition("::"))
+    }
 
 
 def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: Record) -> Measured:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from pytest_graphbreak.baseline.model import Expected, Known, place_key
+from pytest_graphbreak.baseline.model import Expected, Known
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.judging.causes import Moved, compare, place_of
 from pytest_graphbreak.model.layers import JUDGED
-from pytest_graphbreak.model.record import Break, Eager, Frame, Record
+from pytest_graphbreak.model.record import Break, Eager, Record
 from pytest_graphbreak.model.versions import same_minor
 
 FAILING: Final = ("error", "over", "lost", "new")
@@ -48,6 +49,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """How many captured operations a function holds: ``name`` is ``file::qualified.name``."""
+
+    name: str
+    was: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What the comparison of a record with its budget says.
 
@@ -55,7 +65,10 @@ class Verdict:
     where another verdict came first. ``added``, ``gone`` and ``known`` are the
     breaks by place, against the baseline; ``left`` is code that left the
     compiler and had not before. ``ops`` are the captured operations that are
-    others now, either way, where they can be compared. ``unseen`` are layers
+    others now, either way, where they can be compared. ``causes`` are the graphs of
+    each layer against those of the baseline, where it knows their causes, and
+    ``functions`` those that hold fewer operations, where operations are lost; ``recaused``
+    says whether causes that can be compared are others. ``unseen`` are layers
     that a budget speaks of and that were not there; ``foreign`` is the profile
     whose plain values were used because this one was never recorded.
     """
@@ -71,6 +84,9 @@ class Verdict:
     returned: tuple[Known, ...] = ()
     reworded: tuple[tuple[Known, Break], ...] = ()
     ops: tuple[Step, ...] = ()
+    causes: tuple[Moved, ...] = ()
+    functions: tuple[Held, ...] = ()
+    recaused: bool = False
     unseen: tuple[str, ...] = ()
     foreign: str | None = None
 
@@ -90,9 +106,9 @@ class Verdict:
 
     @property
     def moved(self) -> bool:
-        """Whether a place, a reason or what is captured is another one than was recorded."""
+        """Whether a place, reason, cause or what is captured is another one than was recorded."""
         places = self.added or self.gone or self.left or self.returned or self.reworded
-        return bool(places or self.ops)
+        return bool(places or self.ops or self.recaused)
 
 
 def judge(
@@ -123,7 +139,8 @@ def judge(
     if expected is not None:
         base = _against_baseline(record, expected, torch)
         if ops is not None:
-            base = _with_ops(base, list(_ops(record, expected, torch, packages)), record, ops)
+            steps = list(_ops(record, expected, torch, packages))
+            base = _with_ops(base, record, expected, steps, ops)
     capped = Verdict("ok") if cap is None else _against_cap(record, cap)
     over = (*base.over, *capped.over)
     lost = (*base.lost, *capped.lost)
@@ -180,7 +197,20 @@ def _against_baseline(record: Record, expected: Expected, torch: str | None) -> 
         elif step.growth < 0:
             emptied = step.what == "graphs" and step.now == 0
             (lost if emptied else fewer).append(step)
-    return replace(places, over=tuple(over), lost=tuple(lost), fewer=tuple(fewer))
+    layers = expected.judged(record.layers)
+    causes = [moved for layer in layers if (moved := compare(record, expected, layer))]
+    return replace(
+        places,
+        over=tuple(over),
+        lost=tuple(lost),
+        fewer=tuple(fewer),
+        causes=tuple(causes),
+        # Another torch may cut the same code at other lines.
+        recaused=any(
+            moved.differs and same_minor(torch, expected.causes_torch.get(moved.layer))
+            for moved in causes
+        ),
+    )
 
 
 def _steps(record: Record, expected: Expected) -> Iterator[Step]:
@@ -216,7 +246,9 @@ def _ops(
             yield Step("ops", layer, was, now[layer], "baseline")
 
 
-def _with_ops(base: Verdict, steps: list[Step], record: Record, percent: float) -> Verdict:
+def _with_ops(
+    base: Verdict, record: Record, expected: Expected, steps: list[Step], percent: float
+) -> Verdict:
     """The comparison with captured operations: lost, where they fell and graphs did not grow."""
     moved = (*base.over, *base.fewer)
     graphs = {step.layer: step.growth for step in moved if step.what == "graphs"}
@@ -231,13 +263,20 @@ def _with_ops(base: Verdict, steps: list[Step], record: Record, percent: float) 
             was = was * (before - min(again, -grown)) // before
         if grown <= 0 and step.now < was - was * percent / 100:
             lost.append(step)
-    return replace(base, lost=(*base.lost, *lost), ops=tuple(steps))
+    emptied = any(step.what == "graphs" for step in base.lost)
+    held = _held(record, expected) if lost or emptied else ()
+    return replace(base, lost=(*base.lost, *lost), ops=tuple(steps), functions=held)
 
 
-def place_of(where: Frame) -> tuple[str, str]:
-    """The identity of a place as a baseline writes it: ``where`` and normalised ``code``."""
-    name = f"{where.file}::{where.function}" if where.function else where.file
-    return place_key(name, where.code)
+def _held(record: Record, expected: Expected) -> tuple[Held, ...]:
+    """The functions that hold fewer operations now, those that hold none first."""
+    now = record.functions
+    found = [
+        Held(name, was, now.get(name, 0))
+        for name, was in expected.values.functions.items()
+        if now.get(name, 0) < was
+    ]
+    return tuple(sorted(found, key=lambda item: (item.now > 0, -item.was)))
 
 
 def _key(item: Break | Eager) -> tuple[str, str, str]:

@@ -182,6 +182,8 @@ class Graph:
     names of the graphs above that became this one (``from`` in JSON),
     ``process`` the child process that made it, or None for the test's own.
     ``stack`` of a device graph runs from the outermost user frame to ``where``.
+    ``functions`` says of a dynamo graph how many of its operations each function
+    holds, by ``file::qualified.name``: those of the functions that it calls, too.
     """
 
     layer: str
@@ -197,6 +199,7 @@ class Graph:
     reason: str = ""
     module: str | None = None
     stack: tuple[Frame, ...] = ()
+    functions: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> Plain:
         return {
@@ -213,6 +216,7 @@ class Graph:
             "reason": self.reason,
             "module": self.module,
             "stack": [frame.to_dict() for frame in self.stack],
+            "functions": dict(self.functions),
         }
 
     @classmethod
@@ -231,6 +235,7 @@ class Graph:
             reason=str(data.get("reason") or ""),
             module=data.get("module"),
             stack=tuple(Frame.from_dict(frame) for frame in data.get("stack") or ()),
+            functions=dict(data.get("functions") or {}),
         )
 
 
@@ -303,6 +308,19 @@ class Record:
             if self.graphs.get(layer) == len(known.get(layer, ()))
             and any(graph.ops is not None for graph in known[layer])
         }
+
+    @property
+    def functions(self) -> dict[str, int]:
+        """How many captured operations each function holds, in all dynamo graphs."""
+        found: Counter[str] = Counter()
+        for graph in self.graph_list:
+            found.update(graph.functions)
+        return dict(found)
+
+    def is_explained(self, layer: str) -> bool:
+        """Whether each graph of a layer is known: a part of them says nothing of the rest."""
+        known = sum(graph.layer == layer for graph in self.graph_list)
+        return known == self.graphs.get(layer, 0)
 
     @property
     def active(self) -> bool:

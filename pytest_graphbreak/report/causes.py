@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.baseline.model import Known
+from pytest_graphbreak.baseline.model import Cause, Known
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import (
     Break,
@@ -26,6 +26,10 @@ from pytest_graphbreak.text.safe import printable
 
 MOST_PLACES = 12
 """Places that a failure shows in full; what is left out is counted."""
+MOST_FUNCTIONS = 8
+"""Functions that are named where operations are lost."""
+MOST_NOWHERE = 3
+"""Functions that are named where nothing is compiled any more: those around all others."""
 
 
 def decomposed(
@@ -58,7 +62,9 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]
             "look for a torch.compile that is gone, torch.compiler.disable, "
             'or set_stance("force_eager")'
         )
-    yield from (*at(context.test), *to_try(words))
+    yield from at(context.test)
+    yield from _left(verdict, MOST_NOWHERE)
+    yield from to_try(words)
 
 
 def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
@@ -76,6 +82,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
         yield f"  ... and {len(graphs) - MOST_PLACES} more graphs (the JSON report has them all)"
+    yield from _left(verdict)
     if not verdict.added and not verdict.left:
         yield from to_try(
             "what it called before runs without the compiler now: look for a torch.compile of "
@@ -83,16 +90,34 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
         )
 
 
+def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[str]:
+    """The functions that are no longer reached; where all are, those that hold less."""
+    none = [item for item in verdict.functions if not item.now]
+    for item in (none or verdict.functions)[:most]:
+        file, _, function = item.name.partition("::")
+        where = place(Frame(file, function))
+        if none:
+            yield f"  - {where} is no longer reached ({_operations(item.was)})"
+        else:
+            yield f"  - {where} holds {item.now} of {_operations(item.was)}"
+
+
+def _operations(count: int) -> str:
+    return f"{count} {noun(count, 'operation')}"
+
+
 def places(verdict: Verdict, record: Record) -> Iterator[str]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
     found = telling.told(verdict, record)
+    times = telling.times(verdict)
     shown: list[list[str]] = [
         *(break_lines("+", *pair) for pair in found.breaks),
-        *(graph_lines("+", item) for item in found.graphs),
-        *(_entry(item, count) for item, count in telling.entries(verdict, record)),
+        *(graph_lines("+", item, times[telling.kind(item)]) for item in found.graphs),
+        *(_entry(*entry) for entry in telling.entries(verdict, record)),
         *(recompile_lines("+", item) for item in series(found.recompiles)),
         *(eager_lines("+", item) for item in found.eager),
         *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
+        *(_gone(item) for item in telling.gone(verdict)),
         *(_reworded(old, new) for old, new in verdict.reworded),
     ]
     for lines in shown[:MOST_PLACES]:
@@ -103,6 +128,11 @@ def places(verdict: Verdict, record: Record) -> Iterator[str]:
         ids = ", ".join(dict.fromkeys(item.id or "break" for item in verdict.known))
         number = len(verdict.known)
         yield f"  = {ids}   {number} known {noun(number, 'break')} unchanged"
+    if parts := [
+        f"{moved.known} of {moved.now} {moved.layer} {noun(moved.now, 'graph')} known"
+        for moved in telling.known(verdict)
+    ]:
+        yield f"  = {', '.join(parts)}"
 
 
 def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
@@ -137,20 +167,21 @@ def _with_it(fallen: Fallen) -> Iterator[str]:
         yield f"        {place(graph.where)} is a graph more: {printable(graph.reason)}"
 
 
-def graph_lines(sign: str, item: Graph) -> list[str]:
+def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
+    times = f"   x{count}" if count > 1 else ""
     reason = f"   {printable(item.reason)}" if item.reason else ""
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
     return [
-        f"  {sign} {item.cause}{reason}{source}{process(item)}",
+        f"  {sign} {item.cause}{reason}{source}{process(item)}{times}",
         *at(item.where),
         *calls(item.stack[:-1]),
         *to_try(advice.short(item)),
     ]
 
 
-def _entry(item: Graph, count: int) -> list[str]:
+def _entry(sign: str, item: Graph, count: int) -> list[str]:
     times = f"   x{count}" if count > 1 else ""
-    return [f"  * {item.cause}{times}{process(item)}", *at(item.where)]
+    return [f"  {sign} {item.cause}{times}{process(item)}", *at(item.where)]
 
 
 def recompile_lines(sign: str, item: Repeats) -> list[str]:
@@ -177,6 +208,12 @@ def _known(sign: str, item: Known) -> list[str]:
     file, _, function = item.where.partition("::")
     lines += at(Frame(file, function, 0, item.code))
     return lines
+
+
+def _gone(item: Cause) -> list[str]:
+    times = f"   x{item.count}" if item.count > 1 else ""
+    file, _, function = item.where.partition("::")
+    return [f"  - {item.cause}{times}   gone", *at(Frame(file, function, 0, item.code))]
 
 
 def _reworded(old: Known, new: Break) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import PLACES_LAYER
-from pytest_graphbreak.judging.verdict import place_of
+from pytest_graphbreak.judging.causes import place_of
 from pytest_graphbreak.model.layers import BY_NAME, KNOWN, MEANT, VERSIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report import explained

@@ -17,6 +17,7 @@ from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import FAILING, STRICT, Verdict
+from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.context import Context
@@ -163,6 +164,7 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
         breaks_torch=torch,
         eager_torch=torch,
         ops_torch=dict.fromkeys(measured.ops, torch),
+        causes_torch=dict.fromkeys(LAYERS, torch),
         packages=other.report.environment["packages"],
     )
     layers = tuple(layer for layer in record.layers if layer in other.test["layers"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from pytest_graphbreak.baseline.model import PLACES_LAYER, Expected, Known, Values
+from pytest_graphbreak.baseline.model import PLACES_LAYER, Cause, Expected, Known, Values
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Plain, Record
@@ -161,8 +161,9 @@ def _items(verdict: Verdict, record: Record) -> Iterator[Item]:
     yield from series(told.recompiles)
     yield from told.eager
     functions = list(telling.entries(verdict, record))
-    if len(functions) == 1:  # of several, which one is new is not known
-        yield functions[0][0]
+    for sign, graph, _ in functions:
+        if sign == "+" or len(functions) == 1:  # of several, which one is new may not be known
+            yield graph
 
 
 def _where(item: Item) -> Frame:
@@ -204,6 +205,9 @@ def _expected(test: Plain) -> Expected | None:
         recompiles=known["recompiles"],
         breaks=_places(known["breaks"]),
         eager=_places(known["eager"]),
+        ops=known.get("ops") or {},
+        causes=tuple(Cause(**item) for item in known.get("causes") or ()),
+        functions=known.get("functions") or {},
     )
     own = test.get("foreign") is None
     return Expected(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from pytest_graphbreak.baseline.model import Cause
+from pytest_graphbreak.judging.causes import Moved
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.layer import Layer
 from pytest_graphbreak.model.layers import KNOWN
@@ -24,40 +26,120 @@ def told(verdict: Verdict, record: Record) -> Sorted:
 
 
 def graphs(verdict: Verdict, record: Record) -> Iterator[Graph]:
-    """Graphs that exist for a reason of their own, where their layer grew.
+    """Graphs that exist for a reason of their own and are new, each place once.
 
-    Most of dynamo are told by breaks and recompiles.
+    Most of dynamo are told by breaks, recompiles and entries. Where the baseline does not know
+    the causes of a layer that grew, all of its graphs are told.
     """
     grown = {step.layer for step in verdict.over if step.what == "graphs"}
+    moved = _moved(verdict)
     seen: set[tuple[str, ...]] = set()
-    for graph in record.graph_list:
-        cause = KNOWN[graph.layer].cause(graph.cause)
-        if graph.layer not in grown or cause.is_plain or cause.told_by:
+    for layer in record.layers:
+        if layer in moved:
+            found = [
+                g
+                for g in moved[layer].added
+                if _stands_alone(g, verdict, KNOWN[layer].above in grown)
+            ]
+        elif layer in grown:
+            found = [graph for graph in record.graph_list if graph.layer == layer]
+            found = [graph for graph in found if _is_told_anyway(graph)]
+        else:
             continue
-        key = (graph.layer, graph.cause, graph.reason, *graph.where.key)
-        if key not in seen:
-            seen.add(key)
-            yield graph
+        for graph in found:
+            if (key := kind(graph)) not in seen:
+                seen.add(key)
+                yield graph
+
+
+def kind(graph: Graph) -> tuple[str, ...]:
+    """What graphs have in common that are told as one."""
+    return (graph.layer, graph.cause, graph.reason, *graph.where.key)
+
+
+def times(verdict: Verdict) -> Counter[tuple[str, ...]]:
+    """How many new graphs there are of each kind, where that is known."""
+    return Counter(kind(graph) for moved in verdict.causes for graph in moved.added)
+
+
+def _moved(verdict: Verdict) -> dict[str, Moved]:
+    """The layers whose causes are told: those with a count that moved; without any, all."""
+    layers = {step.layer for step in (*verdict.over, *verdict.lost)}
+    return {
+        item.layer: item for item in verdict.causes if item.layer in layers or not layers - {None}
+    }
+
+
+def _is_told_anyway(graph: Graph) -> bool:
+    """Whether a graph has a reason of its own, and no break or recompile that tells it."""
+    cause = KNOWN[graph.layer].cause(graph.cause)
+    return not (cause.is_plain or cause.told_by)
+
+
+def _stands_alone(graph: Graph, verdict: Verdict, above: bool) -> bool:
+    """Whether nothing else that is told makes this new graph; ``above``: more came from there."""
+    layer = KNOWN[graph.layer]
+    cause = layer.cause(graph.cause)
+    if cause.is_plain:  # an entry is told by its function
+        return layer.above is not None and not above
+    if cause.told_by == "break":
+        return not (verdict.added or verdict.left)
+    return not cause.told_by
+
+
+def gone(verdict: Verdict) -> Iterator[Cause]:
+    """The causes of graphs that are there no longer, where no place that is gone tells it."""
+    places = verdict.added or verdict.gone or verdict.left or verdict.returned
+    for moved in _moved(verdict).values():
+        for item in moved.gone:
+            follows = KNOWN[item.layer].cause(item.cause).told_by or item.cause == "pending"
+            if not (follows and places):
+                yield item
+
+
+def known(verdict: Verdict) -> Iterator[Moved]:
+    """The layers of which some graphs are known and some are not."""
+    for moved in _moved(verdict).values():
+        if moved.was and moved.known < moved.now:
+            yield moved
 
 
 def recompiles(verdict: Verdict, record: Record) -> Iterator[Recompile]:
-    """The recompiles of the layers that grew."""
+    """The recompiles of the layers that grew, without those that the baseline knows."""
     grown = {step.layer for step in verdict.over}
-    return (item for item in record.recompile_list if item.layer in grown)
+    moved = _moved(verdict)
+    known = {(one.layer, one.name) for one in record.graph_list if one.layer in moved}
+    known -= {(one.layer, one.name) for item in moved.values() for one in item.added}
+    for item in record.recompile_list:
+        if item.layer in moved:
+            if (item.layer, item.graph) not in known:
+                yield item
+        elif item.layer in grown:
+            yield item
 
 
-def entries(verdict: Verdict, record: Record) -> Iterator[tuple[Graph, int]]:
-    """The functions that were compiled, and how often, where nothing else tells why there are more.
+def entries(verdict: Verdict, record: Record) -> Iterator[tuple[str, Graph, int]]:
+    """The functions that are compiled and were not, with a sign, and how often.
 
-    A baseline has counts and no names of these, so which of them is new is not known.
+    ``*`` in place of ``+``: which of them are new is not known. They are told then where
+    nothing else tells why there are more.
     """
-    if not verdict.added:
-        for layer in KNOWN.values():
-            if layer.above is None:  # of a layer below, the one above tells
-                yield from _entries(layer, verdict, record)
+    moved = _moved(verdict)
+    for layer in KNOWN.values():
+        if layer.above is not None:  # of a layer below, the one above tells
+            continue
+        of = moved.get(layer.name)
+        if of is not None and not of.unsure:
+            new = [graph for graph in of.added if layer.cause(graph.cause).is_plain]
+            stacks = [(*item.stack, item.where) for item in verdict.added]
+            broken = {frame.key[:2] for stack in stacks for frame in stack}
+            found = _counted(graph for graph in new if graph.where.key[:2] not in broken)
+            yield from (("+", graph, count) for graph, count in found)
+        elif not verdict.added:
+            yield from (("*", graph, count) for graph, count in _all(layer, verdict, record))
 
 
-def _entries(layer: Layer, verdict: Verdict, record: Record) -> Iterator[tuple[Graph, int]]:
+def _all(layer: Layer, verdict: Verdict, record: Record) -> Iterator[tuple[Graph, int]]:
     growth = dict[str, int]()
     for step in verdict.over:
         if step.layer == layer.name:
@@ -66,9 +148,13 @@ def _entries(layer: Layer, verdict: Verdict, record: Record) -> Iterator[tuple[G
         return
     graphs = (graph for graph in record.graph_list if graph.layer == layer.name)
     compiled = [graph for graph in graphs if layer.cause(graph.cause).is_plain]
-    places = Counter((graph.where.key, graph.process) for graph in compiled)
-    if sum(places.values()) < 2:
-        return
-    for graph in compiled:
+    if len(compiled) > 1:
+        yield from _counted(compiled)
+
+
+def _counted(graphs: Iterable[Graph]) -> Iterator[tuple[Graph, int]]:
+    graphs = list(graphs)
+    places = Counter((graph.where.key, graph.process) for graph in graphs)
+    for graph in graphs:
         if count := places.pop((graph.where.key, graph.process), 0):
             yield graph, count

@@ -237,6 +237,17 @@ def _map_of(keys: Iterable[str], check: Check) -> Check:
     return checked
 
 
+def _held(value: Any) -> dict[str, int]:
+    """How many operations functions hold, by their names."""
+    found = {}
+    for name, count in _mapping(value).items():
+        try:
+            found[_name(name)] = _count(count)
+        except _Fault as fault:
+            raise fault.below(name[:80]) from None
+    return found
+
+
 def _object(**fields: tuple[Check, Any]) -> Check:
     """A mapping with these keys. Each has a check, and what it is where the key is missing."""
     # `from` is a word of Python, so it cannot be spelled as an argument. Most
@@ -316,6 +327,7 @@ _RECOMPILE = _object(
     where=(_where, dict),
     stack=(_list_of(_where), list),
 )
+_HELD = (_held, dict)
 _GRAPH = _object(
     layer=_LAYER,
     name=_TEXT,
@@ -330,6 +342,7 @@ _GRAPH = _object(
     reason=_TEXT,
     module=_MAYBE_TEXT,
     stack=(_list_of(_where), list),
+    functions=_HELD,
 )
 _KNOWN = _object(
     layer=(_one_of(BREAKING), BREAKING[0]),
@@ -339,6 +352,7 @@ _KNOWN = _object(
     code=_TEXT,
     count=(_count, 1),
 )
+_CAUSE = _object(layer=_LAYER, cause=_TEXT, where=_TEXT, code=_TEXT, count=(_count, 1))
 _BASELINE = _object(
     profile=_MAYBE_TEXT,
     torch=_MAYBE_TEXT,
@@ -347,6 +361,8 @@ _BASELINE = _object(
     ops=_COUNTS,
     breaks=(_list_of(_KNOWN), list),
     eager=(_list_of(_KNOWN), list),
+    causes=(_list_of(_CAUSE), list),
+    functions=_HELD,
 )
 _CAP = _object(
     every=(_maybe(_count), None),
@@ -423,7 +439,14 @@ _COUNTED = _object(
     breaks=(_list_of(_object(**_CORE)), list),
     graph_list=(
         _list_of(
-            _object(layer=_LAYER, cause=_TEXT, ops=(_maybe(_count), None), where=(_where, dict))
+            _object(
+                layer=_LAYER,
+                cause=_TEXT,
+                ops=(_maybe(_count), None),
+                from_=(_list_of(_text), list),
+                where=(_where, dict),
+                functions=_HELD,
+            )
         ),
         list,
     ),

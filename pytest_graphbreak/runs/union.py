@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_graphbreak.judging.verdict import place_of
+from pytest_graphbreak.judging.causes import place_of
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.runs.incoming import Report, by_profile

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pytest_graphbreak.layers.dynamo.events import Local, shape_of
+from pytest_graphbreak.layers.dynamo.events import NO_SHAPE, Local, shape_of
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
 
 MODULE, FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
@@ -31,7 +31,7 @@ class BucketSensor(LatePatch):
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """``compile_submod(self, input_mod, ...)``"""
         __tracebackhide__ = True
-        shape = (0, 0, 0)
+        shape = NO_SHAPE
         try:
             shape = shape_of(args[1] if len(args) > 1 else kwargs["input_mod"])
         except Exception as fault:

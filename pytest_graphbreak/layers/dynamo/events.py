@@ -6,14 +6,20 @@ Only facts, as Dynamo has them: no places, no names, no judgement.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.messages import Reason, reason
 from pytest_graphbreak.model.stacks import Line
 
-Shape = tuple[int, int, int]
-"""Operators, inputs and outputs of an FX graph."""
+Calls = tuple[tuple[str, int], ...]
+"""How many operators of an FX graph come from one stack, as Dynamo writes it."""
+
+Shape = tuple[int, int, int, Calls]
+"""Operators, inputs, outputs of an FX graph, and where its operators come from."""
+
+NO_SHAPE: Shape = (0, 0, 0, ())
 
 _NO_CODE: Final = Line("", 0, "")
 
@@ -89,7 +95,7 @@ class Made:
     """The backend made a graph. ``after_break`` says that a graph break ended it.
 
     ``part`` counts from 0 where one captured graph went to the backend in ``parts``.
-    A log has no ``ops``, ``inputs`` and ``outputs``.
+    A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``.
     """
 
     attempt: Attempt
@@ -97,6 +103,7 @@ class Made:
     ops: int | None = None
     inputs: int | None = None
     outputs: int | None = None
+    calls: Calls = ()
     after_break: bool = False
     part: int = 0
     parts: int = 1
@@ -177,16 +184,18 @@ def argument(
 
 
 def shape_of(gm: Any) -> Shape:
-    """Operators, inputs and outputs of an FX graph."""
+    """What is noted of an FX graph: counts, and the places of its operators."""
     ops = inputs = outputs = 0
+    calls: Counter[str] = Counter()
     for node in gm.graph.nodes:
         if node.op.startswith("call_"):
             ops += 1
+            calls[node.meta.get("stack_trace") or ""] += 1
         elif node.op == "placeholder":
             inputs += 1
         elif node.op == "output":
             outputs = len(node.args[0]) if isinstance(node.args[0], (tuple, list)) else 1
-    return ops, inputs, outputs
+    return ops, inputs, outputs, tuple(calls.items())
 
 
 def say(fault: BaseException) -> str:

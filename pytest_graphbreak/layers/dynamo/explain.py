@@ -23,6 +23,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Started,
     Stopped,
 )
+from pytest_graphbreak.layers.dynamo.functions import functions
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Naming, is_resume
 from pytest_graphbreak.model.record import (
@@ -71,6 +72,7 @@ class Explanation:
             sources=self._sources(event, cause),
             where=self.where(event.attempt),
             reason=why,
+            functions=functions(event.calls, self._places),
         )
 
     def graph_name(self, event: Made) -> str:

@@ -26,6 +26,7 @@ from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
 from pytest_graphbreak.layers.dynamo.buckets import BucketSensor
 from pytest_graphbreak.layers.dynamo.events import (
+    NO_SHAPE,
     Attempt,
     Ended,
     Event,
@@ -237,7 +238,7 @@ class Sensors:
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """``call_user_compiler(output, gm, ...)``"""
         __tracebackhide__ = True
-        shape = (0, 0, 0)
+        shape = NO_SHAPE
         try:
             # Now: a backend may change the graph that it is given.
             shape = shape_of(args[1] if len(args) > 1 else kwargs["gm"])
