@@ -76,7 +76,7 @@ def everywhere(text: str, nodeid: str | None = None) -> Data:
         ],
         graph_list=[
             a_graph(text, cause, where=where, reason=text, module=text, process=text, hash=text)
-            | {"from": [text]}
+            | {"from": [text], "functions": {f"{text}::{text}": 12}}
             for cause in ("entry", "break", "recompile", text)
         ],
         baseline={

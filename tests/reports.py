@@ -48,6 +48,7 @@ def a_graph(name: str = "0/0", cause: str = "entry", layer: str = "dynamo", **ch
         "reason": "",
         "module": None,
         "stack": [],
+        "functions": {},
         **changes,
     }
 

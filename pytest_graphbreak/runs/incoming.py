@@ -238,11 +238,11 @@ def _map_of(keys: Iterable[str], check: Check) -> Check:
 
 
 def _held(value: Any) -> dict[str, int]:
-    """How many operations functions hold, by their names."""
+    """How many operations functions hold, by the file and the name of each."""
     found = {}
     for name, count in _mapping(value).items():
         try:
-            found[_name(name)] = _count(count)
+            found[_text(name)] = _count(count)
         except _Fault as fault:
             raise fault.below(name[:80]) from None
     return found

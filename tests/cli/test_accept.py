@@ -30,6 +30,8 @@ def test_new_entries(desk: Desk) -> None:
     assert desk.baseline() == (
         'version: 1\nprofile: cpu\ntorch: "2.13"\ntests:\n  test_b:\n    graphs: {dynamo: 2}\n'
         "    ops: {dynamo: 12}\n"
+        '    causes: [{layer: dynamo, cause: break, where: "models/head.py::Head.forward", '
+        'code: "if scores[0].item():"}]\n'
         "    breaks:\n      - reason: Unsupported Tensor.item() call\n        id: GB0124\n"
         '        where: models/head.py::Head.forward\n        code: "if scores[0].item():"\n'
     )

@@ -69,7 +69,8 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool 
     suite.write(model(WHOLE, nested))
     suite.run("--graph-budget-record").assert_outcomes(passed=1)
     entry = yaml.safe_load(suite.baseline())["tests"]["test_model"]
-    assert entry == {"graphs": {"dynamo": 1}, "ops": {"dynamo": 12}}
+    functions = {"test_it.py": {"both": 12, "layer": 12, "rest": 10}}
+    assert entry == {"graphs": {"dynamo": 1}, "ops": {"dynamo": 12}, "functions": functions}
     suite.write(model(LEFT[left], nested))
     result = suite.run("--graph-budget", "--graph-budget-report=graphs.json")
     result.assert_outcomes(failed=1)
@@ -81,6 +82,7 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool 
             "  captured operations 12 -> 2   (dynamo)",
             "  - dynamo graph 0/0 has 2 of 12 operations left",
             "      test_it.py:* in *",
+            "  - test_it.py in rest is no longer reached (10 operations)",
         ]
     )
 
@@ -104,7 +106,8 @@ def test_an_update_writes_it(suite: Suite) -> None:
     suite.run("--graph-budget-record").assert_outcomes(failed=1)
     suite.run("--graph-budget-update").assert_outcomes(passed=1)
     entry = yaml.safe_load(suite.baseline())["tests"]["test_model"]
-    assert entry == {"graphs": {"dynamo": 1}, "ops": {"dynamo": 2}}
+    functions = {"test_it.py": {"layer": 2}}
+    assert entry == {"graphs": {"dynamo": 1}, "ops": {"dynamo": 2}, "functions": functions}
     suite.run("--graph-budget").assert_outcomes(passed=1)
 
 

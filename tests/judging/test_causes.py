@@ -1,0 +1,127 @@
+"""Causes of graphs: which are written, and what is new, gone and known against a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_graphbreak.baseline.model import Cause, Expected, Values
+from pytest_graphbreak.judging.causes import causes, compare
+from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.model.record import Frame, Graph, Record
+
+
+def graph(layer: str, cause: str, function: str = "f", *, above: str = "", name: str = "") -> Graph:
+    where = Frame("a.py", function, 3, f"def {function}(x):")
+    return Graph(layer, name, cause, ops=2, sources=(above,) if above else (), where=where)
+
+
+def seen(*graphs: Graph, **counts: int) -> Record:
+    made: dict[str, int] = {}
+    for item in graphs:
+        made[item.layer] = made.get(item.layer, 0) + 1
+    return Record(layers=("dynamo", "xla"), graphs=made | counts, graph_list=graphs, attempted=1)
+
+
+def base(record: Record, functions: Mapping[str, int] | None = None) -> Expected:
+    values = Values(
+        graphs=record.graphs, ops=record.ops, causes=causes(record), functions=functions or {}
+    )
+    return Expected(
+        values,
+        "cpu",
+        "2.9",
+        recorded=True,
+        own=frozenset(record.graphs),
+        causes_torch={"dynamo": "2.9", "xla": "2.9"},
+    )
+
+
+LOWERED = graph("xla", "fx", above="0/0")
+
+
+def test_a_plain_graph_is_not_written() -> None:
+    assert causes(seen(graph("dynamo", "entry"), LOWERED)) == ()
+    assert causes(seen(graph("dynamo", "entry"), graph("dynamo", "callee", "g"), LOWERED)) == (
+        Cause("dynamo", "callee", "a.py::g", "def g(x):"),
+    )
+
+
+def test_several_entries_are_all_written_each_place_once() -> None:
+    record = seen(*(graph("dynamo", "entry", name) for name in "fgf"))
+    assert causes(record) == (
+        Cause("dynamo", "entry", "a.py::f", "def f(x):", 2),
+        Cause("dynamo", "entry", "a.py::g", "def g(x):"),
+    )
+
+
+def test_a_device_graph_of_its_own_is_written() -> None:
+    assert causes(seen(graph("xla", "fx"))) == (Cause("xla", "fx", "a.py::f", "def f(x):"),)
+    assert causes(seen(graph("xla", "access", "g"))) == (
+        Cause("xla", "access", "a.py::g", "def g(x):"),
+    )
+
+
+def test_a_layer_that_is_not_explained_has_no_causes() -> None:
+    record = seen(graph("xla", "sync"), xla=2)
+    assert causes(record) == ()
+    assert compare(record, base(seen(graph("xla", "sync"))), "xla") is None
+
+
+def test_what_a_later_version_calls_a_cause_is_not_written() -> None:
+    assert causes(seen(graph("xla", "sorcery"))) == ()
+
+
+def test_a_baseline_of_an_earlier_version_knows_no_causes() -> None:
+    record = seen(graph("xla", "sync"))
+    old = Expected(Values({"xla": 1}), "cpu", "2.9", recorded=True)
+    assert compare(record, old, "xla") is None
+    assert judge(record, old, torch="2.9").name == "ok"
+
+
+def test_new_gone_and_known_in_numbers() -> None:
+    before = seen(graph("dynamo", "entry"), LOWERED, *(graph("xla", "access", n) for n in "ggh"))
+    now = seen(graph("dynamo", "entry"), LOWERED, *(graph("xla", "access", n) for n in "gggkk"))
+    moved = compare(now, base(before), "xla")
+    assert moved is not None
+    assert (moved.was, moved.now, moved.known) == (4, 6, 3)
+    assert [item.where.function for item in moved.added] == ["g", "k", "k"]
+    assert moved.gone == (Cause("xla", "access", "a.py::h", "def h(x):"),)
+
+
+def test_the_only_entry_is_known_under_any_name() -> None:
+    moved = compare(
+        seen(graph("dynamo", "entry", "g")), base(seen(graph("dynamo", "entry"))), "dynamo"
+    )
+    assert moved is not None
+    assert not moved.differs
+    assert moved.known == 1
+
+
+def test_which_of_two_functions_is_new_is_known_by_what_held_operations() -> None:
+    before = seen(graph("dynamo", "entry", "g"))
+    now = seen(graph("dynamo", "entry", "f"), graph("dynamo", "entry", "g"))
+    moved = compare(now, base(before, {"a.py::g": 2}), "dynamo")
+    assert moved is not None
+    assert [item.where.function for item in moved.added] == ["f"]
+    assert (moved.known, moved.unsure) == (1, False)
+    unknown = compare(now, base(before), "dynamo")
+    assert unknown is not None
+    assert unknown.unsure
+    assert len(unknown.added) == 2
+
+
+def test_other_causes_with_equal_counts_are_a_change() -> None:
+    before = seen(graph("dynamo", "entry"), graph("xla", "access", "g"))
+    now = seen(graph("dynamo", "entry"), graph("xla", "access", "h"))
+    assert judge(now, base(before), torch="2.9.1").name == "changed"
+    assert judge(before, base(before), torch="2.9.1").name == "ok"
+    # Another torch may cut the same code at other lines.
+    assert judge(now, base(before), torch="2.10").name == "ok"
+
+
+def test_graphs_of_dynamo_that_are_lowered_are_no_change() -> None:
+    before = seen(graph("dynamo", "entry"), LOWERED)
+    now = seen(graph("dynamo", "entry"), LOWERED, LOWERED)
+    moved = compare(now, base(before), "xla")
+    assert moved is not None
+    assert (moved.known, [item.cause for item in moved.added], moved.differs) == (1, ["fx"], False)
