@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import Cause, Known
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import (
+    NOWHERE,
     Break,
     Eager,
     Frame,
@@ -160,11 +161,28 @@ def _with_it(fallen: Fallen) -> Iterator[str]:
     for left in fallen.eager:
         if left.where.key not in told:
             yield f"        {place(left.where)} runs without the compiler"
-    for one in again:
-        guard = printable(one.reason)
-        yield f"        {place(one.first.where)} is compiled again ({one.graphs}): {guard}"
+    for where, numbers, why in _again(again):
+        yield f"        {place(where)} is compiled again ({numbers}){why}"
     for graph in fallen.graphs:
         yield f"        {place(graph.where)} is a graph more: {printable(graph.reason)}"
+
+
+def _again(repeats: Sequence[Repeats]) -> Iterator[tuple[Frame, str, str]]:
+    """Each function that is compiled again, how often, and why where it is for one reason."""
+    found: dict[tuple[str, ...], list[Repeats]] = {}
+    called: dict[tuple[str, ...], tuple[Frame, int]] = {}
+    for one in repeats:
+        found.setdefault(one.first.where.key[:2], []).append(one)
+        for where, graphs in one.followers:
+            before = called.get(where.key[:2], (where, 0))
+            called[where.key[:2]] = (before[0], before[1] + len(graphs))
+    for key, same in found.items():
+        times = sum(one.times for one in same) + called.pop(key, (NOWHERE, 0))[1]
+        first = same[0]
+        numbers = first.graphs if times == first.times else f"{times} times"
+        yield first.first.where, numbers, f": {printable(first.reason)}" if len(same) == 1 else ""
+    for where, times in called.values():
+        yield where, "once" if times == 1 else f"{times} times", ""
 
 
 def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
@@ -190,7 +208,19 @@ def recompile_lines(sign: str, item: Repeats) -> list[str]:
         *at(item.first.where),
         *calls(item.first.stack),
         *to_try(advice.short(item.first)),
+        *_followers(item),
     ]
+
+
+def _followers(item: Repeats) -> Iterator[str]:
+    """What is compiled again with a function, since it calls it."""
+    if item.followers:
+        yield f"      and recompiled with its caller, since {printable(item.since)}:"
+    for where, graphs in item.followers[:MOST_FUNCTIONS]:
+        told = ", ".join((*graphs[:3], "...") if graphs[3:] else graphs)
+        yield f"        {place(where)}   {printable(told)}"
+    if len(item.followers) > MOST_FUNCTIONS:
+        yield f"        ... and {len(item.followers) - MOST_FUNCTIONS} more functions"
 
 
 def eager_lines(sign: str, item: Eager) -> list[str]:

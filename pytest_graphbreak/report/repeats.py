@@ -1,30 +1,38 @@
-"""Recompiles of one function for one reason, as one line: a loop that compiles at each step."""
+"""Recompiles told by function: a loop that compiles at each step, and what follows its caller."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_graphbreak.model.record import Recompile
+from pytest_graphbreak.model.record import Frame, Recompile
 
 SERIES = 3
 """So many recompiles of one kind are told as a loop and not one by one."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_NOW = re.compile(r" \([^()]* now\)$")
+_NOW = re.compile(r" \(([^()]* now)\)$")
 _TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
 _VALUE = re.compile(r"^(?P<name>\S+) ==")
+_LEFT = re.compile(r"'?___stack(\d+)'?")
+_IMPORTED = re.compile(r"__import_(\w+)")
+_IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Recompiles of one function, the first and the last of ``times`` that fail one guard."""
+    """Recompiles of one function, the first and the last of ``times`` that fail one guard.
+
+    ``followers`` are the functions that were compiled again with it, since it calls them, each
+    with the names of its graphs.
+    """
 
     first: Recompile
     last: Recompile
     times: int
+    followers: tuple[tuple[Frame, tuple[str, ...]], ...] = ()
 
     @property
     def is_loop(self) -> bool:
@@ -37,27 +45,85 @@ class Repeats:
     @property
     def reason(self) -> str:
         """``+1 graph at each call with another value of n: n == 3 (n is 4 now), ...``."""
+        first, last = plainly(self.first.reason), plainly(self.last.reason)
         if not self.is_loop:
-            return self.first.reason
+            return first
         return (
-            f"+1 graph at each call{_with_another(self.first.reason)}, {self.times} times: "
-            f"{self.first.reason}, ... {self.last.reason}"
+            f"+1 graph at each call{_with_another(first)}, {self.times} times: {first}, ... {last}"
         )
+
+    @property
+    def since(self) -> str:
+        """What its callees are compiled again for: ``x has shape [3, 4] now``."""
+        found = _NOW.search(self.last.reason)
+        return found[1] if found else f"{plainly(self.last.reason)} failed"
 
 
 def series(items: Iterable[Recompile]) -> list[Repeats]:
-    """In order of first appearance; fewer than ``SERIES`` of a kind stay on their own."""
+    """In order of first appearance; fewer than ``SERIES`` of a kind stay on their own.
+
+    A function that is compiled again inside of a call of one that was is a follower of that.
+    """
+    items = list(items)
+    callers = _callers(items)
     kinds: dict[tuple[str, ...], list[Recompile]] = {}
-    for item in items:
+    for item, caller in zip(items, callers, strict=True):
+        if caller is not None:
+            continue
         kind = _NUMBER.sub("#", _NOW.sub("", item.reason))
         kinds.setdefault((item.layer, *item.where.key, kind), []).append(item)
     found = []
     for same in kinds.values():
         if len(same) >= SERIES:
-            found.append(Repeats(same[0], same[-1], len(same)))
+            found.append(Repeats(same[0], same[-1], len(same), _followers(same, items, callers)))
         else:
-            found += [Repeats(item, item, 1) for item in same]
+            found += [Repeats(item, item, 1, _followers([item], items, callers)) for item in same]
     return found
+
+
+def _callers(items: Sequence[Recompile]) -> list[Recompile | None]:
+    """Of each recompile the one that it follows: of a function that it was called from.
+
+    It follows for what a break left, which is the caller's, and for the same kind of change.
+    """
+    latest: dict[tuple[str, ...], Recompile] = {}
+    found: list[Recompile | None] = []
+    for item in items:
+        calls = ((item.layer, *frame.key[:2]) for frame in item.stack)
+        caller = next((latest[call] for call in calls if call in latest), None)
+        if caller is not None and not _follows(item, caller):
+            caller = None
+        own = (item.layer, *item.where.key[:2])
+        latest[own] = caller or item
+        found.append(caller)
+    return found
+
+
+def _follows(item: Recompile, caller: Recompile) -> bool:
+    if _LEFT.search(item.reason):
+        return True
+    kinds = [_TENSOR.match(one.reason) for one in (item, caller)]
+    return all(kinds) and len({found["what"] for found in kinds if found}) == 1
+
+
+def _followers(
+    roots: Sequence[Recompile], items: Sequence[Recompile], callers: Sequence[Recompile | None]
+) -> tuple[tuple[Frame, tuple[str, ...]], ...]:
+    found: dict[tuple[str, ...], tuple[Frame, list[str]]] = {}
+    for item, caller in zip(items, callers, strict=True):
+        if caller is not None and any(caller is root for root in roots):
+            found.setdefault(item.where.key[:2], (item.where, []))[1].append(item.graph)
+    return tuple((where, tuple(graphs)) for where, graphs in found.values())
+
+
+def plainly(reason: str) -> str:
+    """A guard without names that Dynamo made up, or with what they stand for."""
+    reason = _LEFT.sub(r"a value that the break left (___stack\1)", reason, count=1)
+    reason = _IMPORTED.sub(lambda found: found[1].replace("_dot_", "."), reason)
+    if found := _IDENTITY.match(reason):
+        what = "another object" if found[1] == "obj" else "of another type"
+        return f"{found[2]} is {what} now ({found[0]})"
+    return reason
 
 
 def _with_another(reason: str) -> str:

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from pytest_graphbreak.model.record import Frame, Recompile
-from pytest_graphbreak.report.repeats import series
+from pytest_graphbreak.report.repeats import plainly, series
 from tests.conftest import Suite
 
 WHERE = Frame("a.py", "decode", 3, "def decode(x, n):")
@@ -55,6 +55,57 @@ def test_what_is_no_loop_stays_on_its_own() -> None:
         ("0/2", "n == 4"),
         ("0/3", "m == 4"),
     ]
+
+
+def test_what_follows_its_caller_is_told_with_it() -> None:
+    """Generated names never stand alone: each function once, with what came."""
+    shape = "tensor '{}' size mismatch at index 0. expected 3, actual {} (x has shape [{}, 4] now)"
+    test = Frame("test_a.py", "test_it", 9, "f(x)")
+    outer = Frame("a.py", "outer", 1, "def outer(x):")
+    inner = Frame("a.py", "inner", 5, "def inner(x):")
+    rest = Frame("a.py", "outer", 3, "return y + 1")
+    items = [
+        Recompile("dynamo", f"{frame}/{time}", shape.format(name, 3 + time, 3 + time), where, stack)
+        for time in (1, 2, 3)
+        for frame, name, where, stack in (
+            (0, "x", outer, (test,)),
+            (1, "x", inner, (test, rest)),
+            (2, "___stack0", rest, (test, rest)),
+        )
+    ]
+    (told,) = series(items)
+    assert told.times == 3
+    assert told.since == "x has shape [6, 4] now"
+    assert told.followers == (
+        (inner, ("1/1", "1/2", "1/3")),
+        (rest, ("2/1", "2/2", "2/3")),
+    )
+
+
+def test_another_guard_of_a_callee_is_told_for_itself() -> None:
+    outer, inner = Frame("a.py", "outer", 1), Frame("a.py", "inner", 5)
+    items = [
+        Recompile("dynamo", "0/1", "n == 3", outer),
+        Recompile("dynamo", "1/1", "m == 4", inner, (outer,)),
+    ]
+    assert [told.first.graph for told in series(items)] == ["0/1", "1/1"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("___stack1 == 3", "a value that the break left (___stack1) == 3"),
+        (
+            "tensor '___stack0' size mismatch at index 0",
+            "tensor a value that the break left (___stack0) size mismatch at index 0",
+        ),
+        ("__import_yolo_dot_head.SCALE == 2", "yolo.head.SCALE == 2"),
+        ("___check_obj_id(fn, ...)", "fn is another object now (___check_obj_id(fn, ...))"),
+        ("n == 3", "n == 3"),
+    ],
+)
+def test_generated_names_do_not_stand_alone(reason: str, words: str) -> None:
+    assert plainly(reason) == words
 
 
 LOOP = """
