@@ -10,6 +10,7 @@ number of them: shards, profiles, retries) and gives a ``Comparison``:
 - ``moved``: pairs of a change that is gone and one that is new which may be one and the same;
 - ``pairs``: the tests that both sides measured, those that moved first, each with its counts;
 - ``once``: the tests that only one side has; ``unequal``: those that cannot be compared, and why;
+- ``layers``: those that only one side observed in some tests and that had graphs there;
 - ``settings``: those of torch that tests began with and that differ, each with its tests;
 - ``before`` and ``after``: what either side is: profiles, versions, what is missing of it.
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
@@ -41,6 +42,7 @@ from pytest_graphbreak.runs.comparison import (
     Pair,
     SettingChange,
     Unequal,
+    Where,
 )
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.runs.renamed import paired, without_numbers
@@ -68,6 +70,8 @@ def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
             found.unequal.append(Unequal(nodeid, profile, why))
         else:
             found.pairs.append(_pair(one, other, profile, changes, found))
+            for key in _alone(one.test, other.test):
+                found.layers.setdefault(key, []).append(nodeid)
             for setting in _settings(one.test["settings"], other.test["settings"]):
                 found.settings.setdefault(setting, []).append(nodeid)
     found.once = _once(old, new, keys)
@@ -144,7 +148,7 @@ def _once(old: Union, new: Union, pairs: Iterable[tuple[SeenTest, SeenTest, str]
     before = [key for key in old.seen if key not in both]
     after = [key for key in new.seen if key not in both]
     found = []
-    side: Literal["before", "after"]
+    side: Where
     for side, mine, others in (("before", before, after), ("after", after, before)):
         named: dict[str, str | None] = {}
         for _, nodeid in others:
@@ -296,6 +300,15 @@ def _both(
 def _less(now: Mapping[str, int], was: Mapping[str, int]) -> dict[str, int]:
     growth = {layer: now.get(layer, 0) - was.get(layer, 0) for layer in LAYERS}
     return {layer: count for layer, count in growth.items() if count}
+
+
+def _alone(was: Plain, now: Plain) -> Iterator[tuple[str, Where]]:
+    """The layers that have graphs on one side and were not observed on the other."""
+    side: Where
+    for side, mine, others in (("before", was, now), ("after", now, was)):
+        for layer in mine["layers"]:
+            if layer not in others["layers"] and mine["graphs"].get(layer):
+                yield layer, side
 
 
 def _settings(was: Plain, now: Plain) -> Iterator[SettingChange]:

@@ -15,6 +15,8 @@ How = Literal["new", "gone", "more", "fewer", "reworded", "reason"]
 """How a cause moved. ``reworded``: another torch says it in other words. ``reason``: the same torch
 gives another reason at the same place."""
 
+Where = Literal["before", "after"]
+
 Alike = Literal["file", "function", "place", "line"]
 """What is another one at two places that may be the same."""
 
@@ -152,7 +154,7 @@ class Once:
 
     nodeid: str
     profile: str
-    side: Literal["before", "after"]
+    side: Where
     maybe: str | None = None
 
 
@@ -189,6 +191,7 @@ class Comparison:
     once: list[Once] = field(default_factory=list)
     unequal: list[Unequal] = field(default_factory=list)
     settings: dict[SettingChange, list[str]] = field(default_factory=dict)
+    layers: dict[tuple[str, Where], list[str]] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -197,6 +200,7 @@ class Comparison:
             self.moved
             or self.once
             or self.unequal
+            or self.layers
             or any(change.how != "reworded" for change in self.changes)
             or any(pair.moved and not pair.changes for pair in self.pairs)
         )

@@ -44,7 +44,7 @@ _MARKUP: Final = tuple(
         (rf" {{2,6}}- (?:{_CAUSES}|left to eager)\b", ("green",)),
         (r" {2}[~?] \S", ("yellow",)),
         (
-            r"[a-z][\w ,.]{2,60}: \d[\d,]{0,15} (?:place|test|setting)s?$",
+            r"[a-z][\w ,.]{2,60}: \d[\d,]{0,15} (?:place|test|setting|layer)s?$",
             ("bold",),
         ),  # a comparison's part
         (r"^.*\. (?:Over the graph budget|No verdict)\b", ("red", "bold")),

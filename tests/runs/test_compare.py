@@ -188,7 +188,11 @@ def test_only_layers_that_both_sides_observed_are_compared() -> None:
     after["graph_list"].append(device)
     found = compared(a_report(before), a_report(after))
     assert found.pairs[0].layers == ("dynamo",)
-    assert not found.differs
+    assert found.changes == []
+    assert found.layers == {("xla", "after"): [T]}  # which is said: the count of 0 is unknown
+    assert found.differs
+    idle = a_test(T, layers=["dynamo", "xla"])
+    assert not compared(a_report(before), a_report(idle)).differs
 
 
 def on_device(test: Data, *graphs: Data) -> Data:

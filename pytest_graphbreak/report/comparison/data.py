@@ -29,6 +29,10 @@ def document(found: Comparison) -> Plain:
             {"nodeid": one.nodeid, "profile": one.profile, "side": one.side, "maybe": one.maybe}
             for one in found.once
         ],
+        "layers": [
+            {"layer": layer, "side": side, "tests": list(tests)}
+            for (layer, side), tests in found.layers.items()
+        ],
         "settings": [
             {"name": one.name, "before": one.before, "after": one.after, "tests": list(tests)}
             for one, tests in found.settings.items()

@@ -241,6 +241,15 @@ def asides(found: Comparison) -> Iterator[tuple[str, str, list[str]]]:
             ],
         )
     yield (
+        "observed on one side only",
+        "layer",
+        [
+            f"{layer} {side} only   {plural(len(tests), 'test')}: {tests[0]}"
+            + (f" and {len(tests) - 1:,} more" if len(tests) > 1 else "")
+            for (layer, side), tests in found.layers.items()
+        ],
+    )
+    yield (
         "measured with other settings",
         "setting",
         [
