@@ -2,14 +2,14 @@
 
     python -m benchmarks.exact [--orders 20] [--every 1] [PYTHON...]
 
-The cases of ``cases/dynamo.py`` (and of ``cases/xla.py`` where
-torch_xla is installed) are run as tests with the plugin on, by each of the
-Pythons that are named, or by this one: in ``--orders`` random orders, the same
-under two xdist workers, and each in a forked process, where these are
-installed. What the report says of a case is held against what an oracle without
-the plugin found. Prints a matrix and a line for each count that is not exact;
-the exit code is 1 where there is one. A case of which Dynamo itself does not
-run in a forked process is left out there.
+The cases of ``cases/dynamo.py`` (and of ``cases/xla.py`` where torch_xla is
+installed) are run as tests with the plugin on, among others that leave settings
+of torch changed, by each of the Pythons that are named, or by this one: in
+``--orders`` random orders, the same under two xdist workers, and each in a forked
+process, where these are installed. What the report says of a case is held
+against what an oracle without the plugin found. Prints a matrix and a line for
+each count that is not exact; the exit code is 1 where there is one. A case of
+which Dynamo itself does not run in a forked process is left out there.
 """
 
 from __future__ import annotations
@@ -54,6 +54,34 @@ from cases.xla import CASES
 def test_case(case):
     case.run()
 """
+
+LEAKS: Final = """
+import torch
+import torch._dynamo.config as config, torch._functorch.config
+
+LEAKS = {
+    "scalars": lambda: setattr(config, "capture_scalar_outputs", True),
+    "shapes": lambda: setattr(config, "capture_dynamic_output_shape_ops", True),
+    "limit": lambda: setattr(config, "cache_size_limit", 1),
+    "dynamic": lambda: setattr(config, "assume_static_by_default", False),
+    "static": lambda: setattr(config, "automatic_dynamic_shapes", False),
+    "floats": lambda: setattr(config, "specialize_float", not config.specialize_float),
+    "errors": lambda: setattr(config, "suppress_errors", True),
+    "disable": lambda: setattr(config, "disable", True),
+    "loggers": lambda: config.reorderable_logging_functions.add(print),
+    "views": lambda: setattr(torch._functorch.config, "view_replay_for_aliased_outputs", False),
+    "stance": lambda: torch.compiler.set_stance("force_eager"),
+    "grad": lambda: torch.set_grad_enabled(False),
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16).__enter__(),
+    "dtype": lambda: torch.set_default_dtype(torch.float64),
+    "device": lambda: torch.set_default_device("meta"),
+}
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_leak(leak):
+    LEAKS[leak]()
+"""
+"""Tests that leave a setting of torch, among the cases: no count of a case may tell."""
 
 CONFTEST: Final = """
 import os, random
@@ -123,7 +151,8 @@ def _run(python: str, folder: Path, seed: int, *args: str) -> dict[str, list[Any
     if not report.exists():
         raise SystemExit(done.stdout + done.stderr)
     data = json.loads(report.read_text())
-    return {test["nodeid"].partition("[")[2][:-1]: test for test in data["tests"]}
+    cases = (test for test in data["tests"] if "::test_case[" in test["nodeid"])
+    return {test["nodeid"].partition("[")[2][:-1]: test for test in cases}
 
 
 def _counts(layer: str, test: Any) -> list[Any]:
@@ -153,7 +182,7 @@ def check(python: str, orders: int, every: int) -> Iterator[tuple[str, str, Colu
         true = _python(python, TRUE[layer])
         with tempfile.TemporaryDirectory() as directory:
             folder = Path(directory)
-            (folder / "test_cases.py").write_text(source.replace("EVERY", str(every)))
+            (folder / "test_cases.py").write_text(source.replace("EVERY", str(every)) + LEAKS)
             (folder / "conftest.py").write_text(CONFTEST)
             (folder / "pytest.ini").write_text("[pytest]\n")
             for way, runs in ways.items():

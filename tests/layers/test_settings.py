@@ -1,0 +1,195 @@
+"""torch's settings are read as they are, compared by value, and put back exactly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+import torch._dynamo.config as config
+import torch._inductor.config
+
+from pytest_graphbreak.layers import settings
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    before = settings.take()
+    yield
+    for key in settings.differing(before, settings.take()):
+        settings.put_back(before, key)
+
+
+def moved(change: Callable[[], Any]) -> dict[str, tuple[Any, Any]]:
+    """What a change is told as; it is put back, and then nothing differs."""
+    before = settings.take()
+    change()
+    after = settings.take()
+    keys = settings.differing(before, after)
+    found = {item.name: (item.was, item.now) for item in settings.told(before, after, keys)}
+    for key in keys:
+        settings.put_back(before, key)
+    assert settings.differing(before, settings.take()) == []
+    return found
+
+
+def enter_autocast() -> None:
+    torch.autocast("cpu", torch.float16).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda: setattr(config, "disable", True), {"torch._dynamo.config.disable": (False, True)}),
+        (
+            lambda: setattr(torch._inductor.config.triton, "store_cubin", "x"),
+            {"torch._inductor.config.triton.store_cubin": (False, "x")},
+        ),
+        (
+            lambda: torch.compiler.set_stance("eager_on_recompile"),
+            {"stance": ("default", "eager_on_recompile")},
+        ),
+        (
+            lambda: torch.compiler.set_stance(force_backend="eager"),
+            {"stance": ("default", "default, force_backend eager")},
+        ),
+        (lambda: torch.set_grad_enabled(False), {"grad_mode": (True, False)}),
+        (
+            lambda: torch.set_default_dtype(torch.float64),
+            {"default_dtype": ("torch.float32", "torch.float64")},
+        ),
+        (lambda: torch.set_default_device("meta"), {"default_device": (None, "meta")}),
+        (enter_autocast, {"autocast": ("off", "cpu torch.float16")}),
+        (
+            lambda: torch.set_autocast_cache_enabled(False),
+            {"autocast": ("off", "off, without cache")},
+        ),
+        (lambda: setattr(config, "disable", False), {}),
+    ],
+)
+def test_a_change_is_named_and_put_back(change: Callable[[], Any], told: dict[str, Any]) -> None:
+    assert moved(change) == told
+
+
+def override(name: str) -> Any:
+    found = config._config[name].user_override
+    return found.get() if isinstance(found, ContextVar) else found
+
+
+def test_put_back_means_never_set() -> None:
+    before, digest = override("dynamic_shapes"), config.get_hash()
+    moved(lambda: setattr(config, "dynamic_shapes", "another"))
+    assert override("dynamic_shapes") is before
+    assert config.get_hash() == digest  # torch knew that it had to be hashed anew
+
+
+def test_a_device_is_asked_for_after_it_was_put_back() -> None:
+    moved(lambda: torch.set_default_device("meta"))
+    assert torch.get_default_device() == torch.device("cpu")
+    assert torch.ones(1).device == torch.device("cpu")
+
+
+def test_an_autocast_that_was_left_keeps_no_casts() -> None:
+    depth = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    moved(enter_autocast)
+    assert torch.autocast_increment_nesting() == depth
+    torch.autocast_decrement_nesting()
+
+
+def test_a_container_is_changed_in_place_and_gets_its_content_back() -> None:
+    kept = config.reorderable_logging_functions
+    assert moved(lambda: kept.add(print)) == {
+        "torch._dynamo.config.reorderable_logging_functions": ("{}", "{builtins.print}")
+    }
+    assert kept == set()
+    assert config.reorderable_logging_functions is kept
+
+
+def test_an_entry_that_was_deleted_is_there_again() -> None:
+    before = config.suppress_errors
+    told = moved(lambda: delattr(config, "suppress_errors"))
+    assert told == {"torch._dynamo.config.suppress_errors": (before, "deleted")}
+    assert config.suppress_errors is before
+
+
+def test_a_patch_that_ended_changed_nothing() -> None:
+    def patched() -> None:
+        with config.patch(disable=True, recompile_limit=3), torch.no_grad(), torch.device("meta"):
+            torch.compile(lambda x: x + 1, backend="eager")
+
+    assert moved(patched) == {}
+
+
+def test_an_alias_is_told_by_the_name_that_it_stands_for() -> None:
+    entry = config._config["cache_size_limit"]
+    name = "recompile_limit" if getattr(entry, "alias", None) else "cache_size_limit"
+    (told,) = moved(lambda: setattr(config, "cache_size_limit", 3))
+    assert told == f"torch._dynamo.config.{name}"
+
+
+def test_what_is_not_the_default() -> None:
+    usual = settings.unusual(settings.take())
+    config.capture_scalar_outputs = True
+    config.verbose = config._config["verbose"].default
+    torch.set_grad_enabled(False)
+    found = settings.unusual(settings.take())
+    assert {name: found[name] for name in found.keys() - usual.keys()} == {
+        "torch._dynamo.config.capture_scalar_outputs": True,
+        "grad_mode": False,
+    }
+
+
+def test_nothing_is_read_where_torch_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        nothing = settings.take()
+    assert nothing == settings.Snapshot()
+    assert settings.unusual(nothing) == {}
+
+
+def test_what_a_module_had_before_it_was_loaded_is_its_default() -> None:
+    config.dynamic_shapes = "another"
+    keys = settings.differing(settings.Snapshot(), settings.take())
+    told = settings.told(settings.Snapshot(), settings.take(), keys)
+    assert str(next(item for item in told if item.name.endswith("dynamic_shapes"))) == (
+        "torch._dynamo.config.dynamic_shapes = another (it was True)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [("torch._dynamo.eval_frame", "_stance"), ("torch", "_GLOBAL_DEVICE_CONTEXT")],
+)
+def test_a_name_of_torch_that_is_gone_is_named(
+    owner: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.delattr(sys.modules[owner], name)
+        with pytest.raises(settings.SettingsError, match=rf"could not be read: .*{owner}\.{name}"):
+            settings.take()
+
+
+def helper() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (True, True),
+        (1.5, 1.5),
+        (float("nan"), "nan"),
+        (None, None),
+        ({"b", "a"}, "{'a', 'b'}"),
+        ([helper, {"x": (1, 2)}], "[tests.layers.test_settings.helper, {'x': [1, 2]}]"),
+        (object(), "<object object at 0x...>"),
+        ("x" * 300, "x" * 197 + "..."),
+        (torch.float16, "torch.float16"),
+    ],
+)
+def test_values_are_spelled_alike_in_every_process(value: Any, words: Any) -> None:
+    assert settings.spell(value) == words
