@@ -67,6 +67,7 @@ class Layer:
       counted and reported; a baseline or a marker that names it judges it all the same.
     - ``backend``: where the layer is a device's, the backend of ``torch.compile`` that reaches
       it; its profiles are then called by the layer and the model of the device (``xla-cpu``).
+    - ``sets``: settings of torch, by name, to what its library sets them when it is imported.
     - ``remedy``: what ``doctor`` says to do where the layer cannot be seen.
     """
 
@@ -79,6 +80,7 @@ class Layer:
     breaks: bool = False
     judged: bool = True
     backend: str | None = None
+    sets: tuple[tuple[str, object], ...] = ()
     probe: str | None = None
     remedy: str = ""
     style: Style = Style()

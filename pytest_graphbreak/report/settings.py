@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_graphbreak.layers.xla.private import SETS_ON_IMPORT
+from pytest_graphbreak.model.layers import KNOWN
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.text.safe import printable
 
@@ -17,12 +17,12 @@ INDUCTOR: Final = "torch._inductor.config."
 def measured_with(record: Record) -> Iterator[str]:
     """``  settings  measured with capture_scalar_outputs = True``, one line for each.
 
-    Not those that torch_xla sets when it is imported: nobody chose them.
+    Not those that the library of a layer sets when it is imported: nobody chose them.
     """
-    usual = SETS_ON_IMPORT if "xla" in record.layers else {}
+    usual = {item for layer in record.layers for item in KNOWN[layer].sets}
     head = "settings  measured with"
     for name, value in record.settings.items():
-        if not name.startswith(INDUCTOR) and usual.get(name, ...) is not value:
+        if not name.startswith(INDUCTOR) and (name, value) not in usual:
             yield f"  {head} {shown(name, value)}"
             head = "          and"
 

@@ -16,6 +16,13 @@ CAUSES = (
     Cause("other", plural="other"),
 )
 
+SETS = (
+    ("torch._dynamo.config.automatic_dynamic_shapes", False),
+    ("torch._dynamo.config.specialize_float", True),
+    ("torch._functorch.config.view_replay_for_aliased_outputs", True),
+)
+"""Source: __init__.py of torch_xla 2.9."""
+
 LAYER = Layer(
     name="xla",
     causes=CAUSES,
@@ -24,6 +31,7 @@ LAYER = Layer(
     versions=("torch_xla",),
     above="dynamo",
     backend="openxla",
+    sets=SETS,
     probe="pytest_graphbreak.layers.xla.probe:XlaProbe",
     remedy="install torch and torch_xla of one version, or uninstall torch_xla",
     style=Style("var(--accent)"),

@@ -14,7 +14,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 NEEDED_FOR = {
     "_xla_metric_data": "graphs are counted by it",
@@ -30,14 +30,6 @@ NEEDED_FOR = {
     "_xla_counter_value": "ops that run on the CPU, and resharding, are counted by it",
     "_check_tensor_need_materialization": "inputs still pending are found by it",
 }
-
-
-SETS_ON_IMPORT: Final = {
-    "torch._dynamo.config.automatic_dynamic_shapes": False,
-    "torch._dynamo.config.specialize_float": True,
-    "torch._functorch.config.view_replay_for_aliased_outputs": True,
-}
-"""Settings of torch that torch_xla sets when it is imported. Source: its __init__.py, 2.9."""
 
 
 class Missing(Exception):
