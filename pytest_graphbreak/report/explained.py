@@ -25,7 +25,7 @@ UNREACHED: Final = (
     "look for a torch.compile of less, torch.compiler.disable, "
     'set_stance("force_eager"), an exception that is caught'
 )
-"""What to do about a function that is compiled no longer."""
+"""What to do about a function that is no longer reached."""
 
 
 def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
@@ -62,6 +62,8 @@ def _what(cause: RootCause) -> list[str]:
             return break_lines("+", replace(item, count=1, stack=()), Fallen())
         case Eager() as item:
             return eager_lines("+", replace(item, count=1))
+        case Graph(cause="entry") as item:
+            return ["  + entry   a function that was not compiled before", *at(item.where)]
         case Graph() as item:
             return graph_lines("+", replace(item, sources=(), process=None, stack=()))
         case Repeats() as item:

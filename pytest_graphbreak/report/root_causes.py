@@ -131,7 +131,7 @@ def _causes(test: Plain) -> dict[Hashable, RootCause]:
         found.setdefault(_key(item), RootCause(item))
     if not found and verdict.name == "lost":
         function = _unreached(test)
-        words = "compiled no longer" if function.file and record.graph_list else ""
+        words = "no longer reached" if function.file and record.graph_list else ""
         return _by_words(words or _known_only(verdict, record), function)
     return found or _by_words(_known_only(verdict, record))
 

@@ -118,7 +118,7 @@ def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
     (cause,) = causes(*tests).places
     assert (cause.where, cause.tests) == (Frame("m.py", "M.head"), ["t.py::a", "t.py::b"])
     assert list(explained.told(cause)) == [
-        "  - compiled no longer",
+        "  - no longer reached",
         "      m.py in M.head",
         f"      try: {explained.UNREACHED}",
         "      in 2 tests; the first of them:",
@@ -126,6 +126,15 @@ def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
     ]
     (gone,) = causes(LOST | {"baseline": known}).places
     assert gone.where == Frame("m.py", "M.forward")
+
+
+def test_a_function_more_is_a_place() -> None:
+    functions = [a_graph("0/0"), a_graph("1/0", where=ITEM)]
+    known_one = over()["baseline"] | {"ops": {"dynamo": 12}, "causes": [], "functions": {}}
+    test = over(now=2, breaks=[], graph_list=functions[1:] * 2, baseline=known_one)
+    (cause,) = causes(test).places
+    assert cause.where.code == "x.item()"
+    assert explained.title(cause) == "entry   a function that was not compiled before"
 
 
 def test_a_device_graph_is_a_place_on_whichever_layer_it_is() -> None:
