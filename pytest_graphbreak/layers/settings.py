@@ -100,7 +100,9 @@ class Setting:
 
 def take() -> Snapshot:
     """Read all settings, in less than a tenth of a millisecond. Raises ``SettingsError``."""
-    if "torch" not in sys.modules:
+    torch = sys.modules.get("torch")
+    # While a module is imported it is there, and has next to nothing in it yet.
+    if torch is None or getattr(torch.__spec__, "_initializing", False):
         return Snapshot()
     with _telling("could not be read"):
         loaded = {name: sys.modules[name] for name in CONFIGS if name in sys.modules}

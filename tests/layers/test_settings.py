@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -193,3 +195,12 @@ def helper() -> None: ...
 )
 def test_values_are_spelled_alike_in_every_process(value: Any, words: Any) -> None:
     assert settings.spell(value) == words
+
+
+def test_a_torch_that_is_being_imported_has_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a test imports torch in its call: it is there, and next to nothing is in it yet."""
+    begun = ModuleType("torch")
+    begun.__spec__ = ModuleSpec("torch", None)
+    monkeypatch.setattr(begun.__spec__, "_initializing", True, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", begun)
+    assert settings.take() == settings.Snapshot()
