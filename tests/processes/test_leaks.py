@@ -391,3 +391,37 @@ def test_settings_that_cannot_be_read_are_told(suite: Suite, tests_of: Any) -> N
     assert [error.startswith(words) for error in tests[1]["errors"]] == [True]
     assert tests[2]["note"].startswith(words)
     assert (tests[3]["errors"], tests[3]["note"]) == ([], None)
+
+
+STUCK = """
+import torch
+import torch._dynamo
+
+def broken(*args, **kwargs): raise OSError("no more stances")
+
+def test_leaks():
+    torch.compiler.set_stance(force_backend="eager")
+    torch.compiler.set_stance = broken
+
+def test_compiles(): torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+def test_does_not(): pass
+"""
+
+
+def test_what_cannot_be_put_back_is_told_to_those_after_it(
+    suite: Suite, tests_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    put = torch.compiler.set_stance
+    monkeypatch.setattr(torch.compiler, "set_stance", put)
+    suite.write(STUCK)
+    try:
+        leaks, compiles, does_not = tests_of(suite.report()).values()
+    finally:
+        put("default")
+    why = "torch's settings could not be put back: OSError: no more stances"
+    left = "test_it.py::test_leaks left stance = default, force_backend eager (it was default)"
+    assert leaks["note"] == f"{left}; {why}"
+    assert (compiles["errors"], compiles["note"]) == ([f"{left}: {why}"], None)
+    assert (does_not["errors"], does_not["note"]) == ([], f"{left}: {why}")
