@@ -18,6 +18,7 @@ from pytest_graphbreak.baseline import BaselineError, baseline_path
 from pytest_graphbreak.baseline.model import Entry, Values
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
+from pytest_graphbreak.model.layers import BY_NAME, LAYERS
 from pytest_graphbreak.runs.git import GitError, blobs, git, names
 
 _RAW = re.compile(r"\n?:\d+ \d+ [0-9a-f]+ ([0-9a-f]+) ([A-Z])\d*")
@@ -146,6 +147,8 @@ class _State:
 
     graphs: Mapping[str, int]
     places: Mapping[Place, int]
+    known: frozenset[str] = field(default=frozenset(), compare=False)
+    """The layers of which all causes are known."""
 
 
 _Said = dict[tuple[str, str], _State]
@@ -200,8 +203,9 @@ class _HistoryReader:
         before = self._said.get(path, {})
         for key in dict.fromkeys((*before, *said)):
             was, now = before.get(key), said.get(key)
-            if was != now:
-                shifts = tuple(_shifts(was, now)) if was and now else ()
+            shifts = tuple(_shifts(was, now)) if was and now else ()
+            # What only says more of the same (a file that tells causes now) is no step.
+            if shifts or (was and was.graphs) != (now and now.graphs) or not (was and now):
                 self._add(key, Point(commit, now.graphs if now else None, shifts))
         self._said[path] = said
 
@@ -258,16 +262,26 @@ def _states(entry: Entry) -> Iterator[tuple[str, _State]]:
     for profile in dict.fromkeys((*profiles, *entry.overrides)):
         expected = entry.expected(profile)
         if expected is not None:
-            graphs = {layer: n for layer, n in expected.values.graphs.items() if n}
-            yield profile, _State(graphs, dict(_places(expected.values)))
+            values = expected.values
+            graphs = {layer: n for layer, n in values.graphs.items() if n}
+            known = frozenset(name for name in LAYERS if values.causes_of(name) is not None)
+            yield profile, _State(graphs, dict(_places(values)), known)
 
 
 def _places(values: Values) -> Iterator[tuple[Place, int]]:
-    """The causes that a baseline holds. How often a place broke is a detail: it is there, once."""
+    """The causes that a baseline holds. How often a place broke is a detail: it is there, once.
+
+    Graphs that follow a break are told by it.
+    """
     for kind, items in (("break", values.breaks), ("eager", values.eager)):
         for item in items:
             name = "  ".join(part for part in (item.id, item.reason) if part)
             yield Place(kind, *item.key, name), 1
+    for cause in values.causes:
+        known = BY_NAME.get(cause.cause)
+        if known is not None and known.told_by != "break":
+            layer, kind, *place = cause.key
+            yield Place(kind, layer, *place), cause.count
 
 
 def _shifts(was: _State, now: _State) -> Iterator[Shift]:
@@ -276,11 +290,24 @@ def _shifts(was: _State, now: _State) -> Iterator[Shift]:
         place: Shift(place, was.places.get(place, 0), now.places.get(place, 0))
         for place in dict.fromkeys((*now.places, *was.places))
         if was.places.get(place) != now.places.get(place)
+        and all(_tells(state, place) for state in (was, now))
     }
     for place, shift in moved.items():
         head = moved.get(replace(place, kind="break")) if place.kind == "eager" else None
         if head is None or head.was != shift.was:
             yield shift
+
+
+def _tells(state: _State, place: Place) -> bool:
+    """Whether a baseline would have named this cause, had it been there.
+
+    One of an earlier version names breaks alone, and the only entry of a test is never named.
+    """
+    if place.kind in ("break", "eager"):
+        return True
+    if BY_NAME[place.kind].is_plain:
+        return any((one.kind, one.layer) == (place.kind, place.layer) for one in state.places)
+    return place.layer in state.known
 
 
 _REMOTE: Final = re.compile(

@@ -343,6 +343,51 @@ def test_a_frame_that_is_left_at_a_break_is_one_cause(repository: Repository) ->
     ]
 
 
+def caused(count: int, *causes: str, layer: str = "xla") -> str:
+    """An entry with as many graphs, and why those are there that are not plain."""
+    listed = "".join(f"      - {{layer: {layer}, {cause}}}\n" for cause in causes)
+    held = f"    ops: {{{layer}: 9}}\n" + (f"    causes:\n{listed}" if causes else "")
+    return f"  test_b:\n    graphs: {{{layer}: {count}}}\n{held}"
+
+
+def test_causes_of_every_layer_move(repository: Repository) -> None:
+    split = "cause: split, where: m.py::f, code: x.histc(), count: %d"
+    repository.put("  test_b:\n    graphs: {xla: 3}\n")
+    repository.commit("an earlier version, which knows no causes")
+    repository.put(caused(3, split % 2))
+    repository.commit("it says why now")
+    repository.put(caused(5, split % 4))
+    repository.commit("more")
+    repository.put(caused(2, "cause: sync, where: m.py::g, code: sync()"))
+    repository.commit("another")
+    assert shifts(read(repository.directory)) == [
+        ("an earlier version, which knows no causes", []),
+        ("more", [("split", "x.histc()", 2, 4)]),
+        ("another", [("sync", "sync()", 0, 1), ("split", "x.histc()", 4, 0)]),
+    ]
+
+
+def test_what_follows_a_break_and_the_only_entry_are_no_causes_of_their_own(
+    repository: Repository,
+) -> None:
+    entries = [f"cause: entry, where: 'm.py::{name}', code: def" for name in "fgh"]
+    repository.put(caused(1, layer="dynamo"))
+    repository.commit("one entry, which is not written")
+    repository.put(caused(2, *entries[:2], layer="dynamo"))
+    repository.commit("two, and which of them is new is not known")
+    repository.put(caused(3, *entries, layer="dynamo"))
+    repository.commit("three")
+    follows = "cause: break, where: m.py::f, code: x, count: 2"
+    repository.put(caused(5, *entries, follows, layer="dynamo"))
+    repository.commit("a break, told by its place")
+    assert [moved for _, moved in shifts(read(repository.directory))] == [
+        [],
+        [],
+        [("entry", "def", 0, 1)],
+        [],
+    ]
+
+
 @pytest.mark.parametrize(
     ("remote", "address"),
     [
