@@ -67,7 +67,9 @@ def _what(cause: RootCause) -> list[str]:
         case Graph() as item:
             return graph_lines("+", replace(item, sources=(), process=None, stack=()))
         case Repeats() as item:
-            return recompile_lines("+", replace(item, first=replace(item.first, stack=())))
+            return recompile_lines(
+                "+", replace(item, first=replace(item.first, stack=()), followers=())
+            )
     return [f"  - {cause.words}", *at(cause.function), *to_try(to_do(cause))]
 
 
