@@ -60,7 +60,7 @@ def examine(
 ) -> Iterator[CheckResult]:
     """Everything, in the order in which it matters. ``directory`` is where baselines live."""
     here = machine or this_machine()
-    yield from packages()
+    yield from packages(here)
     yield from devices(here)
     yield from variables(environ)
     yield from baselines(directory)
@@ -69,12 +69,12 @@ def examine(
             yield from probed(layer.name, patience, environ)
 
 
-def packages() -> Iterator[CheckResult]:
+def packages(here: Machine) -> Iterator[CheckResult]:
     """What is installed, and whether it fits together."""
     python = ".".join(map(str, sys.version_info[:3]))
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
     yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
-    yield from torch_found(version("torch"))
+    yield from torch_found(version("torch"), needed=not any(map(here.has, KNOWN.values())))
     yield from torch_xla_found(version("torch"), version("torch_xla"), version("pjrt-plugin-tt"))
     if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
         yield CheckResult(
@@ -94,9 +94,11 @@ def packages() -> Iterator[CheckResult]:
         )
 
 
-def torch_found(torch: str | None) -> Iterator[CheckResult]:
-    """Whether torch is there, and new enough."""
-    if torch is None:
+def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResult]:
+    """Whether torch is there, and new enough; not ``needed`` where another layer can be there."""
+    if torch is None and not needed:
+        yield CheckResult("torch", OK, "not installed: the dynamo layer is not there")
+    elif torch is None:
         yield CheckResult("torch", PROBLEM, "not installed", "install torch 2.6 or later")
     elif _numbers(torch) < OLDEST_TORCH:
         yield CheckResult("torch", PROBLEM, f"{torch} is too old", "install torch 2.6 or later")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class GraphCause:
     """Why a graph can exist, and what that means to a reader.
 
     ``kind``: ``plain`` is the one graph that was asked for (an ``entry``, an ``fx``); ``meant``
@@ -72,7 +72,7 @@ class Layer:
     """
 
     name: str
-    causes: tuple[Cause, ...]
+    causes: tuple[GraphCause, ...]
     observer: str
     needs: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
@@ -89,9 +89,9 @@ class Layer:
         if not self.name.isidentifier():
             raise ValueError(f"the name of a layer is a keyword of max_graphs(...): {self.name!r}")
 
-    def cause(self, name: str) -> Cause:
+    def cause(self, name: str) -> GraphCause:
         """One of its causes; a cause that it does not know (of a later version) says nothing."""
-        return next((cause for cause in self.causes if cause.name == name), Cause(name))
+        return next((cause for cause in self.causes if cause.name == name), GraphCause(name))
 
 
 def load(path: str) -> Any:

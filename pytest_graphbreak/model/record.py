@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_graphbreak.model.layer import Cause
+from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, JUDGED, LAYERS
 
 Plain = dict[str, Any]
@@ -424,5 +424,5 @@ def decomposition(record: Record, layer: str) -> Counter[str]:
 def causes_told(counted: Mapping[str, int]) -> str:
     """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
     return " + ".join(
-        BY_NAME.get(cause, Cause(cause)).of(count) for cause, count in counted.items()
+        BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
@@ -119,7 +119,9 @@ def _row(test: Plain) -> str:
     budget = (test["budget"] or {}).get("graphs", {})
     moves = []
     for layer in LAYERS:
-        was, now = allowed.get(layer, budget.get(layer, 0)), test["graphs"].get(layer, 0)
+        now = test["graphs"].get(layer, 0)
+        # Of a layer that is not judged by itself nobody said how many it may make.
+        was = allowed.get(layer, budget.get(layer, 0 if layer in JUDGED else now))
         judged = layer in budget or layer in allowed or not budget
         if judged and (was or now):
             moves.append(f"{layer} {was} -> {now}" if was != now else f"{layer} {now}")

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.layers.observers import observers
-from pytest_graphbreak.model.layer import Cause, Layer, load
+from pytest_graphbreak.model.layer import GraphCause, Layer, load
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, KNOWN, LAYERS, MEANT
 from pytest_graphbreak.model.record import Break, Observation, combine
 
@@ -43,7 +43,7 @@ def test_causes_of_one_name_mean_the_same() -> None:
 
 def test_a_cause_that_is_not_known_is_a_defect() -> None:
     cause = KNOWN["xla"].cause("of a later version")
-    assert cause == Cause("of a later version")
+    assert cause == GraphCause("of a later version")
     assert not cause.is_meant
     assert [cause.of(1), cause.of(1200)] == ["1 of a later version", "1,200 of a later versions"]
 

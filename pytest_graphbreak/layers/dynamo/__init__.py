@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import Cause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer, Style
 
 LAYER = Layer(
     name="dynamo",
     causes=(
-        Cause("entry", "plain", plural="entries"),
-        Cause("break", told_by="break"),
-        Cause("callee", told_by="break"),
-        Cause("bucket"),
-        Cause("recompile", "again", told_by="recompile"),
+        GraphCause("entry", "plain", plural="entries"),
+        GraphCause("break", told_by="break"),
+        GraphCause("callee", told_by="break"),
+        GraphCause("bucket"),
+        GraphCause("recompile", "again", told_by="recompile"),
     ),
     observer="pytest_graphbreak.layers.dynamo.observer:DynamoObserver",
     needs=("torch",),

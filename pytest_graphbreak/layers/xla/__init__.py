@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import Cause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer, Style
 
 CAUSES = (
-    Cause("fx", "plain", plural="fx"),
-    Cause("split"),
-    Cause("recompile", "again"),
-    Cause("backward", "meant", plural="backward"),
-    Cause("sync"),
-    Cause("access", plural="accesses"),
-    Cause("pending", plural="pending"),
-    Cause("reshard"),
-    Cause("other", plural="other"),
+    GraphCause("fx", "plain", plural="fx"),
+    GraphCause("split"),
+    GraphCause("recompile", "again"),
+    GraphCause("backward", "meant", plural="backward"),
+    GraphCause("sync"),
+    GraphCause("access", plural="accesses"),
+    GraphCause("pending", plural="pending"),
+    GraphCause("reshard"),
+    GraphCause("other", plural="other"),
 )
 
 SETS = (

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import Cause, Layer, Style
+from pytest_graphbreak.model.layer import GraphCause, Layer, Style
 
 LAYER = Layer(
     name="toy",
     causes=(
-        Cause("made", "plain", plural="made"),
-        Cause("broken", told_by="break", plural="broken"),
-        Cause("again", "again", told_by="recompile", plural="again"),
+        GraphCause("made", "plain", plural="made"),
+        GraphCause("broken", told_by="break", plural="broken"),
+        GraphCause("again", "again", told_by="recompile", plural="again"),
     ),
     observer="pytest_graphbreak.layers.toy.observer:ToyObserver",
     needs=("toycompiler",),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.layer import Cause, Layer
+from pytest_graphbreak.model.layer import GraphCause, Layer
 
 LAYER = Layer(
     name="toy_host",
-    causes=(Cause("made", "plain", plural="made"),),
+    causes=(GraphCause("made", "plain", plural="made"),),
     observer="pytest_graphbreak.layers.toy_host.observer:HostObserver",
     needs=("toycompiler",),
     judged=False,
