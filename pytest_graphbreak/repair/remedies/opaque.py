@@ -11,6 +11,7 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure, syntax
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.calls import PURE
+from pytest_graphbreak.repair.remedies.programs import program
 from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.trial import Trial
 
@@ -35,60 +36,7 @@ _FOLLOWED: Final = frozenset(
 _READ: Final = frozenset({"branch", "compare", "item", "loop", "mask", "nonzero", "tolist"})
 """Families where values are read: only what runs each time, with the values, can stay."""
 
-OP: Final = Preamble(
-    '''
-_graphbreak_ops = []
-
-
-def _graphbreak_op(function, shape=None):
-    """A function of tensors as one node of the graph, which runs as it is, each time.
-
-    Its result has the shape and the dtype of its first argument, or the shape that is given.
-    """
-    import functools
-
-    name = getattr(function, "__name__", "call")
-    name = f"{name if name.isidentifier() else 'call'}_{len(_graphbreak_ops)}"
-    code = getattr(function, "__code__", None)
-    names = code.co_varnames[: code.co_argcount] if code is not None else ()
-
-    def like(given):
-        return torch.empty_like(given[0]) if shape is None else given[0].new_empty(shape)
-
-    def run(given):
-        copies = [one.clone() for one in given]
-        result, wanted = function(*copies), like(given)
-        if not isinstance(result, torch.Tensor):
-            raise TypeError(f"{name}: the result is no tensor")
-        if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
-            raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
-        if not all(((a == b) | (a != a)).all() for a, b in zip(given, copies)):
-            raise TypeError(f"{name}: it changes an argument")
-        return wanted.copy_(result)
-
-    op = torch.library.custom_op(
-        f"graphbreak::{name}", run, mutates_args=(), schema="(Tensor[] given) -> Tensor"
-    )
-    op.register_fake(like)
-    # It is called even if nobody uses its result: the function may do more than return it.
-    torch.fx.node.has_side_effect(op._opoverload)
-    _graphbreak_ops.append(op)
-
-    # Without its names: Dynamo knows what is of numpy by the name of its module.
-    @functools.wraps(function, assigned=())
-    def call(*args, **kwargs):
-        if not torch.compiler.is_compiling():
-            return function(*args, **kwargs)
-        return op([*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])])
-
-    return call
-
-
-def _graphbreak_scalar_op(function):
-    """The same, for a result without dimensions."""
-    return _graphbreak_op(function, ())
-'''.strip()
-)
+OP: Final = Preamble(program("operator"))
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:

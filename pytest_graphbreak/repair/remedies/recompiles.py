@@ -10,6 +10,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch, switch
 from pytest_graphbreak.repair.remedies import shapes
 from pytest_graphbreak.repair.remedies.around import AROUND
+from pytest_graphbreak.repair.remedies.programs import program
 from pytest_graphbreak.repair.trial import Trial
 
 DYNAMIC: Final = switch("assume_static_by_default", "False")
@@ -17,24 +18,8 @@ _OBLIVIOUS: Final = switch("backed_size_oblivious", home="torch.fx.experimental.
 _TENSORS: Final = (
     AROUND,
     Preamble(
-        '''
-def _graphbreak_numbers_as_tensors(model, inner):
-    """Python floats that are arguments of the compiled code are tensors."""
-
-    def call(*args, **kwargs):
-        def as_tensor(value):
-            # As exact as a Python float, and without a say in the dtype of what has dimensions.
-            exact = torch.float64
-            return torch.tensor(value, dtype=exact) if type(value) is float else value
-
-        kwargs = {key: as_tensor(value) for key, value in kwargs.items()}
-        return inner(*map(as_tensor, args), **kwargs)
-
-    return call
-
-
-torch.compile = _graphbreak_around(_graphbreak_numbers_as_tensors)
-'''.strip()
+        program("numbers")
+        + "\n\n\ntorch.compile = _graphbreak_around(_graphbreak_numbers_as_tensors)"
     ),
 )
 
