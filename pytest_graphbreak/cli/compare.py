@@ -110,7 +110,7 @@ def _settled(args: argparse.Namespace, after: list[Report], found: Comparison) -
         code = settle("compare", args, checkout, offer)
     if code or not offer.changes.files:
         return code
-    if args.message:
+    if args.message and not args.dry_run:
         return SAME if write(args.message, note) else UNUSABLE
     if not args.patch:
         say(f"\nThe commit message:\n\n{note}")

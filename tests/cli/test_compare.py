@@ -162,9 +162,11 @@ def test_nothing_is_written_unasked(updated: Desk) -> None:
     said = updated.run("compare", "before.json", "after.json", "--update-baselines")
     assert said.code == 2
     assert "graphbreak compare: would write 2 changes in 2 files" in said.err
-    dry = updated.run("compare", "before.json", "after.json", "--update-baselines", "--dry-run")
-    assert dry.code == 0
-    assert "Would write 2 changes" in dry.out
+    for how in (["--update-baselines"], ["--patch", "b.patch"]):
+        words = ("--dry-run", "--message", "note.txt")
+        dry = updated.run("compare", "before.json", "after.json", *how, *words)
+        assert dry.code == 0
+    assert "+ new" in dry.out
     assert updated.files() == before
 
 
