@@ -33,7 +33,7 @@ def nodeid(number: int) -> str:
 
 def _seen(number: int, graphs: int) -> Any:
     from pytest_graphbreak.judging.measured import measured
-    from pytest_graphbreak.model.record import Break, Frame, Observation, combine
+    from pytest_graphbreak.model.record import Break, Frame, Graph, Observation, combine
 
     breaks = ()
     if number % 10 == 0:
@@ -42,7 +42,19 @@ def _seen(number: int, graphs: int) -> Any:
             Break(layer="dynamo", reason="Unsupported Tensor.item() call", where=where, count=2)
             for _ in range(1)
         )
-    record = combine([Observation("dynamo", graphs=graphs, breaks=breaks)])
+    causes = ["entry", "break", "callee", "recompile"][:graphs]
+    made = tuple(
+        Graph(
+            layer="dynamo",
+            name=f"{place}/0",
+            cause=causes[place % len(causes)],
+            ops=12 + number % 7,
+            where=Frame(file="models/head.py", function="Head.forward", line=8, code=f"y{place}"),
+            functions={f"models/head.py::Head.forward{place}": 12, "models/head.py::g": 4},
+        )
+        for place in range(graphs)
+    )
+    record = combine([Observation("dynamo", graphs=graphs, breaks=breaks, graph_list=made)])
     environment = {"torch": "2.13.0", "packages": {}}
     return measured(nodeid(number), "cpu", environment, record)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_graphbreak.text.terminal import is_terminal, wrapped
+from pytest_graphbreak.text.terminal import fitted, is_terminal
 
 Location = tuple[str, int | None, str]
 """pytest's ``TestReport.location``: file, 0-based line, name."""
@@ -36,7 +36,7 @@ class FailureText:
         # Only where somebody looks: in a file lines stay whole, to be searched.
         width = tw.fullwidth if is_terminal(getattr(tw, "_file", None)) else 0
         for line in self.message.splitlines():
-            for part in wrapped(line, width):
+            for part in fitted(line, width):
                 tw.line(part, **dict.fromkeys(_markup(line), True))
 
 

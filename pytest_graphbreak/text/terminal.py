@@ -1,6 +1,7 @@
 """How our lines look on a terminal: broken at words, and coloured. Elsewhere they stay as they are.
 
-Source lines and commands are never broken: they are to be read and copied whole.
+Source lines and commands are broken where nothing wider than the terminal may stand (``fitted``):
+in the text of a red test.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ _PROSE: Final = re.compile(
     """,
     re.VERBOSE,
 )
+
+_COMMAND: Final = re.compile(
+    r" {2}(?:accept|record) +(?=(?:\S+ ){1,3}(?:pytest|graphbreak|accept) )"
+)
+"""What is typed next; its first words name one of our programs."""
+_WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 
 _TOLD: Final = [
     name for name, cause in BY_NAME.items() if not cause.is_plain and cause.told_by != "break"
@@ -100,6 +107,38 @@ def wrapped(line: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def fitted(line: str, width: int) -> list[str]:
+    """As ``wrapped``, and no part is wider: what goes on is indented, a command behind a backslash.
+
+    A word of a command is never broken, however long it is.
+    """
+    parts = wrapped(line, width)
+    if width < NARROWEST:
+        return parts
+    found: list[str] = []
+    for part in parts:
+        if len(part) <= width:
+            found.append(part)
+        elif command := _COMMAND.match(part):
+            found += _continued(command[0], _WORD.findall(part[command.end() :]), width)
+        else:
+            blanks = len(part) - len(part.lstrip(" "))
+            hang = min(blanks, width // 2) + 4
+            found += textwrap.wrap(part, width, subsequent_indent=" " * hang)
+    return found
+
+
+def _continued(start: str, words: list[str], width: int) -> list[str]:
+    """A command in lines that a shell reads as one."""
+    lines = [start + words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) + 3 <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(" " * (len(start) + 2) + word)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def markup(line: str) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.text.terminal import has_colour, markup, painted, shown, wrapped
+from pytest_graphbreak.text.terminal import fitted, has_colour, markup, painted, shown, wrapped
 
 TRY = (
     "      try: print after the call, or "
@@ -89,3 +90,38 @@ def test_a_file_gets_the_line_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     assert list(shown(TRY, io.StringIO())) == [TRY]
     assert painted("over", ("red", "bold")) == "\x1b[31;1mover\x1b[0m"
+
+
+RED = (
+    "graph budget: 2 captured operations left in dynamo graphs, the baseline has 12 (-10)",
+    "  + GB0124  Unsupported Tensor.item() call with capture_scalar_outputs=False and more   x2",
+    "      transformers/models/longformer/modeling_longformer.py:1175 in LongformerEncoder.forward",
+    "          is_global_attn = is_index_global_attn.flatten().any().item() or something_else(y)",
+    "      try: what it called before runs without the compiler now: look for torch.compile",
+    "  accept    python -m pytest -p no:randomly --graph-budget-update 'tests/a.py::t[a b c d]'",
+    "  accept    add --graph-budget-report=graphs.json, and keep graphs.json as an artifact",
+)
+
+
+@pytest.mark.parametrize("line", RED)
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_line_of_a_red_test_is_wider_than_the_terminal(line: str, width: int) -> None:
+    _, *rest = parts = fitted(line, width)
+    assert all(len(part) <= width for part in parts)
+    assert all(part.startswith("  ") for part in rest)
+    if "pytest" not in line:
+        assert "".join("".join(parts).split()) == "".join(line.split())
+
+
+def test_a_command_goes_on_behind_a_backslash() -> None:
+    command = RED[5].removeprefix("  accept    ")
+    parts = fitted(RED[5], 60)
+    assert len(parts) == 3
+    text = "\n".join(parts).removeprefix("  accept    ")
+    assert shlex.split(text.replace("\\\n", "")) == shlex.split(command)
+    assert fitted("  accept    python -m pytest " + "x" * 90, 60)[-1].strip() == "x" * 90
+
+
+def test_narrow_terminals_and_files_are_left_alone() -> None:
+    assert fitted(RED[3], 20) == [RED[3]]
+    assert fitted(RED[3], 0) == [RED[3]]
