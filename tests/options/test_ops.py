@@ -35,6 +35,11 @@ MODEL = """
             pass
         return x
 
+    def broken(x):
+        x = layer(x)
+        torch._dynamo.graph_break()
+        return layer(x)
+
     def test_model():
         with config.patch(**NESTED):
             RUN
@@ -84,6 +89,45 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool 
             "      test_it.py:* in *",
             "  - test_it.py in rest is no longer reached (10 operations)",
         ]
+    )
+
+
+@pytest.mark.parametrize("nested", nested_ways())
+def test_more_graphs_that_hold_more_are_told_as_more(suite: Suite, nested: bool | None) -> None:
+    suite.write(model(FIRST, nested))
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    suite.write(model('torch.compile(broken, backend="eager")(torch.ones(3))', nested))
+    result = suite.run("--graph-budget")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: 2 dynamo graphs, the baseline allows 1 (+1)",
+            "  captured operations 2 -> 4   (dynamo)",
+            "    more of the program is compiled now",
+            "  + GB* *graph_break*",
+            "      test_it.py:* in broken",
+            "  = 1 of 2 dynamo graphs known",
+        ]
+    )
+
+
+def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
+    pytest.importorskip("torch_xla")
+    on_device = {
+        part: run.replace('backend="eager"', 'backend="openxla"').replace(
+            "torch.ones(3)", 'torch.ones(3, device="xla")'
+        )
+        for part, run in (("whole", WHOLE), ("first", FIRST))
+    }
+    suite.write(model(on_device["whole"]))
+    suite.run("--graph-budget-record").assert_outcomes(passed=1)
+    suite.write(model(on_device["first"]))
+    result = suite.run("--graph-budget", "--graph-budget-report=graphs.json")
+    result.assert_outcomes(failed=1)
+    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    assert test["verdict"] == "lost"
+    result.stdout.fnmatch_lines(
+        ["  captured operations * -> * *xla)", "  - test_it.py in rest is no longer reached (10 *"]
     )
 
 
