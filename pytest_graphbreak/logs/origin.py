@@ -9,12 +9,14 @@ a value that was read; which, only PT_XLA_DEBUG_LEVEL tells.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pytest_graphbreak.layers.dynamo.log import LoggedGraph
 from pytest_graphbreak.layers.tt.programs import Program
+from pytest_graphbreak.layers.xla import explain
 from pytest_graphbreak.layers.xla import log as xlalog
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
 from pytest_graphbreak.layers.xla.reports import Report
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Observation
 from pytest_graphbreak.model.sources import Sources
@@ -31,14 +33,21 @@ CUT: Final = "torch_xla cut this graph; why is in the log with PT_XLA_DEBUG_LEVE
 
 
 @dataclass(slots=True)
-class _Why:
-    """What is known of the next device graph of one rank."""
+class _Rank:
+    """What is known of the next device graph of one rank.
+
+    ``made``: Dynamo made it, and nothing was lowered yet; ``lowered`` is what was
+    lowered last, ``fx`` the same for what explains compilations. ``compiled`` was
+    reported by torch_xla; it has this ``origin``, and ``kind`` is the cause to count it by.
+    """
 
     made: LoggedGraph | None = None
     lowered: LoggedGraph | None = None
+    fx: FxGraph = field(default_factory=FxGraph)
     exported: bool = False
     compiled: Graph | None = None
     origin: str = ""
+    kind: str = ""
 
 
 class Origins:
@@ -49,14 +58,17 @@ class Origins:
         self.dynamo = False
         self.compilations = 0
         self._sources = sources
-        self._ranks: dict[str, _Why] = {}
+        self._ranks: dict[str, _Rank] = {}
         self._graphs: list[Graph] = []
         self._counts_xla: Counter[tuple[str, str]] = Counter()
 
     def made(self, made: LoggedGraph) -> None:
         """Dynamo made an FX graph: the next device graph comes from it."""
         self.dynamo = True
-        self._rank(made.rank).made = made
+        state = self._rank(made.rank)
+        change = made.graph.reason if made.graph.cause == "recompile" else ""
+        state.made = made
+        state.fx = FxGraph(made.graph.name, where=made.graph.where, change=change)
 
     def exported(self, rank: str) -> None:
         """A program was exported outside Dynamo."""
@@ -64,66 +76,59 @@ class Origins:
 
     def compilation(self, rank: str, report: Report) -> None:
         """torch_xla reported a compilation. What it says of the cause is the best evidence."""
-        known = self._rank(rank)
-        cause, why = xlalog.cause(report)
-        made = known.made or known.lowered
-        if cause == "fx" and known.made is None and made is not None:
-            cause, why = "split", "one more part of an FX graph that XLA could not take whole"
-        origin = TORCH_XLA
-        sources: tuple[str, ...] = ()
-        if cause in ("fx", "split", "backward") and made is not None:
-            sources = (made.graph.name,)
-        if cause in ("fx", "backward"):
-            origin = EXPORT if made is not None and made.export else DYNAMO
-            why = why or (made.graph.cause if made and made.graph.cause != "entry" else "")
-            known.lowered, known.made = made, None
+        state = self._rank(rank)
+        made = state.made or state.lowered
+        lowers = explain.lowers(report)
+        again = lowers and made is not None and state.made is None
+        if again and not explain.in_backward(report):
+            state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # one more part of it
+        event = xlalog.event(report, state.fx)
+        graph = explain.graph(report.name or str(self.compilations), event, self._sources)
+        graph = replace(graph, process=f"rank {rank}" if rank else None)
         self.compilations += 1
-        graph = Graph(
-            "xla",
-            report.name or f"graph {self.compilations}",
-            cause,
-            inputs=report.inputs,
-            outputs=report.outputs,
-            hash=report.hash,
-            sources=sources,
-            process=f"rank {rank}" if rank else None,
-            where=xlalog.where(report, self._sources),
-            reason=why,
-        )
-        self._counts_xla[origin, _kind(cause, why)] += 1
+        context = explain.reported(report, state.fx)
+        if context is not None and context.kind == "cut":
+            state.fx.cuts.append(Cut(0, explain.OUTSIDE))
+        state.origin, state.kind = TORCH_XLA, graph.cause
+        if lowers and (graph.cause == "backward" or not again):
+            state.origin = EXPORT if made is not None and made.export else DYNAMO
+            if graph.cause != "backward":
+                state.kind = made.graph.cause if made is not None else "entry"
+            state.lowered, state.made = made, None
+        self._counts_xla[state.origin, state.kind] += 1
         if len(self._graphs) < KEPT:
             self._graphs.append(graph)
-        known.compiled, known.origin = graph, origin
+        state.compiled = graph
 
     def program(self, program: Program) -> None:
         """The TT compiler begins a graph."""
-        known = self._rank(program.rank)
-        if known.compiled is not None:
-            graph = known.compiled
-            program.cause, program.why, program.origin = graph.cause, graph.reason, known.origin
+        state = self._rank(program.rank)
+        if state.compiled is not None:
+            graph, state.compiled = state.compiled, None
+            program.cause, program.why = graph.cause, graph.reason
+            program.origin, program.kind = state.origin, state.kind
             program.sources, program.where = graph.sources, graph.where
-            known.compiled = None
-        elif known.made is not None:
-            made, known.made, known.lowered = known.made, None, known.made
+        elif state.made is not None:
+            made, state.made, state.lowered = state.made, None, state.made
             program.cause, program.why = "fx", _after(made.graph)
-            program.origin = EXPORT if made.export else DYNAMO
+            program.origin, program.kind = EXPORT if made.export else DYNAMO, made.graph.cause
             program.sources, program.where = (made.graph.name,), made.graph.where
-        elif known.exported:
+        elif state.exported:
             program.origin, program.why = EXPORT, "compiled after torch.export, outside Dynamo"
         elif self.dynamo:
             program.origin, program.why = TORCH_XLA, CUT
-            if known.lowered is not None:
-                program.sources = (known.lowered.graph.name,)
+            if state.lowered is not None:
+                program.sources = (state.lowered.graph.name,)
         else:
             program.origin = UNKNOWN
-        known.exported = False
+        state.exported = False
 
     def ended(self, program: Program) -> None:
         """The name of a program is known by now, and may tell more than all else."""
         if program.reshard:
-            program.cause, program.origin = "reshard", TORCH_XLA
-            program.why, program.sources = "a sharded tensor was gathered", ()
-        self.counted[program.origin, _kind(program.cause, program.why)] += 1
+            program.cause = program.kind = "reshard"
+            program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()
+        self.counted[program.origin, program.kind or program.cause] += 1
 
     def observation(self) -> Observation | None:
         """The xla layer, if torch_xla reported its compilations."""
@@ -135,8 +140,8 @@ class Origins:
         """By origin and cause: the graphs of the deepest layer."""
         return self.counted if tt else self._counts_xla
 
-    def _rank(self, rank: str) -> _Why:
-        return self._ranks.setdefault(rank, _Why())
+    def _rank(self, rank: str) -> _Rank:
+        return self._ranks.setdefault(rank, _Rank())
 
 
 def _after(graph: Graph) -> str:
@@ -144,11 +149,6 @@ def _after(graph: Graph) -> str:
     if graph.cause == "entry":
         return ""
     return f"{graph.cause}: {graph.reason}" if graph.reason else graph.cause
-
-
-def _kind(cause: str, why: str) -> str:
-    """The cause to count by: of a lowered FX graph, why there is that FX graph."""
-    return why.partition(":")[0] or "entry" if cause == "fx" else cause
 
 
 def where(program: Program) -> Frame:

@@ -17,9 +17,10 @@ import pytest
 from pytest_graphbreak.config.device import version
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 MINOR = tuple(int(part) for part in (version("torch") or "0.0").split(".")[:2])
 
 WATCHED = """
@@ -35,25 +36,40 @@ broken.main()
 Path(sys.argv[1]).write_text(json.dumps(combine([window.close()]).to_dict()))
 """
 
-LAZY = """
+ON_DEVICE = """
 import json, sys
-from dataclasses import replace
 from pathlib import Path
-import torch, torch_xla
-import torch_xla.debug.metrics as met
-
-def split(x):
-    y = torch.histc(x.sin(), 4)
-    return y + 1
-
-x = torch.ones(4, 4, device=torch_xla.device())
-torch_xla.sync()
-torch.compile(split, backend="openxla")(x)
-value = (x * 3).sum().item()
-torch_xla.sync()
-count = (met.metric_data("CompileTime") or (0,))[0]
-Path(sys.argv[1]).write_text(json.dumps(count))
+from cases.xla import CASES
+from pytest_graphbreak.layers.xla.observer import XlaObserver
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import combine
+found = {{}}
+for name in {names!r}:
+    observer = XlaObserver()
+    observer.isolate(name)
+    window = observer.open(Places(Path({root!r})))
+    CASES[name].run()
+    found[name] = combine([window.close()]).to_dict()
+Path(sys.argv[1]).write_text(json.dumps(found))
 """
+"""Each case in a window of its own."""
+
+NAMES = (
+    "lazy_op_and_sync",
+    "mark_step",
+    "item_between",
+    "printed",
+    "branch_on_value",
+    "histc_between",
+    "qr_backward",
+    "optimizer_step_with_barrier",
+    "native_compile_with_work_before",
+    "compiled_with_pending_input",
+    "compiled_with_break",
+    "compiled_two_shapes",
+    "compiled_histc",
+    "compiled_backward",
+)
 
 
 def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
@@ -61,8 +77,8 @@ def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
     file = tmp_path / "script.py"
     file.write_text(script)
     log, said = tmp_path / "run.log", tmp_path / "said.json"
-    root = str(HERE.parent.parent)
-    with log.open("wb") as errors:
+    root = str(ROOT)
+    with log.open("ab") as errors:  # torch_xla may append to it as well
         subprocess.run(
             [sys.executable, str(file), str(said)],
             env={**os.environ, "PYTHONPATH": root, **variables},
@@ -70,7 +86,7 @@ def run(tmp_path: Path, script: str, **variables: str) -> tuple[Reading, Any]:
             stderr=errors,
             check=True,
         )
-    return read(str(log), Places(HERE), more=[tmp_path]), json.loads(said.read_text())
+    return read(str(log), Places(HERE), more=[tmp_path, ROOT]), json.loads(said.read_text())
 
 
 def test_a_log_of_dynamo_gives_the_record_that_was_seen_live(tmp_path: Path) -> None:
@@ -99,8 +115,8 @@ def _without_stacks(record: Record) -> Record:
 def _in_a_log(live: Record) -> Record:
     """Without what no log of Dynamo says.
 
-    How large a graph is, what came instead of what a guard expected, and whether
-    a frame was compiled that made no graph.
+    How large a graph is and of which functions, what came instead of what a guard
+    expected, and whether a frame was compiled that made no graph.
     """
     return replace(
         live,
@@ -110,34 +126,48 @@ def _in_a_log(live: Record) -> Record:
             for item in live.recompile_list
         ),
         graph_list=tuple(
-            replace(item, ops=None, inputs=None, outputs=None) for item in live.graph_list
+            replace(item, ops=None, inputs=None, outputs=None, functions={})
+            for item in live.graph_list
         ),
     )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
-def test_torch_xla_says_what_it_compiled(tmp_path: Path) -> None:
-    reading, compiled = run(
+def test_a_log_of_torch_xla_gives_the_graphs_that_were_seen_live(tmp_path: Path) -> None:
+    reading, data = run(
         tmp_path,
-        LAZY,
+        ON_DEVICE.format(names=NAMES, root=str(HERE)),
         PJRT_DEVICE="CPU",
-        TORCH_LOGS="+dynamo",
-        PT_XLA_DEBUG_LEVEL="2",
+        TORCH_LOGS="+dynamo,recompiles",
+        PT_XLA_DEBUG_LEVEL="1",
         PT_XLA_DEBUG_MAX_FRAME="200",
+        PT_XLA_DEBUG_FILE=str(tmp_path / "run.log"),
     )
-    record = reading.record
-    assert record.layers == ("dynamo", "xla")
-    assert record.graphs == {"dynamo": 1, "xla": compiled}
-    found = [(item.cause, item.where.code) for item in record.graph_list if item.layer == "xla"]
-    assert found == [
-        ("sync", "torch_xla.sync()"),
-        ("split", "def split(x):"),
-        ("fx", "def split(x):"),
-        ("access", "value = (x * 3).sum().item()"),
-    ]
-    assert reading.origins == {
-        ("torch_xla", "sync"): 1,
-        ("torch_xla", "split"): 1,
-        ("dynamo", "entry"): 1,
-        ("torch_xla", "access"): 1,
-    }
+    records = [Record.from_dict(record) for record in data.values()]
+    assert [record.errors for record in records] == [()] * len(NAMES)
+    live = [_on_device(graph) for record in records for graph in record.graph_list]
+    log = [_on_device(graph) for graph in reading.record.graph_list if graph.layer == "xla"]
+    assert log == live
+    assert reading.origins.total() == len(live)
+
+
+def _on_device(graph: Graph) -> Graph:
+    """Without what only one of both can say.
+
+    torch_xla's reports do not name the nodes and inputs of an FX graph, nor ops that
+    ran on the CPU, nor who called a backward pass; only they have the name of a
+    ``torch_xla.compile``, which the reason has live. Of a place in an FX graph the
+    function is known, and not the line.
+    """
+    where = graph.where
+    reason = re.sub(r"^.* (?=(?:was|were) still pending when)", "lazy work ", graph.reason)
+    reason = re.sub(r": aten::\S+ runs on the CPU$", "", reason)
+    if graph.cause in ("fx", "split", "recompile"):
+        where, reason = Frame(where.file, where.function), ""
+    elif graph.cause == "access":
+        reason = re.sub(r"aten::\S+ runs on the CPU", "value read", reason)
+    elif graph.cause in ("backward", "pending"):
+        where = NOWHERE
+    return replace(
+        graph, name="", where=where, reason=reason, ops=None, module=None, stack=(), process=None
+    )

@@ -32,7 +32,7 @@ class Program:
     ``offset`` is where its first header stands, in bytes. ``places`` are the lines
     of source that most of it comes from, most first, with the number of kinds
     of ops of each; ``module`` is the path of the nn.Module. ``cause``, ``why``
-    and ``origin`` say why it exists (see ``origin``).
+    and ``origin`` say why it exists (see ``logs.origin``), ``kind`` is the cause to count by.
     """
 
     number: int
@@ -49,6 +49,7 @@ class Program:
     cause: str = "other"
     why: str = ""
     origin: str = ""
+    kind: str = ""
     sources: tuple[str, ...] = ()
     where: Frame = NOWHERE
 

@@ -21,7 +21,7 @@ from pytest_graphbreak.layers.xla.events import Context, Recorder, python_stack
 from pytest_graphbreak.layers.xla.fx import FxGraph, Piece
 from pytest_graphbreak.layers.xla.lazy import Lazy
 from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name, written_forward
-from pytest_graphbreak.layers.xla.reports import Line
+from pytest_graphbreak.model.stacks import Line
 
 
 class Bridge:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,9 +25,10 @@ from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.debug import DebugFile
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.meter import Meter
-from pytest_graphbreak.layers.xla.reports import Line, Report
+from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.model.stacks import Line
 
-_OURS = hooks.__file__
+_OURS = "/".join(Path(hooks.__file__).parts[-3:])
 """Where a function that is watched is called from: no part of the stack."""
 
 
@@ -60,7 +62,8 @@ class Event:
     ``backward`` is the stack that called ``backward()``, if that was running.
     What was not reported has no report, but the Python stack of its context,
     and ``off``: why nothing is reported, if nothing is. ``fallbacks`` are aten
-    ops that ran on the CPU at about that time, and how often.
+    ops that ran on the CPU at about that time, and how often. ``lowering`` is the
+    FX graph that Dynamo made last, for a log: there no context is known.
     """
 
     report: Report | None
@@ -70,6 +73,7 @@ class Event:
     stack: tuple[Line, ...] = ()
     resharded: bool = False
     off: str = ""
+    lowering: FxGraph | None = None
 
 
 Owner = Callable[[Report, Iterable[str]], Context | None]
@@ -164,7 +168,7 @@ class Recorder:
         backward = self.backward[-1] if self.backward else ()
         for report in reports:
             if report is not None:
-                report.frames = tuple(frame for frame in report.frames if frame[0] != _OURS)
+                report.frames = without_hooks(report.frames)
             own = self.owner(report, fallbacks) if report is not None else None
             self.events.append(Event(report, own or context, backward, fallbacks))
         for number in range(unreported):
@@ -185,12 +189,17 @@ class Recorder:
         self.lock = threading.RLock()
 
 
+def without_hooks(frames: Iterable[Line]) -> tuple[Line, ...]:
+    """The frames of a stack that would be there if nobody watched."""
+    return tuple(frame for frame in frames if not frame.file.endswith(_OURS))
+
+
 def python_stack() -> tuple[Line, ...]:
     """The Python frames of this thread, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     found = []
     while frame is not None:
-        found.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        found.append(Line(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
         frame = frame.f_back
     return tuple(found)
 

@@ -1,4 +1,8 @@
-"""Says of each compilation why it exists, where, and in which words a user would say it."""
+"""Says of each compilation why it exists, where, and in which words a user would say it.
+
+By what was going on, where that was watched; else, and in a log, by the report
+of torch_xla alone.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_graphbreak.layers.xla.events import Context, Event
-from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, constructor, runs_on_cpu
-from pytest_graphbreak.layers.xla.reports import Line
-from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, constructor, runs_on_cpu
+from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.places import Naming
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
+from pytest_graphbreak.model.stacks import Line
 
 LAYER = "xla"
 
@@ -28,7 +34,25 @@ _PRINTING = ("__repr__", "__str__", "__format__", "_str")
 
 
 _DEFINES = ("def ", "async def ", "@", "class ")
-_RUNNERS = ("_pytest/python.py", "_pytest/unittest.py")
+
+OUTSIDE = "a node of the FX graph did not run on XLA"
+"""Why a graph is split, where nothing more is known."""
+RESHARDED = "a sharded tensor was read, and put together by a graph"
+
+_LOWERED = ("fx", "split", "recompile")
+"""Causes of graphs that are FX graphs, or parts of them."""
+
+_SAID = (
+    ("clear the pending graph", "pending", "work was still pending before torch_xla.compile()"),
+    ("torch_xla.compile", "sync", "torch_xla.compile()"),
+    ("parallel loader", "sync", "the end of a step of the device loader"),
+    ("profiler", "sync", "the end of a profiler step"),
+    ("user torch_xla.sync", "sync", "explicit sync"),
+)
+"""torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they stand for.
+
+They are taken where the frames do not tell: they also call a value read what is not.
+"""
 
 
 @dataclass(slots=True)
@@ -50,9 +74,9 @@ class _Why:
     deep: bool = False
 
 
-def explain(events: Sequence[Event], places: Places) -> list[Graph]:
+def explain(events: Sequence[Event], places: Naming) -> list[Graph]:
     """One graph for each compilation, in order, named by its number."""
-    return [_graph(str(number), event, places) for number, event in enumerate(events)]
+    return [graph(str(number), event, places) for number, event in enumerate(events)]
 
 
 def is_recompile(event: Event) -> bool:
@@ -60,11 +84,14 @@ def is_recompile(event: Event) -> bool:
     return event.context is not None and bool(event.context.change) and _inside(event)
 
 
-def _graph(name: str, event: Event, places: Places) -> Graph:
+def graph(name: str, event: Event, places: Naming) -> Graph:
+    """The graph of one compilation."""
     why = _why(event, places)
     report = event.report
     traced = tuple(reversed(why.traced)) if why.deep else tuple(why.traced)
     where = _place((*traced, *why.callers), places)
+    if why.graph is not None and why.graph.where != NOWHERE and why.cause in _LOWERED:
+        where = _in_graph(why.graph, event, places) or where
     return Graph(
         LAYER,
         name,
@@ -77,11 +104,11 @@ def _graph(name: str, event: Event, places: Places) -> Graph:
         where=where,
         reason=why.reason,
         module=why.module,
-        stack=_stack((*reversed(_since_test(why.callers)), *why.traced), where, places),
+        stack=_stack((*_since_test(why.callers), *why.traced), where, places),
     )
 
 
-def _why(event: Event, places: Places) -> _Why:
+def _why(event: Event, places: Naming) -> _Why:
     frames = event.report.frames if event.report else event.stack
     # What runs in a thread of autograd's has no user there: it is the backward pass's.
     candidates = (*frames, *event.backward)
@@ -89,16 +116,50 @@ def _why(event: Event, places: Places) -> _Why:
         return _in_context(event.context, event, candidates, places)
     if event.report is None or not frames:
         return _unreported(event)
-    innermost = frames[0][2]
-    if innermost in ("sync", "mark_step") and _is_file(frames[0], "torch_xla.py"):
-        return _synced(event, candidates)
-    if innermost == "extract_graph_helper":
-        return _Why("fx", "", candidates)
-    if innermost == "optimized_mod" or _called("extract_compiled_graph_helper", frames):
-        return _Why("pending", _pending(()), candidates)
-    if event.backward and not any(places.is_user(file) for file, _, _ in frames):
+    context = reported(event.report, event.lowering)
+    if context is not None:
+        return _in_context(context, event, candidates, places)
+    if frames[0].name in ("sync", "mark_step") and _is_file(frames[0], "torch_xla.py"):
+        return _synced(event.report, candidates)
+    if event.backward and not any(places.is_user(frame.file) for frame in frames):
         return _Why("backward", _in_backward(event), event.backward)
+    for said, cause, reason in _SAID:
+        if said in event.report.said:
+            return _Why(cause, reason, candidates)
+    if event.report.said and "access tensor value" not in event.report.said:
+        return _Why("other", event.report.said, candidates)
     return _Why("access", _read(event, frames, places), candidates)
+
+
+def reported(report: Report, graph: FxGraph | None) -> Context | None:
+    """What was going on in the bridge, by a report alone; None if it was nothing there."""
+    graph = graph or FxGraph()
+    if in_backward(report):
+        graph = replace(graph, backward=True, cuts=[])
+    if lowers(report):
+        return Context("piece", graph, Piece(graph))
+    if _called("partition_fx_graph_for_cpu_fallback", report.frames):
+        return Context("cut", graph)  # the inputs were settled before it
+    if _called("extract_graph_helper", report.frames):
+        return Context("piece", graph, Piece(graph))
+    if _called("extract_compiled_graph_helper", report.frames):
+        return Context("run", graph)
+    if _called("optimized_mod", report.frames) or "processing input graphs" in report.said:
+        return Context("run")
+    return None
+
+
+def lowers(report: Report) -> bool:
+    """Whether the bridge lowered an FX graph by this compilation, or a part of it."""
+    inside = "compiling a FX graph" in report.said or "executing a compiled" in report.said
+    return inside or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
+
+
+def in_backward(report: Report) -> bool:
+    """Whether what was lowered is the backward pass of a compiled function."""
+    return any(
+        "backward" in frame.name and "/torch/_functorch/" in frame.file for frame in report.frames
+    )
 
 
 def _inside(event: Event) -> bool:
@@ -108,11 +169,13 @@ def _inside(event: Event) -> bool:
     if event.context is not None and event.context.kind == "backward":
         return not event.report.frames
     if event.context is not None and event.context.within is not None:
-        return any((file, name) == event.context.within for file, _, name in event.report.frames)
+        return any(
+            (frame.file, frame.name) == event.context.within for frame in event.report.frames
+        )
     return any(_is_file(frame, "dynamo_bridge.py") for frame in event.report.frames)
 
 
-def _in_context(context: Context, event: Event, frames: Sequence[Line], places: Places) -> _Why:
+def _in_context(context: Context, event: Event, frames: Sequence[Line], places: Naming) -> _Why:
     graph = context.graph
     frames = _callers(frames)
     if context.kind == "backward":
@@ -130,22 +193,22 @@ def _in_context(context: Context, event: Event, frames: Sequence[Line], places: 
             names = [name for name, _ in context.pending]
             return _Why("pending", _pending(names, graph), frames, graph)
         return _lowered(context, event, frames, places)
-    settles = event.report is None or event.report.frames[0][2] == "sync"
+    settles = event.report is None or event.report.frames[0].name == "sync"
     if context.kind == "inputs" and settles:
         return _Why("pending", _pending(graph.pending if graph else (), graph), frames, graph)
     piece = context.piece
     if piece is None or graph is None:
         cut = graph.cuts[-1] if graph and graph.cuts else None
         return _split(context, cut, frames, places)
-    if event.report is not None and event.report.frames[0][2] != "extract_graph_helper":
+    if event.report is not None and event.report.frames[0].name != "extract_graph_helper":
         if graph.cuts:
             return _split(context, piece.cut_before(), frames, places)
-        if event.report.frames[0][2] == "sync":
+        if event.report.frames[0].name == "sync":
             return _Why("pending", _pending((), graph), frames, graph)
     return _lowered(context, event, frames, places)
 
 
-def _lowered(context: Context, event: Event, frames: Sequence[Line], places: Places) -> _Why:
+def _lowered(context: Context, event: Event, frames: Sequence[Line], places: Naming) -> _Why:
     """A piece of an FX graph, or the whole of it."""
     graph, piece = context.graph, context.piece
     assert graph is not None
@@ -166,46 +229,42 @@ def _lowered(context: Context, event: Event, frames: Sequence[Line], places: Pla
     return why
 
 
-def _split(context: Context, cut: Cut | None, frames: Sequence[Line], places: Places) -> _Why:
+def _split(context: Context, cut: Cut | None, frames: Sequence[Line], places: Naming) -> _Why:
     ops = context.piece.ops if context.piece and context.kind == "piece" else None
     if cut is None:
-        return _Why("split", "a node ran outside of the graph", frames, context.graph, ops=ops)
+        return _Why("split", OUTSIDE, frames, context.graph, ops=ops)
     reason = _because(cut, places)
     return _Why("split", reason, frames, context.graph, cut.module, ops, cut.stack, deep=True)
 
 
-def _because(cut: Cut, places: Places) -> str:
+def _because(cut: Cut, places: Naming) -> str:
     """The reason of a cut, with the line that made what could not be taken."""
     for stack in cut.made:
         for frame in reversed(stack):
-            if places.is_user(frame[0]) and (code := places.frame(*frame).code):
+            if places.is_user(frame.file) and (code := places.frame(*frame).code):
                 return f"{cut.reason} from `{constructor(code) or code}`"
     return cut.reason
 
 
-def _synced(event: Event, frames: Sequence[Line]) -> _Why:
-    assert event.report is not None
-    inside = event.report.frames
+def _synced(report: Report, frames: Sequence[Line]) -> _Why:
+    inside = report.frames
     if _called("_clear_pending_ops_before_compile", inside):
         return _Why("pending", "work was still pending before torch_xla.compile()", frames)
-    if _called("extract_compiled_graph_helper", inside) or _called("extract_graph_helper", inside):
-        return _Why("pending", _pending(()), frames)
     if _called("_compile", inside):
-        name = event.report.name
-        what = f"torch_xla.compile() of `{name}`" if name else "torch_xla.compile()"
+        what = f"torch_xla.compile() of `{report.name}`" if report.name else "torch_xla.compile()"
         return _Why("sync", what, frames)
     if _called("optimizer_step", inside):
         return _Why("sync", "xm.optimizer_step() with a barrier", frames)
-    if any(name == "next" and file.endswith("parallel_loader.py") for file, _, name in inside):
+    if _called_in("next", "parallel_loader.py", inside):
         return _Why("sync", "the end of a step of the device loader", frames)
-    if any(name == "__exit__" and file.endswith("profiler.py") for file, _, name in inside):
+    if _called_in("__exit__", "profiler.py", inside):
         return _Why("sync", "the end of a profiler step", frames)
     return _Why("sync", "explicit sync", frames)
 
 
 def _unreported(event: Event) -> _Why:
     if event.resharded:
-        return _Why("reshard", "a sharded tensor was read, and put together by a graph")
+        return _Why("reshard", RESHARDED)
     if event.backward:
         return _Why("backward", _in_backward(event), event.backward)
     return _Why("other", event.off or "compiled in a thread that runs no Python")
@@ -227,10 +286,10 @@ def _pending(names: Iterable[str], graph: FxGraph | None = None) -> str:
     return f"{subject} {'were' if len(known) > 1 else 'was'} still pending when {what} was called"
 
 
-def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
+def _read(event: Event, frames: Sequence[Line], places: Naming) -> str:
     """By what a value was read, from the source text around."""
     depth = next(
-        (number for number, frame in enumerate(frames) if places.is_user(frame[0])), len(frames)
+        (number for number, frame in enumerate(frames) if places.is_user(frame.file)), len(frames)
     )
     texts = [places.frame(*frame).code for frame in frames[: depth + 1]]
     for op in event.fallbacks:
@@ -238,11 +297,11 @@ def _read(event: Event, frames: Sequence[Line], places: Places) -> str:
             return runs_on_cpu([op])
     # The line is the user's, and how it was read may stand in test infrastructure below it.
     for frame, own in zip(frames, texts, strict=False):
-        for pattern, text in _READERS if places.is_written(frame[0]) else ():
+        for pattern, text in _READERS if places.is_written(frame.file) else ():
             if found := pattern.search(own):
                 return f"value read by {found.expand(text)}"
     if depth > 0:
-        called = frames[depth - 1][2]
+        called = frames[depth - 1].name
         return "value printed or formatted" if called in _PRINTING else f"value read in {called}()"
     if event.fallbacks:
         return runs_on_cpu(event.fallbacks)
@@ -261,20 +320,17 @@ def _callers(frames: Sequence[Line]) -> Sequence[Line]:
     Inside are the backend's frames, and a backend may be the user's own.
     """
     for number, frame in enumerate(frames):
-        if frame[0].endswith("torch/_dynamo/eval_frame.py"):
+        if frame.file.endswith("torch/_dynamo/eval_frame.py"):
             return frames[number + 1 :]
     return frames
 
 
-def _since_test(frames: Sequence[Line]) -> Sequence[Line]:
-    """The frames inside of the call of a test, of those that run from the innermost outwards."""
-    for number, (file, _, _) in enumerate(frames):
-        if file.endswith(_RUNNERS):
-            return frames[:number]
-    return frames
+def _since_test(callers: Sequence[Line]) -> Sequence[Line]:
+    """The frames inside of the call of a test, the outermost first."""
+    return stacks.since_test(callers[::-1])
 
 
-def _stack(frames: Iterable[Line], where: Frame, places: Places) -> tuple[Frame, ...]:
+def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame, ...]:
     """The user's frames, outermost first, to the place itself, which is the last.
 
     Dynamo's code for a function stands on its ``def``: what it traced goes on from there.
@@ -282,10 +338,10 @@ def _stack(frames: Iterable[Line], where: Frame, places: Places) -> tuple[Frame,
     if where == NOWHERE:
         return ()
     found: list[Frame] = []
-    for file, line, name in frames:
-        if not places.is_user(file):
+    for line in frames:
+        if not places.is_user(line.file):
             continue
-        frame = places.frame(file, line, name)
+        frame = places.frame(*line)
         if frame == where:
             break
         if not frame.code.startswith(_DEFINES) and frame not in found[-1:]:
@@ -293,17 +349,17 @@ def _stack(frames: Iterable[Line], where: Frame, places: Places) -> tuple[Frame,
     return (*found, where)
 
 
-def _place(frames: Iterable[Line], places: Places) -> Frame:
+def _place(frames: Iterable[Line], places: Naming) -> Frame:
     """The first frame of the user's.
 
     A frame that stands on its own ``def`` is Dynamo's code for that function:
     the line that called it says more.
     """
     at_def = NOWHERE
-    for file, line, name in frames:
-        if not places.is_user(file):
+    for line in frames:
+        if not places.is_user(line.file):
             continue
-        frame = places.frame(file, line, name)
+        frame = places.frame(*line)
         if not frame.code.startswith(_DEFINES):
             return frame
         if at_def == NOWHERE:
@@ -311,9 +367,22 @@ def _place(frames: Iterable[Line], places: Places) -> Frame:
     return at_def
 
 
+def _in_graph(graph: FxGraph, event: Event, places: Naming) -> Frame | None:
+    """The place of Dynamo's graph, where the innermost frame of the user's is Dynamo's code."""
+    frames = event.report.frames if event.report is not None else ()
+    line = next((line for line in frames if places.is_user(line.file)), None)
+    if line is None or places.frame(*line).code.startswith(_DEFINES):
+        return graph.where
+    return None
+
+
 def _called(function: str, frames: Iterable[Line]) -> bool:
-    return any(name == function and "torch_xla" in file for file, _, name in frames)
+    return any(frame.name == function and "torch_xla" in frame.file for frame in frames)
+
+
+def _called_in(function: str, file: str, frames: Iterable[Line]) -> bool:
+    return any(frame.name == function and frame.file.endswith(file) for frame in frames)
 
 
 def _is_file(frame: Line, name: str) -> bool:
-    return frame[0].endswith(f"/{name}")
+    return frame.file.endswith(f"/{name}")

@@ -22,7 +22,8 @@ from pytest_graphbreak.layers.xla.naming import (
     module_path,
     op_name,
 )
-from pytest_graphbreak.layers.xla.reports import Line
+from pytest_graphbreak.model.record import NOWHERE, Frame
+from pytest_graphbreak.model.stacks import Line
 
 Stack = tuple[Line, ...]
 """Frames of a node's code, outermost first, as Dynamo wrote them down."""
@@ -52,10 +53,14 @@ class Cut:
 
 @dataclass(slots=True, eq=False)
 class FxGraph:
-    """One FX graph that reached the bridge. ``change`` says why it was compiled again."""
+    """One FX graph that reached the bridge. ``change`` says why it was compiled again.
+
+    ``where`` is the place of Dynamo's graph, where the lines of the nodes are not known.
+    """
 
     source: str = ""
     stack: Stack = ()
+    where: Frame = NOWHERE
     module: str | None = None
     backward: bool = False
     change: str = ""
@@ -84,7 +89,7 @@ class Piece:
     fx: FxGraph
     first: int = 0
     last: int = 0
-    ops: int = 0
+    ops: int | None = None
     inputs: tuple[tuple[str, bool], ...] = ()
 
     def cut_after(self) -> Cut | None:
@@ -122,8 +127,8 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
 def _written(stack: Stack, compiled: Compiled | None) -> Stack:
     """The frames from the function that somebody wrote inwards, without its decorators'."""
     written = compiled.written if compiled else None
-    for number, (file, _, name) in enumerate(stack):
-        if (file, name) == written:
+    for number, frame in enumerate(stack):
+        if (frame.file, frame.name) == written:
             return stack[number:]
     return stack
 
@@ -143,7 +148,7 @@ def node_stack(node: Any) -> Stack:
     """The user's frames that made a node."""
     text = node.meta.get("stack_trace") or ""
     return tuple(
-        (found["file"], int(found["line"]), found["name"].strip())
+        Line(found["file"], int(found["line"]), found["name"].strip())
         for found in _STACK_FRAME.finditer(text)
     )
 

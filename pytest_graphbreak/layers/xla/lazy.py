@@ -25,7 +25,8 @@ from pytest_graphbreak.layers.xla import differences
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla.events import Context, Recorder
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
-from pytest_graphbreak.layers.xla.reports import Line, Report
+from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.model.stacks import Line
 
 _ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
 """A line of the code that torch.fx writes for a graph: it begins with the name of its node."""
@@ -112,9 +113,9 @@ class Lazy:
         if run is None or known is None:
             return None
         inside = _inside(report.frames, run.within)
-        if inside is None or any(file.endswith(_BRIDGE) for file, _, _ in inside):
+        if inside is None or any(frame.file.endswith(_BRIDGE) for frame in inside):
             return None
-        if any(file.startswith(_WRITTEN) or name == "run_node" for file, _, name in inside):
+        if any(map(_runs_node, inside)):
             cut = _cut(inside, ops, module, known.graph)
             return Context("cut", known.graph, cut=cut, within=run.within)
         context = Context("lazy", known.graph, known.piece, within=run.within)
@@ -147,10 +148,15 @@ class Lazy:
         return self._modules[module]
 
 
+def _runs_node(frame: Line) -> bool:
+    """Whether this frame is of the code of a graph module, or of an interpreter of it."""
+    return frame.file.startswith(_WRITTEN) or frame.name == "run_node"
+
+
 def _inside(frames: Sequence[Line], within: tuple[str, str]) -> Sequence[Line] | None:
     """The frames inside of the function that runs a graph; None where it is not on the stack."""
-    for number, (file, _, name) in enumerate(frames):
-        if (file, name) == within:
+    for number, frame in enumerate(frames):
+        if (frame.file, frame.name) == within:
             return frames[:number]
     return None
 
@@ -186,9 +192,9 @@ def _again(context: Context, before: _Run, now: _Run) -> Context:
 
 def _node(frames: Sequence[Line], module: Any) -> Any:
     """The node whose line of the written code is on the stack of a compilation."""
-    for file, line, _ in frames:
-        if file.startswith(_WRITTEN):
-            found = _ASSIGNED.match(linecache.getline(file, line))
+    for frame in frames:
+        if frame.file.startswith(_WRITTEN):
+            found = _ASSIGNED.match(linecache.getline(frame.file, frame.line))
             name = found["name"] if found else ""
             return next((node for node in module.graph.nodes if node.name == name), None)
     return None

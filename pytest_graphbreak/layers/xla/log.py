@@ -9,37 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from pytest_graphbreak.layers.xla.events import Context, Event, without_hooks
+from pytest_graphbreak.layers.xla.fx import FxGraph
 from pytest_graphbreak.layers.xla.reports import Reader, Report
-from pytest_graphbreak.model.record import NOWHERE, Frame
-from pytest_graphbreak.model.sources import Sources
-from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text import lines
 from pytest_graphbreak.text.blocks import Block
 from pytest_graphbreak.text.scan import Group, Needle
 
 _ANALYSIS: Final = b"Compilation Analysis: "
 _HASH: Final = b"Computation hash: "
-
-_SAID: Final = (
-    ("dynamo processing input graphs", "pending", "an input was still waiting to be computed"),
-    ("dynamo is compiling", "fx", ""),
-    ("dynamo is executing", "fx", ""),
-    ("trying to access tensor value", "access", "a value was read before torch_xla.sync"),
-    ("clear the pending graph", "pending", "work was pending before torch_xla.compile"),
-    ("torch_xla.compile", "sync", "torch_xla.compile cut the graph"),
-    ("parallel loader", "sync", "the parallel loader synced at the end of a step"),
-    ("profiler", "sync", "a profiler step ended"),
-    ("torch_xla.sync", "sync", "torch_xla.sync was called"),
-)
-"""torch_xla's words (torch_xla/csrc/debug_util.cpp), the cause they stand for, and ours."""
-
-_BY_FRAME: Final = (
-    ("partition_fx_graph_for_cpu_fallback", "split", "an op of the FX graph does not run on XLA"),
-    ("optimized_mod", "pending", "an input was still waiting to be computed"),
-)
-"""Frames that tell more than torch_xla's words, which then speak of a value that was read."""
-
-UNSEEN: Final = "compiled in a thread without Python frames (autograd)"
 
 
 class XlaLines:
@@ -91,24 +69,9 @@ def _ahead(block: Block, at: int) -> bytes | None:
     return ahead
 
 
-def cause(report: Report) -> tuple[str, str]:
-    """The cause of a compilation, and the evidence in words."""
-    if not report.said:
-        return "backward", UNSEEN
-    names = {name for _, _, name in report.frames}
-    for name, found, why in _BY_FRAME:
-        if name in names and "dynamo is compiling" not in report.said:
-            return found, why
-    for said, found, why in _SAID:
-        if said in report.said:
-            if found == "fx" and any("backward" in name for name in names):
-                return "backward", ""
-            return found, why
-    return "other", report.said
-
-
-def where(report: Report, sources: Sources) -> Frame:
-    """The user's line that it was compiled for."""
-    frames = [Line(file, line, name) for file, line, name in reversed(report.frames)]
-    user = [frame for frame in frames if sources.is_user(frame.file)]
-    return sources.frame(*user[-1]) if user else NOWHERE
+def event(report: Report, graph: FxGraph) -> Event:
+    """A compilation as the sensors would note it. ``graph``: what Dynamo made last."""
+    report.frames = without_hooks(report.frames)
+    # A thread without Python frames is autograd's.
+    backward = not report.frames and not report.said
+    return Event(report, Context("backward") if backward else None, lowering=graph)

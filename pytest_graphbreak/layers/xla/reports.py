@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-Line = tuple[str, int, str]
-"""A frame of a stack: file as Python has it, 1-based line, name of the code object."""
+from pytest_graphbreak.model.stacks import Line
 
 _RULE = "=" * 20
 _FRAME = re.compile(r"(?P<name>\S+) \((?P<file>.*):(?P<line>\d+)\)")
@@ -43,7 +42,7 @@ class Report:
     @property
     def lowers(self) -> bool:
         """Whether the bridge lowered an FX graph by it, or settled its inputs."""
-        return bool(self.frames) and self.frames[0][2] in ("extract_graph_helper", "sync")
+        return bool(self.frames) and self.frames[0].name in ("extract_graph_helper", "sync")
 
 
 @dataclass(slots=True)
@@ -110,7 +109,7 @@ def _report(lines: list[str]) -> Report:
             _graph_info(report, text)
         elif heading.startswith("Python Frame"):
             if found := _FRAME.fullmatch(text):
-                frames.append((found["file"], int(found["line"]), found["name"]))
+                frames.append(Line(found["file"], int(found["line"]), found["name"]))
             elif text.strip(".") == "":
                 report.cut = True
     report.frames = tuple(frames)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.xla.reports import Reader, Report
+from pytest_graphbreak.model.stacks import Line
 
 RULE = "=" * 80
 
@@ -54,13 +55,13 @@ def test_one_compilation() -> None:
     assert report.said == "user torch_xla.sync"
     assert report.hash == "4a2b71f67e86b951f15c941dbe8d3041"
     assert (report.inputs, report.outputs) == (2, 1)
-    assert report.frames == (("/x/torch_xla.py", 87, "sync"), ("/a b/c (1).py", 9, "f"))
+    assert report.frames == (Line("/x/torch_xla.py", 87, "sync"), Line("/a b/c (1).py", 9, "f"))
     assert not report.cut
 
 
 def test_frames_that_were_left_out_are_noticed() -> None:
     (report,) = read(analysis(["f (a.py:1)", ".........."]))
-    assert (report.frames, report.cut) == ((("a.py", 1, "f"),), True)
+    assert (report.frames, report.cut) == ((Line("a.py", 1, "f"),), True)
 
 
 def test_a_graph_with_a_name_and_a_short_hash() -> None:
@@ -111,7 +112,9 @@ def test_what_was_written_is_read_whatever_the_pieces(
         size = data.draw(st.integers(1, len(text)))
         found += reader.feed(text[:size])
         text = text[size:]
-    expected = [tuple((file, line, name) for name, file, line in frames) for frames in compilations]
+    expected = [
+        tuple(Line(file, line, name) for name, file, line in frames) for frames in compilations
+    ]
     assert [report.frames for report in found] == expected
 
 
