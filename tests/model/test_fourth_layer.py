@@ -234,7 +234,8 @@ def test_its_report_is_valid(runs: Runs) -> None:
     for name in ("a.json", "b.json", "c.json"):
         Draft202012Validator(schema).validate(json.loads((runs.copy.suite / name).read_text()))
     baseline = json.loads((home / "baseline.json").read_text())
-    Draft202012Validator(baseline).validate(yaml.safe_load(runs.baseline))
+    written = (runs.copy.suite / "baselines/test_model.yaml").read_text()
+    Draft202012Validator(baseline).validate(yaml.safe_load(written))
 
 
 def test_it_is_told_as_text_markdown_and_html(runs: Runs) -> None:
