@@ -140,14 +140,18 @@ def search(
     found.answers = row.answers
     if not found.answers:
         raise BisectError("git bisect came to no answer")
-    found.after = known.get(found.answers[0]) or bad
-    if len(found.answers) == 1:
-        name = row.before(found.answers[0])
-        if name not in known:  # git knew it by another: it is in the history of a good one
-            begin(name, 0)
-            side, _ = _side(row, name)
-            known[name] = side or good
-        found.before = known[name]
+    # What could not be tried comes first, the one that is known to be bad comes last.
+    found.answers.sort(key=lambda name: name in known)
+    found.after = known.get(found.answers[-1]) or bad
+    before = [row.before(name) for name in found.answers]
+    if len(found.answers) == 1 and before[0] not in known:
+        name = before[0]  # git knew it by another: it is in the history of a good one
+        begin(name, 0)
+        side, _ = _side(row, name)
+        known[name] = side or good
+    found.before = next(
+        (known[n] for n in before if n in known and not moved(known[n].record)), good
+    )
     return found
 
 

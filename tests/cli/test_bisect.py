@@ -81,6 +81,10 @@ def test_what_cannot_be_tried_is_skipped(desk: Desk, past: Past, temporary: Path
     assert "skipped: there is no tests/test_head.py" in said.out
     named = said.out.partition("moved with")[2].partition("\nbefore ")[0]
     assert [name for name in hashes if hashes[name][:10] in named] == ["torn", "gone", "back"]
+    assert (
+        f"\n  {hashes['back'][:10]}  2026-01-05  back\n\nbefore  {hashes['good'][:10]}" in said.out
+    )
+    assert f"\nafter   {hashes['back'][:10]}" in said.out
     assert all(line.isprintable() for line in said.out.split("\n"))
     assert not list(temporary.iterdir())
 
