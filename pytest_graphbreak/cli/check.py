@@ -13,13 +13,13 @@ from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, complain, listing, say
-from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, row, run_of, write_pages
+from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
-from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, standing, weight
+from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, row, standing, weight
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all

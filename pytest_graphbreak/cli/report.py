@@ -11,7 +11,6 @@ from typing import Final
 from pytest_graphbreak.cli.artifacts import named
 from pytest_graphbreak.cli.messages import complain, listing, say, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
-from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained, html, junit, look, markdown
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
@@ -20,7 +19,7 @@ from pytest_graphbreak.report.view import (
     Aside,
     ProfileRun,
     counted,
-    moves,
+    row,
     runs,
     standing,
     weight,
@@ -115,9 +114,3 @@ def tell(found: Sequence[ProfileRun]) -> None:
             say(line)
         parts = ", ".join(f"{count:,} {name}" for name, count in counted(tests).items())
         say(f"{plural(len(tests), 'test')} on {one.label}: {parts or 'none'}")
-
-
-def row(test: Plain) -> str:
-    """One test on one line."""
-    counts = ", ".join(str(move) for move in moves(test))
-    return f"{test['nodeid']}   {counts}".rstrip()

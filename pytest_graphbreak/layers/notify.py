@@ -1,6 +1,6 @@
 """Tells whoever listens when something was compiled: a child process, which writes it down at once.
 
-In the process of the test nobody listens, and ringing costs an attribute.
+In the process of the test nobody listens, and it costs an attribute.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Listener(Protocol):
         """Something was noted that belongs to no such compilation."""
 
 
-class Bell:
+class Notifier:
     """At most one listener at a time."""
 
     def __init__(self) -> None:
         self.listener: Listener | None = None
 
 
-BELL = Bell()
+NOTIFIER = Notifier()

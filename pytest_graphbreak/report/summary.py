@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
-from pytest_graphbreak.report.view import REPORTED, counted, standing
+from pytest_graphbreak.report.view import REPORTED, counted, row, standing
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
@@ -98,7 +97,7 @@ def _explained(outcome: Outcome) -> Iterator[Line]:
 
 def _table(outcome: Outcome) -> Iterator[Line]:
     for verdict in SHOWN:
-        found = [_row(test) for test in _standing(outcome) if test["verdict"] == verdict]
+        found = [row(test) for test in _standing(outcome) if test["verdict"] == verdict]
         yield from _list(MARKUP[verdict], verdict, found)
 
 
@@ -112,23 +111,6 @@ def _list(markup: tuple[str, ...], word: str, items: list[str]) -> Iterator[Line
         yield markup, f"{word:<10} {printable(item)}"
     if len(items) > MOST:
         yield markup, f"{word:<10} ... and {len(items) - MOST} more"
-
-
-def _row(test: Plain) -> str:
-    allowed = (test["baseline"] or {}).get("graphs", {})
-    budget = (test["budget"] or {}).get("graphs", {})
-    moves = []
-    for layer in LAYERS:
-        now = test["graphs"].get(layer, 0)
-        # Of a layer that is not judged by itself nobody said how many it may make.
-        was = allowed.get(layer, budget.get(layer, 0 if layer in JUDGED else now))
-        judged = layer in budget or layer in allowed or not budget
-        if judged and (was or now):
-            moves.append(f"{layer} {was} -> {now}" if was != now else f"{layer} {now}")
-    places = len(test["breaks"])
-    if places:
-        moves.append(f"{places} {noun(places, 'breaking place')}")
-    return f"{test['nodeid']}   {', '.join(moves)}".rstrip()
 
 
 def _setups(outcome: Outcome) -> Iterator[Line]:

@@ -13,6 +13,7 @@ from typing import Final
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.runs.incoming import Report
+from pytest_graphbreak.text.numbers import noun
 
 REPORTED: Final = "new (reported)"
 """A test without a baseline that passed: ``graph_budget_new = report``, or an xfail mark."""
@@ -79,6 +80,24 @@ def moves(test: Plain) -> list[Move]:
         if layer in test["layers"] and (was or now):
             found.append(Move(layer, was, now))
     return found
+
+
+def row(test: Plain) -> str:
+    """One test on one line: how far each count moved, and how many places break."""
+    allowed = (test["baseline"] or {}).get("graphs", {})
+    budget = (test["budget"] or {}).get("graphs", {})
+    moves = []
+    for layer in LAYERS:
+        now = test["graphs"].get(layer, 0)
+        # Of a layer that is not judged by itself nobody said how many it may make.
+        was = allowed.get(layer, budget.get(layer, 0 if layer in JUDGED else now))
+        judged = layer in budget or layer in allowed or not budget
+        if judged and (was or now):
+            moves.append(f"{layer} {was} -> {now}" if was != now else f"{layer} {now}")
+    places = len(test["breaks"])
+    if places:
+        moves.append(f"{places} {noun(places, 'breaking place')}")
+    return f"{test['nodeid']}   {', '.join(moves)}".rstrip()
 
 
 def _allowed(test: Plain) -> dict[str, int] | None:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.watching import processes
 
@@ -132,15 +132,15 @@ class Teller:
         self._before: list[tuple[str, Any]] = []
 
     def __enter__(self) -> Teller:
-        if BELL.listener is None:
-            BELL.listener = self
+        if NOTIFIER.listener is None:
+            NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
             self._first(name, state)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if BELL.listener is self:
-            BELL.listener = None
+        if NOTIFIER.listener is self:
+            NOTIFIER.listener = None
         for name, original in self._before:
             setattr(os, name, original)
 

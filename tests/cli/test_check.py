@@ -38,7 +38,7 @@ def test_over_budget_says_why_and_what_to_type(desk: Desk) -> None:
     assert "baselines/tests/test_a.yaml:5, recorded on cpu with torch 2.13" in said.out
     assert f"accept    graphbreak accept one.json --tests {T}\n" in said.out
     assert said.out.endswith("Accept what is meant: graphbreak accept one.json\n")
-    assert f"over       {T}   dynamo 1 -> 3   on cpu" in said.out
+    assert f"over       {T}   dynamo 1 -> 3, 2 breaking places   on cpu" in said.out
 
 
 def test_the_verdict_of_the_run_is_not_taken_over(desk: Desk) -> None:

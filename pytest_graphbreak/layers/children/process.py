@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
-from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import combine
 
@@ -43,7 +43,7 @@ class Child:
         self._watched = [observer for observer in observers if _can_watch(observer, forked)]
         self._windows: list[Window] = [observer.open(places) for observer in self._watched]
         os.environ[VARIABLE] = self.about.dump()
-        BELL.listener = self
+        NOTIFIER.listener = self
         self._at_exit()
 
     def begins(self) -> None:

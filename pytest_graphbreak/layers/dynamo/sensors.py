@@ -46,7 +46,7 @@ from pytest_graphbreak.layers.dynamo.guard_values import now
 from pytest_graphbreak.layers.dynamo.ledger import Ledger
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
-from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
 
@@ -152,8 +152,8 @@ class Sensors:
             kwargs["skip"] += FRAMES
         running = self._local.running
         running.append(attempt)
-        if BELL.listener is not None:
-            BELL.listener.begins()
+        if NOTIFIER.listener is not None:
+            NOTIFIER.listener.begins()
         try:
             result = original(*args, **kwargs)
         except BaseException as fault:
@@ -229,8 +229,8 @@ class Sensors:
             self.check()
         except Exception as error:
             self._fell("frames", error)
-        if BELL.listener is not None:
-            BELL.listener.ends()
+        if NOTIFIER.listener is not None:
+            NOTIFIER.listener.ends()
 
     # Graphs: one for each call of the backend that came back. Of all the calls that torch makes
     # (2.6 to 2.13), those of DDP (dynamo_buckets) are the only ones that go by another way.

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.layers import hooks
-from pytest_graphbreak.layers.notify import BELL
+from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.debug import DebugFile
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
@@ -176,8 +176,8 @@ class Recorder:
             event.resharded = number < resharded
             event.off = self.debug.off
             self.events.append(event)
-        if BELL.listener is not None:
-            BELL.listener.noted()
+        if NOTIFIER.listener is not None:
+            NOTIFIER.listener.noted()
 
     def _remember(self, text: str) -> None:
         error = f"the xla layer can not be observed: {text}"
