@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.record import Break, Plain
 from pytest_graphbreak.report import explained, markdown
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
@@ -43,7 +43,7 @@ def annotations(tests: Iterable[Plain], root: Path, workspace: Path | None = Non
     for cause in found[:MOST]:
         first = cause.tests[0]
         told = _of_test(cause, red[first], causes[first]) if len(cause.tests) == 1 else _of(cause)
-        commands.append(_command(base, _place(cause, root), *told))
+        commands.append(_command(base, _place(cause, red[first], root), *told))
     return commands
 
 
@@ -139,12 +139,16 @@ def _command(base: str, place: tuple[str, int], title: str, text: str) -> str:
     return f"::error {shown}::{workflow_message(text[:_LONGEST])}"
 
 
-def _place(cause: RootCause, root: Path) -> tuple[str, int]:
+def _place(cause: RootCause, test: Plain, root: Path) -> tuple[str, int]:
     """The line to show: of the place, or of the innermost call of the user's that led there.
 
-    A cause without a line in the repository is shown at the file of its first test.
+    A cause without a line in the repository is shown at the file of its first ``test``; that
+    test without a baseline at its first break, since all of it is new.
     """
-    for frame in reversed(cause.stack):
+    stack = cause.stack
+    if not cause.where.file and test["verdict"] == "new" and test["breaks"]:
+        stack = Break.from_dict(test["breaks"][0]).stack
+    for frame in reversed(stack):
         if frame.line and _is_own(frame.file, root):
             return frame.file, frame.line
     return cause.tests[0].partition("::")[0], 0
