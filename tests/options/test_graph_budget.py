@@ -197,10 +197,11 @@ def test_functions_that_are_compiled_beside_it_are_named(suite: Suite) -> None:
     result.stdout.fnmatch_lines(
         [
             "  3 dynamo graphs = 3 entries",
-            "  [*] entry",
-            "      test_it.py:* in f",
-            "  [*] entry   x2",
+            "",
+            "  + entry   x2",
             "      test_it.py:* in g",
+            "          def g(x):",
+            "  = 1 of 3 dynamo graphs known",
         ]
     )
 
