@@ -8,8 +8,8 @@ layer is written: pip uninstalls nothing outside of the environment that it runs
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
 import importlib.metadata
-import importlib.util
 import os
 import shutil
 import site
@@ -169,8 +169,12 @@ def _descriptions(tool: str, layer: Environment) -> Iterator[None]:
 
 
 def has_pip() -> bool:
-    """Whether the present environment has pip."""
-    return importlib.util.find_spec("pip") is not None
+    """Whether the present environment has pip.
+
+    Looked for on the path alone: the finder that setuptools puts before it takes a search for pip
+    for the beginning of pip, and then refuses to be imported itself (``_distutils_hack``).
+    """
+    return importlib.machinery.PathFinder.find_spec("pip") is not None
 
 
 def _describe(packages: Path) -> list[Path]:
