@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -141,3 +143,15 @@ def test_tests_that_do_not_run_are_said(desk: Desk, index: Path, temporary: Path
     said = desk.run("upgrade", "tinydep", "--timeout", "0.01")
     assert said.code == 2
     assert not list(temporary.iterdir())
+
+
+def test_looking_for_pip_leaves_setuptools_as_it_is() -> None:
+    """``_distutils_hack`` gives way to pip for good, as soon as its finder is asked for it."""
+    code = (
+        "import importlib; hack = importlib.import_module('_distutils_hack'); hack.add_shim();"
+        "from pytest_graphbreak.versions import environment; environment.has_pip();"
+        "print(hack.DISTUTILS_FINDER.spec_for_distutils.__name__)"
+    )
+    pytest.importorskip("_distutils_hack")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "spec_for_distutils"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -93,15 +92,3 @@ def test_without_an_installer(index: Path, work: Runner, monkeypatch: pytest.Mon
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(InstallError, match="has no pip, and there is no uv"):
         make(work, "layer", ["tiny"])
-
-
-def test_looking_for_pip_leaves_setuptools_as_it_is() -> None:
-    """``_distutils_hack`` gives way to pip for good, as soon as its finder is asked for it."""
-    code = (
-        "import importlib; hack = importlib.import_module('_distutils_hack'); hack.add_shim();"
-        "from pytest_graphbreak.versions import environment; environment.has_pip();"
-        "print(hack.DISTUTILS_FINDER.spec_for_distutils.__name__)"
-    )
-    pytest.importorskip("_distutils_hack")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "spec_for_distutils"
