@@ -79,7 +79,7 @@ class Gate:
         from pytest_graphbreak.layers.observers import observers
 
         observers()
-        for name in ("suite.window", "suite.judging", "report.judgement"):
+        for name in ("suite.window", "suite.leaks", "suite.judging", "report.judgement"):
             importlib.import_module(f"pytest_graphbreak.{name}")
         if "torch" in sys.modules:
             importlib.import_module("torch._dynamo")
