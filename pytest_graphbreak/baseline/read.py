@@ -12,7 +12,8 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
 from dataclasses import field as made
 from pathlib import Path
 from typing import Any, NoReturn
@@ -70,7 +71,7 @@ class Document:
     file: str
     profile: str
     torch: str | None
-    tests: dict[str, Raw]
+    tests: Map[str, Raw]
     lines: dict[tuple[str, str | None], int]
     root: Mapping | None = None
     packages: dict[str, str] = made(default_factory=dict)
@@ -102,15 +103,6 @@ def own(raw: Raw, case: str | None) -> Raw | None:
         found: Raw | None = raw.get("cases", {}).get(case)
         return found
     return None if "cases" in raw else raw
-
-
-def load(path: Path, file: str) -> Document | None:
-    """Read and check a file; None if there is none. ``file`` is the test file it is for.
-
-    The document comes without its ``root``, which is most of its memory.
-    """
-    text = load_text(path)
-    return None if text is None else replace(document(text, path, file), root=None)
 
 
 def load_text(path: Path) -> str | None:
@@ -168,6 +160,14 @@ def document(text: str, path: Path, file: str) -> Document:
     """Check the text of a baseline file. ``BaselineError`` with the line of the first fault."""
     root = parse(text.removeprefix("\ufeff"), path)
     return _DocumentReader(path).document(root, file)
+
+
+def parsed_test(text: str, path: Path) -> Raw:
+    """The data of one test from its lines. ``BaselineError`` as for a whole file."""
+    root = parse(text, path)
+    assert isinstance(root, Mapping)
+    ((name, (key, node)),) = root.items.items()
+    return _DocumentReader(path).test(name, key, node)
 
 
 class _DocumentReader:

@@ -14,7 +14,8 @@ from pytest_graphbreak.baseline.paths import (
     mirrored_file,
     split_nodeid,
 )
-from pytest_graphbreak.baseline.read import Document, load
+from pytest_graphbreak.baseline.quick import load
+from pytest_graphbreak.baseline.read import Document
 from pytest_graphbreak.text.garbage import uncollected
 
 
@@ -141,8 +142,9 @@ def _mirrored(directory: Path, path: Path) -> str | None:
 
 def _keys(document: Document) -> Iterator[tuple[str, str | None]]:
     """Test and case of every entry, in the order of the file."""
-    for test, raw in document.tests.items():
-        for case in raw.get("cases", (None,)):
+    with_cases = {test for test, case in document.lines if case is not None}
+    for test, case in document.lines:
+        if case is not None or test not in with_cases:
             yield test, case
 
 

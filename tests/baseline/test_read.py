@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Known, Values
 from pytest_graphbreak.baseline import read as reading
-from pytest_graphbreak.baseline.read import Document, document, load
+from pytest_graphbreak.baseline.quick import load
+from pytest_graphbreak.baseline.read import Document, document
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\
