@@ -30,7 +30,7 @@ _TEXT = f"(?:{_PLAIN}*|{_DOUBLE}*\"|{_SINGLE}*')"
 _WORDS = _NO_WORD + r"[A-Za-z_/][A-Za-z0-9_./()+*=<>-]*(?: [A-Za-z_][A-Za-z0-9_./()+*=<>-]*)*"
 _IN_FLOW = f"(?:{_WORDS}|{_DOUBLE}*\"|{_SINGLE}*')"
 # Keys of functions have no mark that parts them.
-_NAME = _NO_WORD + r'(?:[A-Za-z_/][A-Za-z0-9_./()+*=<>-]{0,200}|"[^\s"\\,{}\']{1,200}")'
+_NAME = _NO_WORD + r'(?:[A-Za-z_/][A-Za-z0-9_./()+*=<>-]{0,200}|"[!#-&(-+.-\[\]-z|~-]{1,200}")'
 
 # Values on one line
 _COUNT = "(?:0|[1-9][0-9]{0,17})"

@@ -203,6 +203,7 @@ CAUSE = 'break, where: "models/head.py::f", code: "y1"'
         ('"4-f32": {}', "resnet/50: {}"),
         ("      cuda:\n        breaks", "      tt-n150:\n        breaks"),
         ('"f[0]": 8', "Head.forward: 8"),
+        ('"f[0]": 8', '"f\0": 8'),
         ("b.py: {Head", "models/head.py: {Head"),
         ("{dynamo: 26, xla: 3}", "{dynamo: 26, dynamo: 3}"),
         ("cause: callee", "cause: fx"),
