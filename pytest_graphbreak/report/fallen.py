@@ -69,7 +69,18 @@ def sort(
         own = again.layer != "dynamo" or _frame(again.graph) in entries
         fallen = None if own else cause(again.where)
         (fallen.recompiles if fallen else found.recompiles).append(again)
+
+    def called(graph: Graph) -> Fallen | None:
+        """Of the break below the very function whose sync computes what eager code left pending."""
+        calls = ((one.stack[:1], fallen) for one, fallen in found.breaks)
+        here = graph.where.key[:2]
+        return next((fallen for outer, fallen in calls if outer and outer[0].key[:2] == here), None)
+
     for graph in graphs:
+        if graph.cause == "sync":
+            fallen = called(graph)
+            (fallen.graphs if fallen else found.graphs).append(graph)
+            continue
         # What waited for a function that is a graph of its own only since the break.
         own = graph.cause != "pending" or not graph.sources
         own = own or any(causes.get(name, "entry") == "entry" for name in graph.sources)

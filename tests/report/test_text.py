@@ -148,6 +148,15 @@ def test_the_same_torch_is_not_told_twice() -> None:
     assert "recorded on cpu with torch 2.13\n" in red(BROKEN, dynamo=1)
 
 
+def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> None:
+    called = Graph("xla", "1", "sync", where=Frame("tests/test_it.py", "test_it", 9))
+    inside = Graph("xla", "2", "sync", where=Frame(WHERE.file, "Encoder.forward", 60))
+    found = sort(BROKEN, [PRINT], (), (), [called, inside])
+    assert found.graphs == [inside]
+    assert found.breaks[0][1].graphs == [called]
+    assert sort(BROKEN, [], (), (), [called]).graphs == [called]
+
+
 def test_causes_have_plurals() -> None:
     assert causes_told({"entry": 1, "break": 2}) == "1 entry + 2 breaks"
     assert causes_told({"fx": 3, "access": 2, "pending": 2}) == "3 fx + 2 accesses + 2 pending"
