@@ -1,18 +1,32 @@
-"""``graphbreak explain``: what a reason means and what to write instead. No network, no torch."""
+"""``graphbreak explain``: what a reason means and what to write instead. No network, no torch.
+
+Of a reason, or of what JSON reports found; for people, or with ``--json`` for programs.
+"""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from pytest_graphbreak.advice import Explanation, explain, suggest
 from pytest_graphbreak.advice.explanation import FAMILIES, GROUPS
+from pytest_graphbreak.advice.family import Family
 from pytest_graphbreak.advice.page import Example
 from pytest_graphbreak.advice.registry import as_id, installed
+from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.report import sources_root
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report import explained, mending
+from pytest_graphbreak.report.mending import Finding
+from pytest_graphbreak.report.source import CheckoutSources
+from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal
 
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
@@ -22,28 +36,117 @@ WIDTH = 88
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One topic, in any number of words, so that a reason needs no quotes."""
+    """One topic, in any number of words, so that a reason needs no quotes; or reports."""
     parser.add_argument(
         "topic",
         nargs="*",
         metavar="ID",
-        help="an id (GB0124), a name (branch, split, recompile), or the text of a reason; "
-        "without it, the names are listed",
+        help="an id (GB0124), a name (branch, split, recompile), the text of a reason, or JSON "
+        "reports, whose findings are explained; without it, the names are listed",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="for programs: one JSON object on a line, for the topic or for each finding",
+    )
+    parser.add_argument(
+        "--tests",
+        metavar="PATTERN",
+        help="of reports, only the findings of tests whose id contains this, or fits it where it "
+        "has * or ?",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the explanation. 0, or 2 if there is none: then what is near is named."""
+    if args.topic and all(map(_is_report, args.topic)):
+        return _of_reports(args)
     topic = " ".join(args.topic).strip()
     if not topic:
-        say("\n".join(_names()))
+        if args.json:
+            _print(map(_name, FAMILIES.values()))
+        else:
+            say("\n".join(_names()))
         return 0
     found = explain(topic)
     if found is None:
         complain("\n".join(_unknown(topic)))
         return 2
-    say("\n".join(render(found)))
+    if args.json:
+        _print([_plain(found)])
+    else:
+        say("\n".join(render(found)))
     return 0
+
+
+def _is_report(word: str) -> bool:
+    """Whether a word is a file; or a directory, of a name that means nothing else."""
+    return Path(word).is_file() or (Path(word).is_dir() and explain(word) is None)
+
+
+def _of_reports(args: argparse.Namespace) -> int:
+    """Print what reports found. 0, also where they found nothing; 2 for bad reports."""
+    try:
+        reports = load_all(args.topic)
+    except ReportError as error:
+        complain(f"graphbreak explain: {error}")
+        return 2
+    tests = [test for report in reports for test in report.tests]
+    wanted = pattern(args.tests, {test["nodeid"] for test in tests})
+    found = mending.findings([test for test in tests if wanted(test["nodeid"])])
+    if not found:
+        complain("graphbreak explain: nothing in these reports is red, and nothing broke")
+    elif args.json:
+        sources = CheckoutSources(sources_root())
+        _print(mending.to_dict(one, sources) for one in found)
+    else:
+        say("\n".join(_findings(found)))
+    return 0
+
+
+def _findings(found: Sequence[Finding]) -> Iterator[str]:
+    """Each finding as a failure tells it, and the page behind it, once."""
+    told = set[str]()
+    for number, one in enumerate(found):
+        if number:
+            yield ""
+        yield from explained.told(one.cause)
+        page = mending.page(one.cause)
+        if page is None or page.family in told:
+            continue
+        told.add(page.family)
+        yield from _items("What to write instead", page.page.instead if page.page else ())
+        yield f"  more: graphbreak explain {page.family}"
+
+
+def _print(objects: Iterable[Plain]) -> None:
+    """One object on one line, in ASCII: nothing in it can move a terminal, no width breaks it."""
+    for one in objects:
+        print(json.dumps(one, separators=(",", ":")))
+
+
+def _plain(found: Explanation) -> Plain:
+    """An explanation as plain types; ``docs/reference/commands.md`` says what each key is."""
+    page = found.page
+    return {
+        "id": found.id,
+        "name": found.family,
+        "title": found.title,
+        "try": found.short,
+        "meaning": page.meaning if page else "",
+        "why": page.why if page else "",
+        "instead": list(page.instead) if page else [],
+        "switches": list(page.switches) if page else [],
+        "examples": [dataclasses.asdict(one) for one in page.examples] if page else [],
+        "torch": found.torch,
+        "words": [dataclasses.asdict(one) for one in found.words],
+        "also": list(found.also),
+        "url": found.url,
+    }
+
+
+def _name(family: Family) -> Plain:
+    return {"name": family.name, "title": family.title, "try": family.short}
 
 
 def render(found: Explanation) -> Iterator[str]:

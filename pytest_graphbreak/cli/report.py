@@ -84,14 +84,14 @@ def write_pages(
     found = runs(reports)
     pages: dict[str, Callable[[], str]] = {
         "markdown": lambda: markdown.render(found, aside=aside),
-        "html": lambda: html.render(found, _root(), aside),
+        "html": lambda: html.render(found, sources_root(), aside),
         "junit": lambda: junit.render(found),
     }
     written = [write(path, page()) for name, page in pages.items() if (path := getattr(args, name))]
     return all(written)
 
 
-def _root() -> Path | None:
+def sources_root() -> Path | None:
     """Where source excerpts come from; nowhere if the checkout cannot be read."""
     try:
         return find(Path.cwd()).root

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from pytest_graphbreak import cli
 from pytest_graphbreak.advice import registry
 from pytest_graphbreak.advice.explanation import FAMILIES
 from pytest_graphbreak.cli.explain import WIDTH
+from tests.reports import a_report, a_test, over
 
 IDS = registry.installed().ids
 with_ids = pytest.mark.skipif("GB0124" not in IDS, reason="this torch has no such id")
@@ -119,3 +122,75 @@ def test_text_fits_the_width_and_is_clean(topic: str, capsys: pytest.CaptureFixt
         assert line == line.rstrip()
         code = line.startswith("      ")
         assert code or len(line) <= WIDTH or len(line.split()) == 1  # links are not cut
+
+
+def test_for_programs_an_explanation_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--json", "branch") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert (found["name"], found["id"]) == ("branch", None)
+    assert found["try"].startswith("keep the choice in tensors")
+    assert "if x.sum() > 0:" in found["examples"][0]["before"]
+    assert run("--json") == 0
+    names = [json.loads(one)["name"] for one in capsys.readouterr().out.splitlines()]
+    assert names == list(FAMILIES)
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A report with two red tests, each with breaks of its own, and a green one."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "report.json"
+    tests = (over("t.py::one", 1, 2), over("t.py::two[x]", 1, 3), a_test("t.py::fine", 1))
+    path.write_text(json.dumps(a_report(*tests)))
+    return path
+
+
+def test_for_programs_each_finding_of_a_report_is_an_object_on_a_line(
+    report: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--json", str(report)) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["where"]["line"], one["red"]) for one in found] == [(10, 2), (11, 1)]
+    assert run("--json", str(report), "--tests", "one") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["tests"] == ["t.py::one"]
+
+
+def test_people_read_each_finding_and_its_page_once(
+    report: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(str(report)) == 0
+    out = capsys.readouterr().out
+    assert out.count("  + GB0124  Unsupported Tensor.item() call") == 2
+    assert out.count("What to write instead") == 1
+    assert "  more: graphbreak explain item" in out
+
+
+def test_a_report_without_findings_says_so_and_is_no_error(
+    report: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--json", str(report), "--tests", "fine") == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "nothing in these reports is red" in err
+
+
+def test_a_file_that_is_no_report_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("no json")
+    assert run("--json", str(path)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "log.txt" in err
+
+
+def test_a_directory_of_the_name_of_a_topic_hides_no_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "split").mkdir()
+    assert run("split") == 0
+    assert capsys.readouterr().out.startswith("split: ")

@@ -1,0 +1,86 @@
+"""What a program that mends is told: each cause once, with what it needs and nothing to parse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.report import mending
+from pytest_graphbreak.report.source import CheckoutSources
+from tests.hostile import a_hostile_report
+from tests.reports import Data, a_break, a_graph, a_test, over, place
+
+PRINT = place(line=4, code="print(scores)")
+REASON = "Failed to trace builtin operator"
+NOWHERE = CheckoutSources(None)
+
+
+def told(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
+    return [mending.to_dict(one, sources) for one in mending.findings(list(tests))]
+
+
+def red(nodeid: str = "tests/test_a.py::test_b[a b]") -> Data:
+    return over(nodeid, 1, 2, breaks=[a_break(PRINT, id="GB0059", reason=REASON, explanation="builtin operator `print`")])
+
+
+def test_a_break_says_where_why_what_to_do_and_what_proves_it(tmp_path: Path) -> None:
+    file = tmp_path / "models/head.py"
+    file.parent.mkdir()
+    file.write_text("import torch\n\ndef f(scores):\n    print(scores)\n    return scores\n")
+    (found,) = told(red(), sources=CheckoutSources(tmp_path))
+    assert found["kind"] == "break"
+    assert (found["layer"], found["id"], found["reason"]) == (
+        "dynamo",
+        "GB0059",
+        REASON,
+    )
+    assert found["where"] == PRINT
+    assert found["source"]["line"] == 1
+    assert found["source"]["code"][3] == "    print(scores)"
+    assert [frame["line"] for frame in found["stack"]] == [20, 4]
+    assert found["try"].startswith("print after the call")
+    assert found["instead"]
+    assert found["explain"] == "graphbreak explain print"
+    assert found["fix"] == "graphbreak fix 'tests/test_a.py::test_b[a b]'"
+    assert found["verify"] == "python -m pytest --graph-budget 'tests/test_a.py::test_b[a b]'"
+    assert (found["judged"], found["red"], found["graphs"]) == (True, 1, 1)
+
+
+def test_a_cause_of_many_tests_is_one_finding_that_names_some() -> None:
+    (found,) = told(*(red(f"t.py::test[{number}]") for number in range(30)))
+    assert (found["red"], len(found["tests"])) == (30, mending.MOST_TESTS)
+
+
+def test_source_that_the_checkout_does_not_have_is_null_and_not_a_guess(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/head.py").write_text("another = 1\n" * 9)
+    (found,) = told(red(), sources=CheckoutSources(tmp_path))
+    assert found["source"] is None
+
+
+def test_what_has_no_place_is_told_without_one() -> None:
+    new = a_test("t.py::new", 2, verdict="new", outcome="failed", failed_by="gate")
+    (found,) = told(new)
+    assert (found["kind"], found["reason"], found["where"]) == ("other", "no baseline", {})
+    assert (found["fix"], found["try"], found["stack"]) == (None, None, [])
+
+
+def test_of_a_script_each_break_is_a_finding_and_none_is_red() -> None:
+    script = a_test("train.py", 3, graph_list=[a_graph()])
+    found = told(script, a_test("other.py", 3, graph_list=[a_graph()]))
+    assert [one["where"]["line"] for one in found] == [10, 11]
+    assert {one["judged"] for one in found} == {False}
+    assert {one["red"] for one in found} == {0}
+    assert found[0]["tests"] == ["other.py", "train.py"]
+    assert found[0]["verify"] == "graphbreak run other.py"
+
+
+def test_a_green_run_has_no_findings() -> None:
+    assert told(a_test("t.py::fine", 1, verdict="ok"), a_test("t.py::none", 0)) == []
+
+
+def test_of_hostile_tests_only_json_comes_out() -> None:
+    for test in a_hostile_report()["tests"]:
+        for one in told(test):
+            json.loads(json.dumps(one))
