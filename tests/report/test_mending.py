@@ -21,7 +21,12 @@ def told(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
 
 
 def red(nodeid: str = "tests/test_a.py::test_b[a b]") -> Data:
-    return over(nodeid, 1, 2, breaks=[a_break(PRINT, id="GB0059", reason=REASON, explanation="builtin operator `print`")])
+    return over(
+        nodeid,
+        1,
+        2,
+        breaks=[a_break(PRINT, id="GB0059", reason=REASON, explanation="builtin operator `print`")],
+    )
 
 
 def test_a_break_says_where_why_what_to_do_and_what_proves_it(tmp_path: Path) -> None:
