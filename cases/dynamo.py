@@ -83,7 +83,7 @@ def case(
 
     ``pythons`` has those of a Python whose bytecode makes a difference; ``since``
     is the first torch that has what the case uses; with ``forks=False`` the case
-    can not run in a forked process.
+    cannot run in a forked process.
     """
 
     def register(run: Callable[[Compile], Any]) -> Callable[[Compile], Any]:
@@ -832,7 +832,7 @@ def system_random(compile: Compile) -> None:
     compile(f)(X())
 
 
-# A break from which the function can not go on: it runs eagerly.
+# A break from which the function cannot go on: it runs eagerly.
 
 
 @case(0, 1, 1, eager=1)
@@ -1272,7 +1272,7 @@ def explain_call(compile: Compile) -> None:
 
 
 def _fails(gm, inputs):
-    raise RuntimeError("the backend can not do this")
+    raise RuntimeError("the backend cannot do this")
 
 
 @case(0)

@@ -123,7 +123,7 @@ def load_text(path: Path) -> str | None:
         return None
     except OSError as error:
         step = "make it a file that can be read"
-        raise BaselineError(_reason(error, "can not be read"), path=path, step=step) from None
+        raise BaselineError(_reason(error, "cannot be read"), path=path, step=step) from None
     if is_cut_off(data):
         raise BaselineError(
             "ends in the middle of a line, as a file that was cut off does",

@@ -184,7 +184,7 @@ def _walk(directory: Path) -> Iterator[tuple[str, str]]:
                         yield parent, entry.name
         except OSError as error:
             raise BaselineError(
-                f"can not be read ({error.strerror or error})",
+                f"cannot be read ({error.strerror or error})",
                 path=parent,
                 step="make it a directory that can be read",
             ) from None

@@ -240,7 +240,7 @@ def _explained(error: yaml.YAMLError, text: str, path: Path) -> BaselineError:
     found = _UNREADABLE.search(text)
     if found and isinstance(error, yaml.reader.ReaderError):
         return BaselineError(
-            f"the character U+{ord(found[0]):04X} can not stand in a YAML file",
+            f"the character U+{ord(found[0]):04X} cannot stand in a YAML file",
             path=path,
             line=line_at(text, found.start()),
             step=r'write it as an escape in double quotes, such as "\u0007"',

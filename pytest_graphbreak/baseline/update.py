@@ -126,7 +126,7 @@ def update(
     ``base_profile`` is the profile of files that are made; without it, that of
     the first measurement in each. Whether a change may be written (a lost
     layer, CI) is for the caller to know. Waits up to ``lock_timeout`` seconds
-    for another writer. ``BaselineError`` if a file can not be read, changed or
+    for another writer. ``BaselineError`` if a file cannot be read, changed or
     written; nothing is written then, but for files before one that the system
     refused to write.
     """
@@ -177,7 +177,7 @@ def _by_file(measured: Iterable[Measured], prune: Iterable[Stale] | None) -> dic
     for item in measured:
         if not item.profile.strip() or writable(item.profile) != item.profile:
             step = "name it with --graph-budget-profile"
-            raise BaselineError(f"{item.profile!r} can not name a profile", step=step)
+            raise BaselineError(f"{item.profile!r} cannot name a profile", step=step)
         file, test, case = split_nodeid(item.nodeid)
         todo = work.setdefault(file, _Work({}, []))
         todo.measured.setdefault((test, case), []).append(item)
@@ -373,7 +373,7 @@ class _File:
         assert isinstance(tests, Mapping)
         if root.flow or (tests.flow and tests.items):
             raise BaselineError(
-                "tests: is in flow style ({...}), and can not be changed in place",
+                "tests: is in flow style ({...}), and cannot be changed in place",
                 path=self.before.path,
                 line=tests.line,
                 step="write it in block style, one test below the other, or delete the file",
@@ -405,7 +405,7 @@ class _File:
             if (read.profile, read.torch, read.packages, read.tests) == (*top, self.tests):
                 return
         raise BaselineError(
-            f"can not be changed in place{problem}",
+            f"cannot be changed in place{problem}",
             path=before.path,
             step="write the entries of this run's tests in plain block style, or delete them",
         )

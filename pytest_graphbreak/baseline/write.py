@@ -30,7 +30,7 @@ def locked(directory: Path, timeout: float) -> Iterator[None]:
     """Hold the lock of a baselines directory; wait up to ``timeout`` seconds for it.
 
     The system frees the lock of a process that ends, however it ends.
-    ``BaselineError`` if it can not be had.
+    ``BaselineError`` if it cannot be had.
     """
     from filelock import FileLock, Timeout
 
@@ -49,7 +49,7 @@ def locked(directory: Path, timeout: float) -> Iterator[None]:
     except (OSError, NotImplementedError) as error:
         words = getattr(error, "strerror", None) or error
         raise BaselineError(
-            f"can not be written: the lock {path} can not be taken ({words})",
+            f"cannot be written: the lock {path} cannot be taken ({words})",
             path=directory,
             step="make it a directory that can be written, on a file system that can lock",
         ) from None
@@ -102,7 +102,7 @@ def sync(directory: Path) -> None:
 def replace(path: Path, text: str) -> None:
     """Put a file with this text in place of the old one, if there is one, in one step.
 
-    Mode and owner stay. ``BaselineError`` if it can not be written; the old
+    Mode and owner stay. ``BaselineError`` if it cannot be written; the old
     file then is as it was.
     """
     try:
@@ -116,7 +116,7 @@ def replace(path: Path, text: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file. ``BaselineError`` if it can not be removed."""
+    """Remove a file. ``BaselineError`` if it cannot be removed."""
     try:
         path.unlink()
     except OSError as error:
@@ -136,7 +136,7 @@ def _keep_mode(handle: int, path: Path) -> None:
 
 def _not_written(path: Path, error: OSError) -> BaselineError:
     return BaselineError(
-        f"can not be written ({error.strerror or error}); it is as it was",
+        f"cannot be written ({error.strerror or error}); it is as it was",
         path=path,
         step="make room, or make its directory writable, and run again",
     )

@@ -1,6 +1,6 @@
 """Whether a log can bear the analysis, and exactly what to run if it cannot.
 
-Each doubt is one sentence that says what can not be known from this log. A log
+Each doubt is one sentence that says what cannot be known from this log. A log
 with doubts is still counted as far as it goes.
 
 What the TT plugin prints, and by which variables, is read from tt-xla's source
@@ -114,7 +114,7 @@ def _tt_doubts(reading: Reading) -> Iterator[str]:
             "TTXLA_LOGGER_FILE both went to this file, there are half as many graphs"
         )
     if reading.bare:
-        yield "headers have lost their preamble, so threads and errors can not be told"
+        yield "headers have lost their preamble, so threads and errors cannot be told"
     if reading.headers and not reading.ends:
         yield (
             "this is a TTXLA_LOGGER_FILE, or standard output alone: the text of the modules, with "
@@ -122,7 +122,7 @@ def _tt_doubts(reading: Reading) -> Iterator[str]:
         )
     elif not signs.locations:
         yield (
-            "no source file is named in the modules, so graphs can not be linked to code: "
+            "no source file is named in the modules, so graphs cannot be linked to code: "
             "XLA_HLO_DEBUG=1 was not set"
         )
 

@@ -326,7 +326,7 @@ def _lines(filename: str) -> list[str]:
 
 
 def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
-    """The scopes of a source text; none if it can not be parsed (a template, newer syntax).
+    """The scopes of a source text; none if it cannot be parsed (a template, newer syntax).
 
     Functions and classes only, or with ``expressions`` also lambdas and generator
     expressions, for which every expression of the file has to be looked at.

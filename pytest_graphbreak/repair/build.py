@@ -56,7 +56,7 @@ def _graphbreak_wrap(module, name, wrapper):
 
 
 class BuildError(ValueError):
-    """A patch can not be written down: the form of the code is not one that is known."""
+    """A patch cannot be written down: the form of the code is not one that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
     if patched is not None:
         return next(site for site in sites.values() if site.module == patched[0])
     if where.file not in sites or "<locals>" in where.function:
-        raise BuildError(f"{where.file}: {where.function} can not be replaced from outside")
+        raise BuildError(f"{where.file}: {where.function} cannot be replaced from outside")
     return sites[where.file]
 
 

@@ -170,7 +170,7 @@ def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
 
 
 def _kept(args: list[Any], kwargs: Answer, file: Path) -> Answer:
-    """Save arguments; says why where they can not be."""
+    """Save arguments; says why where they cannot be."""
     import torch
 
     try:

@@ -212,7 +212,7 @@ class Repro:
             loading = load(self._source, self._target, rest["found"], every)
         except NotPlain as why:
             if cut["method"] or "why" not in cut:
-                notes.append(f"{frame.function}: the model can not be loaded here: {why}")
+                notes.append(f"{frame.function}: the model cannot be loaded here: {why}")
             return
         files = {} if rest["inline"] is not None else {data: rest["file"]}
         plain = _Attempt(

@@ -99,7 +99,7 @@ def followers(calls: Sequence[Call]) -> list[tuple[int, int, str, int]] | None:
     """The dimensions of results that always have a varying size: result, dim, argument, dim.
 
     None where something of the results varies that is not simply a size of the
-    arguments: then it can not be cut back.
+    arguments: then it cannot be cut back.
     """
     dims = [(name, dim) for name, these in varying(calls).items() for dim in these]
     ranks = {tuple(None if one is None else len(one) for one in call.results) for call in calls}

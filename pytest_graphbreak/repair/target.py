@@ -15,7 +15,7 @@ _COLLECTED: Final = re.compile(r"test_.*|.*_test|tests?")
 
 
 class TargetError(ValueError):
-    """The user named something that can not be run."""
+    """The user named something that cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)

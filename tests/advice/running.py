@@ -96,7 +96,7 @@ def uncompiled(code: str, inputs: str, folder: Path) -> list[Any]:
 def on_xla() -> dict[str, dict[str, Any]]:
     """All examples that need a device, run in a fresh process, by ``str(case)``.
 
-    Fresh, since autograd can not use a device that torch_xla registers after
+    Fresh, since autograd cannot use a device that torch_xla registers after
     the first backward of a process. Each has, for ``before`` and ``after``: the
     graphs by torch_xla's own metric, those of our record, its families, and the
     outputs as lists.

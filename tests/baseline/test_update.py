@@ -600,7 +600,7 @@ def test_nothing_is_written_if_one_file_is_refused(case: Case) -> None:
 
 
 def test_what_can_not_be_measured_is_refused(case: Case) -> None:
-    with pytest.raises(BaselineError, match="can not name a profile"):
+    with pytest.raises(BaselineError, match="cannot name a profile"):
         case.update(seen(profile=" "))
     with pytest.raises(BaselineError, match="outside of the root"):
         update(case.directory, [Measured("../test_a.py::test", "cpu", None, Values(), ())])
@@ -615,7 +615,7 @@ def test_a_text_that_would_not_say_what_is_meant_is_not_written(
     case.has(KNOWN)
     for wrong in (HEAD + KNOWN, "no: {"):
         monkeypatch.setattr(Editor, "result", lambda self, wrong=wrong: wrong)
-        with pytest.raises(BaselineError, match=r"test_a\.yaml: can not be changed in place"):
+        with pytest.raises(BaselineError, match=r"test_a\.yaml: cannot be changed in place"):
             case.update(seen("test_a", {"xla": 1}))
         assert case.body == KNOWN
 

@@ -198,7 +198,7 @@ def test_writers_with_other_temporary_directories_lose_nothing(path: Path, tmp_p
 
 def test_a_lock_that_can_not_be_made(path: Path) -> None:
     (path.parent / writing.HIDDEN).write_text("")  # a file, no directory
-    with pytest.raises(BaselineError, match=r"the lock .* can not be taken"):
+    with pytest.raises(BaselineError, match=r"the lock .* cannot be taken"):
         update(path.parent, [seen("test_a", 2)])
     assert path.read_text() == OLD
 
@@ -331,7 +331,7 @@ def test_a_disk_that_is_full(path: Path) -> None:
         print(error)
     """
     output = finish(start(script, path.parent))
-    assert f"{path}: can not be written (" in output
+    assert f"{path}: cannot be written (" in output
     assert "it is as it was; make room" in output
     assert visible(path.parent) == ["test_a.yaml"]
     assert path.read_text() == OLD
@@ -368,8 +368,8 @@ def test_a_directory_that_can_not_be_written(open_path: Path) -> None:
         output = as_nobody(open_path.parent)
     finally:
         open_path.parent.chmod(0o755)
-    assert f"{open_path.parent}: can not be written: the lock " in output
-    assert "can not be taken (Permission denied); make it a directory that can be written" in output
+    assert f"{open_path.parent}: cannot be written: the lock " in output
+    assert "cannot be taken (Permission denied); make it a directory that can be written" in output
     assert open_path.read_text() == OLD
 
 
@@ -380,7 +380,7 @@ def test_a_file_whose_directory_can_not_be_written(open_path: Path) -> None:
     (open_path.parent / "sub").chmod(0o555)
     output = as_nobody(open_path.parent, "update(directory, [seen('test_a', 2, 'sub/test_a.py')])")
     place = open_path.parent / "sub/test_a.yaml"
-    assert f"{place}: can not be written (Permission denied); it is as it was" in output
+    assert f"{place}: cannot be written (Permission denied); it is as it was" in output
     assert "make its directory writable" in output
     assert place.read_text() == OLD
 
@@ -389,22 +389,22 @@ def test_a_file_that_can_not_be_read(open_path: Path) -> None:
     open_path.parent.chmod(0o777)
     open_path.chmod(0)
     output = as_nobody(open_path.parent)
-    assert f"{open_path}: can not be read (Permission denied)" in output
+    assert f"{open_path}: cannot be read (Permission denied)" in output
 
 
 def test_a_directory_that_can_not_be_read(open_path: Path) -> None:
     (open_path.parent / "sub").mkdir(mode=0)
     output = as_nobody(open_path.parent, "Baselines(directory).check()")
-    assert f"{open_path.parent / 'sub'}: can not be read (Permission denied)" in output
+    assert f"{open_path.parent / 'sub'}: cannot be read (Permission denied)" in output
 
 
 def test_a_place_where_a_file_is_in_the_way(path: Path) -> None:
-    with pytest.raises(BaselineError, match=r"test_b\.yaml: can not be written"):
+    with pytest.raises(BaselineError, match=r"test_b\.yaml: cannot be written"):
         update(path.parent, [seen("test", 1, file="test_a.yaml/test_b.py")])
 
 
 def test_a_name_that_is_too_long(path: Path) -> None:
-    with pytest.raises(BaselineError, match=r"can not be (read|written)"):
+    with pytest.raises(BaselineError, match=r"cannot be (read|written)"):
         update(path.parent, [seen("test", 1, file=f"test_{'x' * 300}.py")])
 
 

@@ -88,7 +88,7 @@ def test_directories_deeper_than_a_path_can_name(desk: Desk, report: str) -> Non
     with nested(desk.path / "baselines", "d" * 200, 50):
         said = desk.run("check", report)
     assert said.code == 2
-    assert "can not be read (File name too long)" in said.err
+    assert "cannot be read (File name too long)" in said.err
 
 
 def test_a_dangling_link(desk: Desk, report: str) -> None:

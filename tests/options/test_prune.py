@@ -97,7 +97,7 @@ def test_xdist_workers_tell_what_they_collected(gone: Suite) -> None:
 
 
 def test_what_only_another_profile_has_is_not_judged(gone: Suite) -> None:
-    """A case that is there on another torch or device alone: this run can not say."""
+    """A case that is there on another torch or device alone: this run cannot say."""
     other = ("--graph-budget-profile=other", "--graph-budget-prune")
     gone.run("--graph-budget-update", *other)
     assert "test_second" in gone.baseline()

@@ -386,7 +386,7 @@ def test_after_it():
 def test_settings_that_cannot_be_read_are_told(suite: Suite, tests_of: Any) -> None:
     suite.write(BLIND)
     tests = list(tests_of(suite.report()).values())
-    words = "torch's settings could not be read: dynamo: torch._dynamo.eval_frame._stance can not"
+    words = "torch's settings could not be read: dynamo: torch._dynamo.eval_frame._stance cannot"
     assert tests[0]["note"].startswith(words)
     assert [error.startswith(words) for error in tests[1]["errors"]] == [True]
     assert tests[2]["note"].startswith(words)

@@ -174,7 +174,7 @@ def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> Non
     said = shop.run("repro", "test_a.py::test_given", "--as-test")
     assert said.code == 0, said.out + said.err
     assert "restored from test_a_repro_1.pt" in said.out
-    why = "Model.forward: the model can not be loaded here: made is an argument of test_given"
+    why = "Model.forward: the model cannot be loaded here: made is an argument of test_given"
     assert f"not by its path: {why}" in said.out
 
 

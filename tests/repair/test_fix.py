@@ -149,7 +149,7 @@ def test_padding_is_told_with_its_cost(shop: Shop) -> None:
 
 
 def helped(head: str, body: str, calls: int = 1) -> str:
-    """A program whose helper Dynamo can not follow, compiled by a backend that traces it."""
+    """A program whose helper Dynamo cannot follow, compiled by a backend that traces it."""
     return (
         f"import hashlib, random\nimport torch\n\n{head}\n\n\n"
         f"def helper(x):\n    hashlib.md5(b'a')\n{textwrap.indent(body, '    ')}\n\n\n"

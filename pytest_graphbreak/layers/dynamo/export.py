@@ -1,4 +1,4 @@
-"""The sensor for exports that are stopped. An export can not break, so it raises.
+"""The sensor for exports that are stopped. An export cannot break, so it raises.
 
 From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and
 a non-strict export never goes through Dynamo at all. So the function that all

@@ -25,7 +25,7 @@ _NOTHING: Final = object()
 
 
 def now(guard: str, values: Mapping[str, Any]) -> str:
-    """``x has shape [5, 3] now``, ``n is 3 now``; empty where it can not be told.
+    """``x has shape [5, 3] now``, ``n is 3 now``; empty where it cannot be told.
 
     ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
     frame's local variables.

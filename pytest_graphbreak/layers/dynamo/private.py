@@ -1,7 +1,7 @@
 """Every private name of torch that the dynamo observer leans on, in one table.
 
 None of them is promised by torch. Each row says in which versions the name has
-to be there and what can not be seen without it; a name that is missing becomes
+to be there and what cannot be seen without it; a name that is missing becomes
 an error of the observation, so that a gate never takes blindness for zero.
 Read in the sources of torch 2.6 to 2.15 (2.8, 2.10, 2.12 and 2.14 were read
 only, the others are also run by the tests).
@@ -39,22 +39,22 @@ class Name:
         return f"{self.module}.{self.chain}"
 
 
-COMPILE = Name("torch._dynamo.convert_frame", "_compile", "frames can not be counted or told apart")
+COMPILE = Name("torch._dynamo.convert_frame", "_compile", "frames cannot be counted or told apart")
 SUPPRESS = Name(
     "torch._dynamo.convert_frame",
     "format_error_msg",
-    "functions that were left to eager can not be told from errors that the test saw",
+    "functions that were left to eager cannot be told from errors that the test saw",
 )
 REASONS = Name(
     "torch._dynamo.convert_frame",
     "get_and_maybe_log_recompilation_reasons",
-    "recompiles can not be seen",
+    "recompiles cannot be seen",
     since=(2, 7),
 )
 REASONS_26 = Name(
     "torch._dynamo.convert_frame",
     "get_and_maybe_log_recompilation_reason",
-    "recompiles can not be seen",
+    "recompiles cannot be seen",
     until=(2, 6),
 )
 BACKEND = Name(
@@ -65,13 +65,13 @@ BACKEND = Name(
 BREAK = Name(
     "torch._dynamo.symbolic_convert",
     "InstructionTranslatorBase.log_graph_break",
-    "graph breaks can not be seen",
+    "graph breaks cannot be seen",
     since=(2, 10),
 )
 BREAK_29 = Name(
     "torch._dynamo.symbolic_convert",
     "log_graph_break",
-    "graph breaks can not be seen",
+    "graph breaks cannot be seen",
     until=(2, 9),
 )
 STACK = Name(
@@ -82,43 +82,43 @@ STACK = Name(
 UNSUPPORTED = Name(
     "torch._dynamo.exc",
     "Unsupported",
-    "graph breaks can not be told from other failures",
+    "graph breaks cannot be told from other failures",
 )
 # Until 2.9 a break that is resumed at an earlier line, and until 2.10 a break
 # inside a generator or a loop, reach no log: the exception has to be followed.
 UNSUPPORTED_INIT = Name(
     "torch._dynamo.exc",
     "Unsupported.__init__",
-    "graph breaks that are resumed at an earlier line can not be seen",
+    "graph breaks that are resumed at an earlier line cannot be seen",
     until=(2, 9),
 )
 RESTART = Name(
     "torch._dynamo.symbolic_convert",
     "SpeculationEntry.fail_and_restart_analysis",
-    "graph breaks that are resumed at an earlier line can not be seen",
+    "graph breaks that are resumed at an earlier line cannot be seen",
     until=(2, 9),
 )
 STEP = Name(
     "torch._dynamo.symbolic_convert",
     "InstructionTranslatorBase.step_graph_break",
-    "graph breaks that are resumed at an earlier line can not be seen",
+    "graph breaks that are resumed at an earlier line cannot be seen",
     until=(2, 9),
 )
 SKIP = Name(
     "torch._dynamo.exc",
     "SkipFrame",
-    "functions that were skipped without an error can not be seen",
+    "functions that were skipped without an error cannot be seen",
     until=(2, 10),
 )
 COUNTERS = Name(
     "torch._dynamo.utils",
     "counters",
-    "the graphs seen can not be checked against Dynamo's own count",
+    "the graphs seen cannot be checked against Dynamo's own count",
 )
 CONFIG = Name(
     "torch._dynamo.config",
     "disable",
-    "whether Dynamo is disabled can not be known",
+    "whether Dynamo is disabled cannot be known",
 )
 
 NAMES = (
@@ -139,7 +139,7 @@ NAMES = (
     CONFIG,
 )
 
-_STAYS = "settings that a test leaves can not be put back"
+_STAYS = "settings that a test leaves cannot be put back"
 CONFIG_ENTRIES = Name("torch._dynamo.config", "_config", _STAYS)
 CONFIG_UNSET = Name("torch.utils._config_module", "_UNSET_SENTINEL", _STAYS)
 STANCE = Name("torch._dynamo.eval_frame", "_stance", _STAYS)
@@ -159,7 +159,7 @@ def torch_version() -> str:
 
 
 def minor(version: str) -> Version:
-    """``(2, 9)`` of ``2.9.1+cu128``; a version that can not be read counts as the newest."""
+    """``(2, 9)`` of ``2.9.1+cu128``; a version that cannot be read counts as the newest."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else LATEST
 
@@ -193,6 +193,6 @@ def find(name: Name) -> tuple[Any, str]:
 def missing(name: Name, why: str = "it is missing") -> str:
     """The error that says that a private name is not there, or not what it was."""
     return (
-        f"dynamo: {name.path} can not be used in torch {torch_version()} ({why}): {name.without}. "
-        "This version of pytest-graphbreak can not observe this version of torch."
+        f"dynamo: {name.path} cannot be used in torch {torch_version()} ({why}): {name.without}. "
+        "This version of pytest-graphbreak cannot observe this version of torch."
     )

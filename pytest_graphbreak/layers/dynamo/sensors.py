@@ -113,7 +113,7 @@ class Sensors:
             self._patches.append(Patch(owner, attribute, hook))
 
     def blind(self) -> list[str]:
-        """Errors of every window, whenever it opened: what can not be seen in this torch."""
+        """Errors of every window, whenever it opened: what cannot be seen in this torch."""
         return list(self._blind)
 
     def detach(self) -> None:

@@ -1,6 +1,6 @@
 """Keeps the computation cache of torch_xla apart for each test.
 
-The cache can not be emptied on torch_xla 2.9, and what one test compiled, the
+The cache cannot be emptied on torch_xla 2.9, and what one test compiled, the
 next one would find there. But every look-up, lazy and dynamo, hashes the
 environment variable ``XLA_AUTO_SPMD_MESH``, which is otherwise read only under
 auto-sharding: a value of its own for each test makes its look-ups miss

@@ -39,7 +39,7 @@ class Context:
 
     ``inputs``: the bridge settles the inputs of ``graph``. ``piece``: it lowers
     ``piece``, for the reason ``change`` if it had been lowered before. ``cut``:
-    it runs a node that XLA can not take. ``run``: the inputs of a compiled
+    it runs a node that XLA cannot take. ``run``: the inputs of a compiled
     ``piece``, named by ``pending``, are settled before it runs. ``lazy``: a backend
     computes what it had noted of ``graph``. ``backward``: a backward pass of eager
     code. ``within`` is the file and name of a function of the backend's that is on
@@ -180,7 +180,7 @@ class Recorder:
             NOTIFIER.listener.noted()
 
     def _remember(self, text: str) -> None:
-        error = f"the xla layer can not be observed: {text}"
+        error = f"the xla layer cannot be observed: {text}"
         if error not in self.errors:
             self.errors.append(error)
 

@@ -1,7 +1,7 @@
 """What an FX graph tells when torch_xla's bridge lowers it: its place, its cuts, its inputs.
 
 The bridge (torch_xla/_dynamo/dynamo_bridge.py) runs each node of the graph once,
-to find those that XLA can not take. It puts the rest into partitions
+to find those that XLA cannot take. It puts the rest into partitions
 (``fused_0``, ``fused_1``, ...), and lowers each partition to one xla graph.
 Everything here is read from live objects while the bridge works, and kept as text.
 """

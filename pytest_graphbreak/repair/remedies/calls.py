@@ -1,4 +1,4 @@
-"""Calls that Dynamo was told not to follow, or can not follow."""
+"""Calls that Dynamo was told not to follow, or cannot follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that Dynamo can not follow, as one node of the graph: nonstrict_trace, a custom op."""
+"""Calls that Dynamo cannot follow, as one node of the graph: nonstrict_trace, a custom op."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def pad(trial: Trial) -> Iterator[SourcePatch]:
     firsts: set[int] = set()
     for one in trial.varies:
         if one["follow"] is None:
-            continue  # a result that can not be cut back
+            continue  # a result that cannot be cut back
         dims = {
             name: {dim: 1 << (most - 1).bit_length() for dim, most in these}
             for name, these in one["dims"].items()

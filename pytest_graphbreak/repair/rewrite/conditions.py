@@ -121,7 +121,7 @@ def _conditional(node: cst.SimpleStatementLine) -> Replacement | None:
 
 
 class _Names(cst.CSTVisitor):
-    """Names that a block binds, in order, and whether it does what a branch can not."""
+    """Names that a block binds, in order, and whether it does what a branch cannot."""
 
     def __init__(self) -> None:
         super().__init__()

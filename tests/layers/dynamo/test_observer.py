@@ -702,7 +702,7 @@ def test_a_backend_may_clear_the_counters() -> None:
 
 
 @pytest.mark.skipif(
-    names.minor(torch.__version__) == (2, 7), reason="torch 2.7 can not do that at all"
+    names.minor(torch.__version__) == (2, 7), reason="torch 2.7 cannot do that at all"
 )
 def test_a_backend_may_compile_itself() -> None:
     def backend(gm: Any, inputs: Any) -> Any:

@@ -415,7 +415,7 @@ def test_each_watched_name_that_is_gone_is_named(
     seen = close(open_window())
     monkeypatch.undo()
     assert seen.errors == (
-        f"the xla layer can not be observed: "
+        f"the xla layer cannot be observed: "
         f"{sensor.module} has no {sensor.chain}: {sensor.purpose}",
     )
 
@@ -432,7 +432,7 @@ def test_a_fault_of_ours_while_explaining_is_an_error_and_the_count_stays(
     seen = close(window)
     assert (seen.graphs, seen.graph_list) == (1, ())
     assert seen.errors == (
-        "the xla layer can not be observed: ValueError in explain: no such place",
+        "the xla layer cannot be observed: ValueError in explain: no such place",
     )
 
 
