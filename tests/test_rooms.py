@@ -69,16 +69,10 @@ def test_the_walk_names_what_there_is() -> None:
         assert member in {getattr(node, "name", None) for node in tree.body}, name
 
 
-WITHIN_LAYERS = ("layers", "logs")
-"""Rooms in which a layer may call a thing as another layer calls its own."""
-
-
 def test_no_class_has_the_name_of_another() -> None:
     homes: dict[str, list[str]] = {}
     for module, path in rooms.modules().items():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and module.split(".")[1:2] not in (
-                [room] for room in WITHIN_LAYERS
-            ):
+            if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module)
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}

@@ -8,9 +8,9 @@ and ``update`` are what the rest of the package calls.
 
 from pytest_graphbreak.baseline.model import (
     BaselineError,
+    BaselinePlace,
     Entry,
     Expected,
-    Known,
     Measured,
     Override,
     Stale,
@@ -22,13 +22,13 @@ from pytest_graphbreak.baseline.update import Change, Changes, FileChange, previ
 
 __all__ = [
     "BaselineError",
+    "BaselinePlace",
     "Baselines",
     "Change",
     "Changes",
     "Entry",
     "Expected",
     "FileChange",
-    "Known",
     "Measured",
     "Override",
     "Stale",

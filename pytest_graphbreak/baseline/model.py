@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.model.layers import BREAKING, JUDGED, KNOWN, LAYERS
+from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.text.paths import shown
 
@@ -68,7 +68,7 @@ def place_key(where: str, code: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BaselinePlace:
     """A place that broke, or left the compiler, when the baseline was recorded.
 
     ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason``
@@ -88,7 +88,7 @@ class Known:
         return (self.layer, *place_key(self.where, self.code))
 
 
-def _layers(places: Iterable[Known]) -> frozenset[str]:
+def _layers(places: Iterable[BaselinePlace]) -> frozenset[str]:
     return frozenset(item.layer for item in places)
 
 
@@ -119,8 +119,8 @@ class Values:
 
     graphs: Mapping[str, int] = field(default_factory=dict)
     recompiles: Mapping[str, int] = field(default_factory=dict)
-    breaks: tuple[Known, ...] = ()
-    eager: tuple[Known, ...] = ()
+    breaks: tuple[BaselinePlace, ...] = ()
+    eager: tuple[BaselinePlace, ...] = ()
     ops: Mapping[str, int] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()
     functions: Mapping[str, int] = field(default_factory=dict)
@@ -137,8 +137,8 @@ class Values:
         if not found and layer not in self.ops:
             return None
         plain = graphs - sum(item.count for item in found)
-        if KNOWN[layer].above is None:  # there one graph at most is plain: the only entry
-            single = not any(KNOWN[layer].cause(item.cause).is_plain for item in found)
+        if DESCRIPTIONS[layer].above is None:  # there one graph at most is plain: the only entry
+            single = not any(DESCRIPTIONS[layer].cause(item.cause).is_plain for item in found)
             return found if plain == 0 or (plain == 1 and single) else None
         return found if plain >= 0 else None
 
@@ -160,8 +160,8 @@ class Override:
 
     graphs: Mapping[str, int] = field(default_factory=dict)
     recompiles: Mapping[str, int] = field(default_factory=dict)
-    breaks: tuple[Known, ...] | None = None
-    eager: tuple[Known, ...] | None = None
+    breaks: tuple[BaselinePlace, ...] | None = None
+    eager: tuple[BaselinePlace, ...] | None = None
     torch: str | None = None
     ops: Mapping[str, int] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 from pytest_graphbreak.baseline.model import (
     PLACES_LAYER,
+    BaselinePlace,
     Cause,
     Entry,
     Expected,
-    Known,
     Measured,
     Override,
     Values,
     inherited_ops,
     writable,
 )
-from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, cause, functions, known, places
+from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, cause, functions, parse_place, places
 from pytest_graphbreak.model.layers import BREAKING, JUDGED, LAYERS
 from pytest_graphbreak.model.versions import minor, same_minor
 
@@ -91,7 +91,7 @@ def _breaking(layers: Collection[str]) -> list[str]:
     return [layer for layer in BREAKING if layer in layers]
 
 
-def _on(places: Iterable[Known], layers: Collection[str]) -> list[Known]:
+def _on(places: Iterable[BaselinePlace], layers: Collection[str]) -> list[BaselinePlace]:
     return [item for item in places if item.layer in layers]
 
 
@@ -103,7 +103,10 @@ def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
 
 
 def same_places(
-    was: Iterable[Known], now: Iterable[Known], was_torch: str | None, torch: str | None
+    was: Iterable[BaselinePlace],
+    now: Iterable[BaselinePlace],
+    was_torch: str | None,
+    torch: str | None,
 ) -> bool:
     """Whether two lists name the same places, as often, and for the same reasons."""
     old, new = by_place(was), by_place(now)
@@ -113,7 +116,7 @@ def same_places(
     return all(_same(old[key], new[key], wording) for key in old)
 
 
-def _same(was: Known, now: Known, wording: bool) -> bool:
+def _same(was: BaselinePlace, now: BaselinePlace, wording: bool) -> bool:
     # What was left out of an entry written by hand is not compared.
     return was.count == now.count and not (
         wording
@@ -124,9 +127,9 @@ def _same(was: Known, now: Known, wording: bool) -> bool:
     )
 
 
-def by_place(items: Iterable[Known]) -> dict[tuple[str, str, str], Known]:
+def by_place(items: Iterable[BaselinePlace]) -> dict[tuple[str, str, str], BaselinePlace]:
     """Each place once, in order of appearance; counts of one place are added up."""
-    found: dict[tuple[str, str, str], Known] = {}
+    found: dict[tuple[str, str, str], BaselinePlace] = {}
     for item in items:
         before = found.get(item.key)
         if before is not None:
@@ -340,19 +343,19 @@ def _merged(raw: list[Raw], measured: Measured, field: str, layers: Collection[s
     wording = measured.torch is not None
     items = []
     for item in raw:
-        now = wanted.pop(known(item).key, None)
+        now = wanted.pop(parse_place(item).key, None)
         if now is not None:
             items.append(
-                item if _same(known(item), now, wording) else _reworded(item, now, wording)
+                item if _same(parse_place(item), now, wording) else _reworded(item, now, wording)
             )
-        elif known(item).layer not in layers:
+        elif parse_place(item).layer not in layers:
             items.append(item)
     return [*items, *(_place(item) for item in wanted.values())]
 
 
-def _reworded(raw: Raw, now: Known, wording: bool) -> Raw:
+def _reworded(raw: Raw, now: BaselinePlace, wording: bool) -> Raw:
     new = dict(raw)
-    if now.count != known(raw).count:
+    if now.count != parse_place(raw).count:
         _put(new, "count", now.count if now.count > 1 else None)
     if wording:
         _put(new, "reason", _text(now.reason))
@@ -360,7 +363,7 @@ def _reworded(raw: Raw, now: Known, wording: bool) -> Raw:
     return new
 
 
-def _place(item: Known) -> Raw:
+def _place(item: BaselinePlace) -> Raw:
     layer, where, code = item.key
     new: Raw = {"where": where}
     _put(new, "layer", layer if layer != PLACES_LAYER else None)

@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 from pytest_graphbreak.baseline.model import (
     PLACES_LAYER,
     BaselineError,
+    BaselinePlace,
     Cause,
     Entry,
-    Known,
     Override,
     Values,
 )
@@ -297,7 +297,7 @@ class _DocumentReader:
         found = []
         for item in node.items:
             raw = self.place(item, f"an item of {what}")
-            line = seen.setdefault(known(raw).key, line_of(item))
+            line = seen.setdefault(parse_place(raw).key, line_of(item))
             if line != line_of(item):
                 self.fail(
                     f"the same place twice in {what}, first on line {line}",
@@ -451,9 +451,9 @@ _NOUNS = {
 }
 
 
-def known(raw: Raw) -> Known:
+def parse_place(raw: Raw) -> BaselinePlace:
     """A place from its plain data."""
-    return Known(
+    return BaselinePlace(
         where=raw["where"],
         code=raw.get("code", ""),
         count=raw.get("count", 1),
@@ -527,6 +527,6 @@ def values(raw: Raw) -> Values:
     )
 
 
-def places(raw: Raw, field: str) -> tuple[Known, ...] | None:
+def places(raw: Raw, field: str) -> tuple[BaselinePlace, ...] | None:
     """A list of places from the data of an entry or an override; None if it is not named."""
-    return tuple(known(item) for item in raw[field]) if field in raw else None
+    return tuple(parse_place(item) for item in raw[field]) if field in raw else None

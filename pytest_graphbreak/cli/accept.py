@@ -17,10 +17,10 @@ from typing import Final
 
 from pytest_graphbreak.baseline import (
     BaselineError,
+    BaselinePlace,
     Baselines,
     Change,
     Changes,
-    Known,
     Measured,
     Stale,
     Values,
@@ -154,11 +154,11 @@ def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Of
     return Offer(together, harvest, gone, changes)
 
 
-def told(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
+def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
     """Show what would change; how much that is, empty for nothing."""
     for line in difference(offer.moved, checkout.root):
         say(line)
-    _tell(offer.harvest, offer.together, offer.changes, pruning=args.prune)
+    _show_left_out(offer.harvest, offer.together, offer.changes, pruning=args.prune)
     if not offer.changes.files:
         say("Nothing to write: the baselines say this already.")
         return ""
@@ -169,7 +169,7 @@ def told(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
 
 def settle(command: str, args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
     """Show what would change, ask, and write it. 0, 1 declined, 2 nobody to ask."""
-    question = told(args, checkout, offer)
+    question = show_changes(args, checkout, offer)
     if not question:
         return OK
     if args.dry_run:
@@ -307,16 +307,16 @@ def _places(change: Change) -> Iterator[str]:
         for sign, items, others in (("+", after, before), ("-", before, after)):
             for key, item in items.items():
                 if key not in others:
-                    yield f"      {sign} {word}{_known(item)}"
+                    yield f"      {sign} {word}{_place_line(item)}"
                     yield f"          {item.code}"
 
 
-def _known(item: Known) -> str:
+def _place_line(item: BaselinePlace) -> str:
     words = "  ".join(part for part in (item.id, item.reason, item.where) if part)
     return f"{words}   x{item.count}" if item.count > 1 else words
 
 
-def _tell(harvest: Harvest, together: Union, changes: Changes, *, pruning: bool) -> None:
+def _show_left_out(harvest: Harvest, together: Union, changes: Changes, *, pruning: bool) -> None:
     """What is left out, and what cannot be told from these reports."""
     listing("not seen", harvest.blind)
     listing("failed", harvest.failed, 20)

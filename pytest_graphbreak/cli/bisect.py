@@ -14,7 +14,7 @@ from pytest_graphbreak.cli.program import add_timeout
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.versions import told
+from pytest_graphbreak.versions import answer
 from pytest_graphbreak.versions.bisecting import BisectError, MeasuredEnd, search
 from pytest_graphbreak.versions.by_commit import Commits
 from pytest_graphbreak.versions.by_release import Releases
@@ -93,7 +93,7 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
 
     def tell(word: str, name: str, side: MeasuredEnd | None, why: str) -> None:
         progress.clear()
-        say(told.step(row, word, name, side, why))
+        say(answer.step(row, word, name, side, why))
 
     def differs(what: str) -> None:
         if what != COUNTS:
@@ -103,7 +103,7 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
         found = search(row, begin, tell, differs)
     finally:
         progress.clear()
-    for line in told.lines(found, row):
+    for line in answer.lines(found, row):
         say(line)
     if isinstance(row, Commits) and row.missing:
         say(f"note       submodules that are not in your checkout were empty: {_some(row.missing)}")

@@ -19,7 +19,7 @@ from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
-from pytest_graphbreak.report.view import REPORTED, TOLD, Aside, counted, row, standing, weight
+from pytest_graphbreak.report.view import NAMED, REPORTED, Aside, counted, row, standing, weight
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
@@ -142,7 +142,7 @@ def _check(args: argparse.Namespace) -> int:
             break
     result.allow_missing = args.allow_missing
     _compare(result, checkout, args.base, other)
-    _tell(result, together, reports, accepting.command(_typed(args.reports), run=made_by))
+    _show(result, together, reports, accepting.command(_typed(args.reports), run=made_by))
     aside = replace(_aside(result), accept=accept_line(made_by))
     written = write_pages(_rewritten(reports, result), args, aside)
     return result.code if written else UNUSABLE
@@ -272,7 +272,7 @@ def _is_below(file: str) -> bool:
     return True
 
 
-def _tell(result: Result, together: Union, reports: Sequence[Report], accept: str) -> None:
+def _show(result: Result, together: Union, reports: Sequence[Report], accept: str) -> None:
     failing = {f"{item.test['nodeid']}   on {item.seen.profile}": item for item in result.failing}
     found = root_causes((name, item.test) for name, item in failing.items())
     for line in explained.lines(found):
@@ -284,7 +284,7 @@ def _tell(result: Result, together: Union, reports: Sequence[Report], accept: st
         for line in (failing[name].test["message"] or "").rstrip().split("\n"):
             say(f"  {line}".rstrip())
         say()
-    for verdict in TOLD:
+    for verdict in NAMED:
         tests = (item for item in result.judged if standing(item.test) == verdict)
         listing(verdict, (f"{row(item.test)}   on {item.seen.profile}" for item in tests))
     listing("unmeasured", result.unmeasured)

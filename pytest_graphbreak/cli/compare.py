@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.baseline.update import FileChange
-from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, settle, told
+from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, settle, show_changes
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         with uncollected():
             before, after = (load_all(side) for side in _sides(args))
             found = compare(before, after)
-            if not tell(args, found):
+            if not show(args, found):
                 return UNUSABLE
             code = _settled(args, after, found)
     except (ReportError, CheckoutError, BaselineError) as error:
@@ -79,7 +79,7 @@ def _sides(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     raise ReportError(_BOTH)
 
 
-def tell(args: argparse.Namespace, found: Comparison) -> bool:
+def show(args: argparse.Namespace, found: Comparison) -> bool:
     """Say it, or write the pages that were asked for; False where one could not be written."""
     written = []
     if args.json:
@@ -119,7 +119,7 @@ def _settled(args: argparse.Namespace, after: list[Report], found: Comparison) -
 
 def _patched(args: argparse.Namespace, checkout: Checkout, offer: Offer, note: str) -> int:
     """Write the patch; nothing of the checkout."""
-    much = told(args, checkout, offer)
+    much = show_changes(args, checkout, offer)
     files = offer.changes.files
     if not much or args.dry_run:
         return SAME

@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     found = []
     for finding in examine(args.graph_budget_dir):
         found.append(finding)
-        _tell(finding)
+        _show(finding)
     problems = sum(finding.state == PROBLEM for finding in found)
     say()
     if problems:
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 _SIGNS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
 
 
-def _tell(finding: CheckResult) -> None:
+def _show(finding: CheckResult) -> None:
     say(f"{_SIGNS[finding.state]:<8} {finding.about:<10} {finding.what}")
     if finding.do:
         say(f"{'':<8} {'':<10} -> {finding.do}")

@@ -14,8 +14,8 @@ from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.report import explained, html, junit, look, markdown
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
+    NAMED,
     NOTHING,
-    TOLD,
     Aside,
     ProfileRun,
     counted,
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             if args.markdown or args.html or args.junit:
                 aside = Aside(accept=accept_line(made_by))
                 return 0 if write_pages(reports, args, aside) else 2
-            tell(runs(reports))
+            show(runs(reports))
             return 0
     except ReportError as error:
         complain(f"graphbreak report: {error}")
@@ -99,13 +99,13 @@ def sources_root() -> Path | None:
         return None
 
 
-def tell(found: Sequence[ProfileRun]) -> None:
+def show(found: Sequence[ProfileRun]) -> None:
     """The main things, on the terminal."""
     for one in found:
         tests = sorted(one.tests, key=weight)
         for line in explained.lines(root_causes(by_nodeid(tests))):
             say(line)
-        for verdict in TOLD:
+        for verdict in NAMED:
             listing(verdict, (row(test) for test in tests if standing(test) == verdict))
         listing("unmeasured", one.unmeasured)
         listing("ungated", one.ungated)

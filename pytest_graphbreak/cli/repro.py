@@ -59,7 +59,7 @@ def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         for script in work.run(progress.step):
             scripts.append(script)
             progress.clear()
-            _tell(script)
+            _show(script)
     finally:
         progress.clear()
         work.clean()
@@ -71,7 +71,7 @@ def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
     return DONE if verified == len(scripts) else UNVERIFIED
 
 
-def _tell(script: Script) -> None:
+def _show(script: Script) -> None:
     name = f"{script.item.id}  " if script.item.id else ""
     say(f"{'verified' if script.verified else 'UNVERIFIED':<10} {script.path}   {script.what}")
     say(f"           {name}{script.item.reason}")

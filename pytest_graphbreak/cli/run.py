@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     name = (word.name if word is not None else "") or program.name
     failed = judged is not None and judged.fails
     with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
-        _tell(name, code, record, judged.message if judged is not None else None)
+        _show(name, code, record, judged.message if judged is not None else None)
     entry = _entry(name, code, record, judged)
     if not _write(files, live.markdown(name, f"exit {code}", record), entry, device, code):
         return code or UNUSABLE
@@ -198,7 +198,7 @@ def _judged(record: Record, most: int | None) -> Judgement | None:
     return judgement(Case(record, cap=caps.parse((most,), {}, "--max-graphs", by="option")))
 
 
-def _tell(name: str, code: int, record: Record, message: str | None) -> None:
+def _show(name: str, code: int, record: Record, message: str | None) -> None:
     """The report, after all that the script printed."""
     settle_streams()
     say("", sys.stderr)

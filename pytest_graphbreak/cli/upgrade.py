@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli import ending
-from pytest_graphbreak.cli.compare import DIFFERS, UNUSABLE, add_pages, tell
+from pytest_graphbreak.cli.compare import DIFFERS, UNUSABLE, add_pages, show
 from pytest_graphbreak.cli.elsewhere import add_reports, keep, repeated
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_timeout
@@ -72,7 +72,7 @@ def _upgrade(args: argparse.Namespace, work: Runner) -> int:
     before, after = runs
     assert before.report is not None
     assert after.report is not None
-    return _told(args, before.report, after.report, before.path, after.path)
+    return _show(args, before.report, after.report, before.path, after.path)
 
 
 def _installed(layer: Environment) -> list[str]:
@@ -81,9 +81,9 @@ def _installed(layer: Environment) -> list[str]:
     return [f"installed  {names}", *(f"note       {line}" for line in layer.conflicts)]
 
 
-def _told(args: argparse.Namespace, before: Report, after: Report, *paths: Path) -> int:
+def _show(args: argparse.Namespace, before: Report, after: Report, *paths: Path) -> int:
     found = compare([before], [after])
-    written = tell(args, found)
+    written = show(args, found)
     if not keep(args.reports, *paths) or not written:
         return UNUSABLE
     return DIFFERS if args.exit_code and found.differs else DONE

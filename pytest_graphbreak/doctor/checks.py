@@ -26,7 +26,7 @@ from pytest_graphbreak.config.device import (
     this_machine,
     version,
 )
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.numbers import plural
@@ -64,7 +64,7 @@ def examine(
     yield from devices(here)
     yield from variables(environ)
     yield from baselines(directory)
-    for layer in KNOWN.values():
+    for layer in DESCRIPTIONS.values():
         if layer.probe is not None and here.has(layer):
             yield from probed(layer.name, patience, environ)
 
@@ -74,7 +74,7 @@ def packages(here: Machine) -> Iterator[CheckResult]:
     python = ".".join(map(str, sys.version_info[:3]))
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
     yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
-    yield from torch_found(version("torch"), needed=not any(map(here.has, KNOWN.values())))
+    yield from torch_found(version("torch"), needed=not any(map(here.has, DESCRIPTIONS.values())))
     yield from torch_xla_found(version("torch"), version("torch_xla"), version("pjrt-plugin-tt"))
     if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
         yield CheckResult(
@@ -165,7 +165,7 @@ BLINDING: Final = {
 }
 """Variables that turn Dynamo off, with the values that do."""
 
-TELLING: Final = (
+SHOWN_VARIABLES: Final = (
     "CI",
     "PJRT_DEVICE",
     "PT_XLA_DEBUG",
@@ -186,7 +186,7 @@ TELLING: Final = (
 
 def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """What is set that changes what can be seen."""
-    told = {name: environ[name] for name in (*BLINDING, *TELLING) if name in environ}
+    told = {name: environ[name] for name in (*BLINDING, *SHOWN_VARIABLES) if name in environ}
     listed = ", ".join(f"{name}={value}" for name, value in told.items())
     yield CheckResult("variables", OK, listed or "none that matters is set")
     for name, values in BLINDING.items():
@@ -243,7 +243,7 @@ def baselines(directory: str | None) -> Iterator[CheckResult]:
 
 def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """What the observer of one layer sees of a small function."""
-    seen, remedy = _probe(layer, patience, environ), KNOWN[layer].remedy
+    seen, remedy = _probe(layer, patience, environ), DESCRIPTIONS[layer].remedy
     if "fault" in seen:
         yield CheckResult(layer, PROBLEM, seen["fault"], remedy)
         return

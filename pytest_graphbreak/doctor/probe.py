@@ -14,15 +14,15 @@ from pathlib import Path
 
 from pytest_graphbreak.layers.base import Probe
 from pytest_graphbreak.model.layer import Layer, load
-from pytest_graphbreak.model.layers import KNOWN
-from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.watching.measure import Measurement
 
 
 def main(name: str) -> None:
     """Probe one layer and print the result."""
-    print(json.dumps(tried(KNOWN[name])))
+    print(json.dumps(tried(DESCRIPTIONS[name])))
 
 
 def tried(layer: Layer) -> Plain:
@@ -45,7 +45,7 @@ def tried(layer: Layer) -> Plain:
 
 def _seen(layer: Layer, record: Record) -> str:
     """``4 graphs = 1 entry + 1 break + 2 recompiles, 2 recompiles, 1 break``."""
-    parts = causes_told(decomposition(record, layer.name)) or "none"
+    parts = causes_text(decomposition(record, layer.name)) or "none"
     words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
     if layer.breaks:
         words += f", {record.recompiles.get(layer.name, 0)} recompiles, {len(record.breaks)} break"

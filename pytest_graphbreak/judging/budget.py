@@ -12,7 +12,7 @@ from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.model.record import Plain, Record
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.baseline import Expected, Known
+    from pytest_graphbreak.baseline import BaselinePlace, Expected
     from pytest_graphbreak.baseline.model import Cause
 
 
@@ -27,8 +27,8 @@ def baseline(expected: Expected | None) -> Plain | None:
         "graphs": dict(values.graphs),
         "recompiles": dict(values.recompiles),
         "ops": dict(values.ops),
-        "breaks": [_known(item) for item in values.breaks],
-        "eager": [_known(item) for item in values.eager],
+        "breaks": [_place(item) for item in values.breaks],
+        "eager": [_place(item) for item in values.eager],
         "causes": [_cause(item) for item in values.causes],
         "functions": dict(values.functions),
     }
@@ -59,7 +59,7 @@ def _cause(item: Cause) -> Plain:
     }
 
 
-def _known(item: Known) -> Plain:
+def _place(item: BaselinePlace) -> Plain:
     layer = {} if item.layer == PLACES_LAYER else {"layer": item.layer}
     return {
         **layer,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_graphbreak.baseline.model import Cause, Expected, place_key
-from pytest_graphbreak.model.layers import CAUSES, KNOWN
+from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Graph, Record
 
 
@@ -80,7 +80,7 @@ def compare(record: Record, expected: Expected, layer: str) -> Moved | None:
     was = expected.values.graphs.get(layer, 0)
     unsure = False
     if unnamed := was - sum(item.count for item in recorded):
-        if KNOWN[layer].above is None:
+        if DESCRIPTIONS[layer].above is None:
             known = _recorded_entry(plain, expected)
             unsure = known is None and len(plain) > 1 and not expected.values.functions
             plain = [graph for graph in plain if graph is not known]
@@ -111,13 +111,13 @@ def _recorded_entry(entries: Sequence[Graph], expected: Expected) -> Graph | Non
 
 def _is_entry(graph: Graph) -> bool:
     """Whether a graph is a function that was compiled as it was called."""
-    layer = KNOWN[graph.layer]
+    layer = DESCRIPTIONS[graph.layer]
     return layer.above is None and layer.cause(graph.cause).is_plain
 
 
 def _is_lowered(graph: Graph) -> bool:
     """Whether a graph is one of the layer above, lowered whole."""
-    layer = KNOWN[graph.layer]
+    layer = DESCRIPTIONS[graph.layer]
     return layer.above is not None and layer.cause(graph.cause).is_plain and bool(graph.sources)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_graphbreak.baseline.model import Known, Measured, Values, writable
+from pytest_graphbreak.baseline.model import BaselinePlace, Measured, Values, writable
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.causes import causes, place_of
 from pytest_graphbreak.model.record import Break, Eager, Record
@@ -20,8 +20,8 @@ def values(record: Record) -> Values:
     return Values(
         graphs={layer: count for layer, count in record.graphs.items() if count},
         recompiles={layer: count for layer, count in record.recompiles.items() if count},
-        breaks=tuple(_known(item, item.id) for item in record.breaks),
-        eager=tuple(_known(item, None) for item in record.eager),
+        breaks=tuple(_place(item, item.id) for item in record.breaks),
+        eager=tuple(_place(item, None) for item in record.eager),
         ops={layer: count for layer, count in record.ops.items() if count},
         causes=causes(record),
         functions=_functions(record),
@@ -50,9 +50,9 @@ def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: 
     )
 
 
-def _known(item: Break | Eager, id: str | None) -> Known:
+def _place(item: Break | Eager, id: str | None) -> BaselinePlace:
     where, code = place_of(item.where)
-    return Known(
+    return BaselinePlace(
         where=where,
         code=code,
         count=item.count,

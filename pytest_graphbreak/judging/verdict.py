@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from pytest_graphbreak.baseline.model import Expected, Known
+from pytest_graphbreak.baseline.model import BaselinePlace, Expected
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.causes import Moved, compare, place_of
@@ -78,11 +78,11 @@ class Verdict:
     lost: tuple[Step, ...] = ()
     fewer: tuple[Step, ...] = ()
     added: tuple[Break, ...] = ()
-    gone: tuple[Known, ...] = ()
+    gone: tuple[BaselinePlace, ...] = ()
     known: tuple[Break, ...] = ()
     left: tuple[Eager, ...] = ()
-    returned: tuple[Known, ...] = ()
-    reworded: tuple[tuple[Known, Break], ...] = ()
+    returned: tuple[BaselinePlace, ...] = ()
+    reworded: tuple[tuple[BaselinePlace, Break], ...] = ()
     ops: tuple[Step, ...] = ()
     causes: tuple[Moved, ...] = ()
     functions: tuple[Held, ...] = ()
@@ -280,7 +280,7 @@ def _held(record: Record, expected: Expected) -> tuple[Held, ...]:
 
 
 def _key(item: Break | Eager) -> tuple[str, str, str]:
-    """The identity of what broke, as ``Known.key`` has it."""
+    """The identity of what broke, as ``BaselinePlace.key`` has it."""
     return (item.layer, *place_of(item.where))
 
 
@@ -308,7 +308,7 @@ def _compare_places(record: Record, expected: Expected, torch: str | None) -> Ve
     )
 
 
-def _reworded(known: Known, item: Break) -> bool:
+def _reworded(known: BaselinePlace, item: Break) -> bool:
     # An entry written by hand may leave reason and id out: nothing to compare then.
     return (known.id is not None and known.id != item.id) or (
         known.reason is not None and known.reason != item.reason

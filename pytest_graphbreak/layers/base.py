@@ -18,6 +18,10 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Observation, Record
 
 
+class MissingName(Exception):
+    """A private name of a compiler is not where it should be; the text says which, and its use."""
+
+
 class Window(Protocol):
     """One stretch of time in which one layer is watched."""
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.model.layer import load
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 
 
 def observers() -> tuple[Observer, ...]:
@@ -23,7 +23,7 @@ def unloaded() -> tuple[str, ...]:
 def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
     found: list[Observer] = []
     faults = []
-    for layer in KNOWN.values():
+    for layer in DESCRIPTIONS.values():
         try:
             found.append(load(layer.observer)())
         except Exception as fault:

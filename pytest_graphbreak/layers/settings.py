@@ -20,6 +20,7 @@ from functools import cache, cached_property
 from types import ModuleType
 from typing import Any, Final
 
+from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.model.record import Plain
 
@@ -104,7 +105,7 @@ def take() -> Snapshot:
     # While a module is imported it is there, and has next to nothing in it yet.
     if torch is None or getattr(torch.__spec__, "_initializing", False):
         return Snapshot()
-    with _telling("could not be read"):
+    with _settings_errors("could not be read"):
         loaded = {name: sys.modules[name] for name in CONFIGS if name in sys.modules}
         return Snapshot(
             {name: _config(module).look() for name, module in loaded.items()},
@@ -114,7 +115,7 @@ def take() -> Snapshot:
 
 def differing(before: Snapshot, after: Snapshot) -> list[Key]:
     """The settings that are others in ``after``. Raises ``SettingsError``."""
-    with _telling("could not be compared"):
+    with _settings_errors("could not be compared"):
         return list(_differing(before, after))
 
 
@@ -139,13 +140,13 @@ def deleted(snapshot: Snapshot) -> Iterator[Key]:
                 yield module, at
 
 
-def told(before: Snapshot, after: Snapshot, keys: Iterable[Key]) -> list[Setting]:
+def changes(before: Snapshot, after: Snapshot, keys: Iterable[Key]) -> list[Setting]:
     """Settings by name, with both values. Raises ``SettingsError``."""
-    with _telling("could not be compared"):
-        return [_told(before, after, *key) for key in keys]
+    with _settings_errors("could not be compared"):
+        return [_change(before, after, *key) for key in keys]
 
 
-def _told(before: Snapshot, after: Snapshot, module: str, at: Any) -> Setting:
+def _change(before: Snapshot, after: Snapshot, module: str, at: Any) -> Setting:
     if not module:
         words = _modes()[at].words
         return Setting(at, words(_mode(before, at)), words(after.modes[at]))
@@ -157,7 +158,7 @@ def _told(before: Snapshot, after: Snapshot, module: str, at: Any) -> Setting:
 def put_back(snapshot: Snapshot, key: Key) -> None:
     """Set one setting to what ``snapshot`` says. Raises ``SettingsError``."""
     module, at = key
-    with _telling("could not be put back"):
+    with _settings_errors("could not be put back"):
         if module:
             config = _config(sys.modules[module])
             config.write(snapshot.configs.get(module) or config.unset(), at)
@@ -171,7 +172,7 @@ def unusual(snapshot: Snapshot) -> Plain:
     What torch reads from the environment while it is imported is a default of that process, but
     for the entries that name their variable.
     """
-    with _telling("could not be read"):
+    with _settings_errors("could not be read"):
         found: Plain = {}
         for module, look in snapshot.configs.items():
             found.update(_config(sys.modules[module]).unusual(look))
@@ -204,7 +205,7 @@ def _words(value: Any) -> str:
     return _ADDRESS.sub("0x...", repr(value))
 
 
-class _telling:
+class _settings_errors:
     """Whatever stops the reading of settings becomes a ``SettingsError`` that says so."""
 
     def __init__(self, what: str) -> None:
@@ -215,7 +216,7 @@ class _telling:
 
     def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
         if isinstance(fault, Exception) and not isinstance(fault, SettingsError):
-            missing = isinstance(fault, private.Missing)
+            missing = isinstance(fault, MissingName)
             why = str(fault) if missing else f"{type(fault).__name__}: {fault}"
             raise SettingsError(f"torch's settings {self._what}: {why}") from fault
 
@@ -347,7 +348,7 @@ def _private(owner: Any, name: private.Name) -> Any:
     try:
         return getattr(owner, name.chain)
     except AttributeError:
-        raise private.Missing(private.missing(name)) from None
+        raise MissingName(private.missing(name)) from None
 
 
 # modes

@@ -17,7 +17,7 @@ from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.layers.xla import explain
 from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
-from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Observation
 from pytest_graphbreak.model.sources import Sources
 
@@ -74,7 +74,7 @@ class Origins:
         """A program was exported outside Dynamo."""
         self._rank(rank).exported = True
 
-    def compilation(self, rank: str, report: Report) -> None:
+    def compilation(self, rank: str, report: CompileReport) -> None:
         """torch_xla reported a compilation. What it says of the cause is the best evidence."""
         state = self._rank(rank)
         made = state.made or state.lowered

@@ -23,7 +23,7 @@ from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.text.blocks import Block, Source
 from pytest_graphbreak.text.scan import scan
 
-Tell = Callable[[int, int | None], None]
+OnProgress = Callable[[int, int | None], None]
 
 PLACES_SHOWN: Final = 5
 """Source lines kept of each device graph."""
@@ -84,7 +84,9 @@ class Reading:
         return sum(guess.completed for guess in self.guesses.values())
 
 
-def read(path: str, places: Places, tell: Tell | None = None, more: Iterable[Path] = ()) -> Reading:
+def read(
+    path: str, places: Places, tell: OnProgress | None = None, more: Iterable[Path] = ()
+) -> Reading:
     """Analyse one log. Raises as ``Source`` does where it cannot be opened or read.
 
     Source lines are quoted from below the root of ``places`` and from ``more``.

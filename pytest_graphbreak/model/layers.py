@@ -22,31 +22,35 @@ LAYERS: Final = (
 )
 """Where graphs are counted, from the user's code down to the device."""
 
-KNOWN: Final[Mapping[str, Layer]] = MappingProxyType(
+DESCRIPTIONS: Final[Mapping[str, Layer]] = MappingProxyType(
     {name: load(f"pytest_graphbreak.layers.{name}:LAYER") for name in LAYERS}
 )
 """What each layer says of itself."""
 
-CAUSES: Final = {name: tuple(cause.name for cause in KNOWN[name].causes) for name in LAYERS}
+CAUSES: Final = {name: tuple(cause.name for cause in DESCRIPTIONS[name].causes) for name in LAYERS}
 """Why a graph can exist, by layer. Every graph has exactly one cause."""
 
-BY_NAME: Final = {cause.name: cause for layer in KNOWN.values() for cause in layer.causes}
+BY_NAME: Final = {cause.name: cause for layer in DESCRIPTIONS.values() for cause in layer.causes}
 """The causes of all layers; of one name on two layers they mean the same."""
 
 MEANT: Final = tuple(cause.name for cause in BY_NAME.values() if cause.is_meant)
 """The causes of graphs that a model has which compiles well."""
 
-JUDGED: Final = frozenset(name for name in LAYERS if KNOWN[name].judged)
+JUDGED: Final = frozenset(name for name in LAYERS if DESCRIPTIONS[name].judged)
 """The layers that a budget holds for which does not name them."""
 
-BREAKING: Final = tuple(name for name in LAYERS if KNOWN[name].breaks)
+BREAKING: Final = tuple(name for name in LAYERS if DESCRIPTIONS[name].breaks)
 """The layers that code can leave: graph breaks, and functions left to eager."""
 
-BACKENDS: Final = {name: layer.backend for name, layer in KNOWN.items() if layer.backend}
+BACKENDS: Final = {name: layer.backend for name, layer in DESCRIPTIONS.items() if layer.backend}
 """The layers that are a device's, with the backend of ``torch.compile`` that reaches it."""
 
-VERSIONS: Final = tuple(dict.fromkeys(name for layer in KNOWN.values() for name in layer.versions))
+VERSIONS: Final = tuple(
+    dict.fromkeys(name for layer in DESCRIPTIONS.values() for name in layer.versions)
+)
 """The packages whose versions every report states."""
 
-WAITED: Final = tuple(dict.fromkeys(layer.needs[0] for layer in KNOWN.values() if layer.needs))
+WAITED: Final = tuple(
+    dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values() if layer.needs)
+)
 """The modules of which a process imports one before it can compile anything."""

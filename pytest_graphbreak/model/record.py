@@ -421,7 +421,7 @@ def decomposition(record: Record, layer: str) -> Counter[str]:
     return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
 
 
-def causes_told(counted: Mapping[str, int]) -> str:
+def causes_text(counted: Mapping[str, int]) -> str:
     """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
     return " + ".join(
         BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()

@@ -136,7 +136,7 @@ class Capture:
         finally:
             self._depth -= 1
         if len(self._calls) < MOST_CALLS:
-            self._calls.append(tuple(_now(item) for item in (result, args, kwargs)))
+            self._calls.append(tuple(_snapshot(item) for item in (result, args, kwargs)))
         name = sizes.name_of(entry.original)
         shapes = self._shapes.setdefault(name, [])
         if len(shapes) < sizes.MOST:
@@ -148,7 +148,7 @@ class Capture:
 
     def varies(self) -> list[dict[str, Any]]:
         """Which sizes vary from call to call, as plain data."""
-        return sizes.told(self._shapes)
+        return sizes.varying_sizes(self._shapes)
 
     def floats(self) -> bool:
         """Whether an argument is a Python float that varies from call to call."""
@@ -299,7 +299,7 @@ def _same(leaf: torch.Tensor) -> torch.Tensor:
     return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
 
 
-def _now(value: Any) -> Any:
+def _snapshot(value: Any) -> Any:
     def note(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or _lazy(leaf):
             return leaf

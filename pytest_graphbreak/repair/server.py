@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.watching import processes
 
-LATE: Final = "late"
+TIMED_OUT: Final = "late"
 """Answer in place of an exit code: the time was over."""
 _GRACE: Final = 10.0
 """Seconds that a killed program is waited for."""
@@ -99,7 +99,7 @@ class Server:
         processes.kill_group(pid)  # before the pid is free: what the program left running, too
         code = self._reap(pid)
         processes.end_orphans()
-        return str(code) if ended and code is not None else LATE
+        return str(code) if ended and code is not None else TIMED_OUT
 
     def _reap(self, pid: int) -> int | None:
         """The exit code of a program that has ended or was killed; None if it does not die."""

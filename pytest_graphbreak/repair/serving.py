@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from pytest_graphbreak.repair.server import LATE
+from pytest_graphbreak.repair.server import TIMED_OUT
 from pytest_graphbreak.watching import processes
 
 Order = dict[str, Any]
@@ -55,7 +55,7 @@ class Serving:
                 processes.kill_group(int(pid))
             self._server = None
             raise ServerError("the process that runs the program was killed; try again")
-        return None if code.strip() == LATE else int(code)
+        return None if code.strip() == TIMED_OUT else int(code)
 
     def close(self) -> None:
         """End the server."""

@@ -121,7 +121,7 @@ def followers(calls: Sequence[Call]) -> list[tuple[int, int, str, int]] | None:
     return found
 
 
-def told(calls: dict[str, list[Call]]) -> list[dict[str, Any]]:
+def varying_sizes(calls: dict[str, list[Call]]) -> list[dict[str, Any]]:
     """What varies, for each callable by its name, as plain data for the answer of a run."""
     return [
         {

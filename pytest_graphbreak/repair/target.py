@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_graphbreak.repair.source import SourceError, read
 
-_COLLECTED: Final = re.compile(r"test_.*|.*_test|tests?")
+_TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
 """What pytest collects where nobody says otherwise, and what would be with an end put to it."""
 
 
@@ -47,7 +47,7 @@ class Target:
         collects none of them: ``test_model`` -> ``model``.
         """
         stem = self.path.stem
-        if not self.test and not _COLLECTED.fullmatch(stem):
+        if not self.test and not _TEST_FILE.fullmatch(stem):
             return stem
         plain = _without_test(stem)
         return f"a_{plain or stem}" if not plain or plain.startswith("test") else plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.baseline.model import Cause, Known
+from pytest_graphbreak.baseline.model import BaselinePlace, Cause
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -14,10 +14,10 @@ from pytest_graphbreak.model.record import (
     Frame,
     Graph,
     Record,
-    causes_told,
+    causes_text,
     decomposition,
 )
-from pytest_graphbreak.report import telling
+from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import Fallen
 from pytest_graphbreak.report.lines import at, calls, place, process, to_try
@@ -44,7 +44,7 @@ def decomposed(
         causes = decomposition(record, layer)
         count = record.graphs.get(layer, 0)
         if count and causes:
-            yield f"  {count} {layer} {noun(count, 'graph')} = {causes_told(causes)}"
+            yield f"  {count} {layer} {noun(count, 'graph')} = {causes_text(causes)}"
             if own := (fixtures or {}).get(layer):
                 yield f"    {own} of {'it' if count == 1 else 'them'} in the test's fixtures"
 
@@ -109,16 +109,16 @@ def _operations(count: int) -> str:
 
 def places(verdict: Verdict, record: Record) -> Iterator[str]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
-    found = telling.told(verdict, record)
-    times = telling.times(verdict)
+    found = regressions.found(verdict, record)
+    times = regressions.times(verdict)
     shown: list[list[str]] = [
         *(break_lines("+", *pair) for pair in found.breaks),
-        *(graph_lines("+", item, times[telling.kind(item)]) for item in found.graphs),
-        *(_entry(*entry) for entry in telling.entries(verdict, record)),
+        *(graph_lines("+", item, times[regressions.kind(item)]) for item in found.graphs),
+        *(_entry(*entry) for entry in regressions.entries(verdict, record)),
         *(recompile_lines("+", item) for item in series(found.recompiles)),
         *(eager_lines("+", item) for item in found.eager),
-        *(_known("-", item) for item in (*verdict.gone, *verdict.returned)),
-        *(_gone(item) for item in telling.gone(verdict)),
+        *(_gone_break("-", item) for item in (*verdict.gone, *verdict.returned)),
+        *(_gone(item) for item in regressions.gone(verdict)),
         *(_reworded(old, new) for old, new in verdict.reworded),
     ]
     for lines in shown[:MOST_PLACES]:
@@ -131,7 +131,7 @@ def places(verdict: Verdict, record: Record) -> Iterator[str]:
         yield f"  = {ids}   {number} known {noun(number, 'break')} unchanged"
     if parts := [
         f"{moved.known} of {moved.now} {moved.layer} {noun(moved.now, 'graph')} known"
-        for moved in telling.known(verdict)
+        for moved in regressions.partly_matched(verdict)
     ]:
         yield f"  = {', '.join(parts)}"
 
@@ -161,13 +161,13 @@ def _with_it(fallen: Fallen) -> Iterator[str]:
     for left in fallen.eager:
         if left.where.key not in told:
             yield f"        {place(left.where)} runs without the compiler"
-    for where, numbers, why in _again(again):
+    for where, numbers, why in _recompiled(again):
         yield f"        {place(where)} is compiled again ({numbers}){why}"
     for graph in fallen.graphs:
         yield f"        {place(graph.where)} is a graph more: {printable(graph.reason)}"
 
 
-def _again(repeats: Sequence[Repeats]) -> Iterator[tuple[Frame, str, str]]:
+def _recompiled(repeats: Sequence[Repeats]) -> Iterator[tuple[Frame, str, str]]:
     """Each function that is compiled again, how often, and why where it is for one reason."""
     found: dict[tuple[str, ...], list[Repeats]] = {}
     called: dict[tuple[str, ...], tuple[Frame, int]] = {}
@@ -232,7 +232,7 @@ def eager_lines(sign: str, item: Eager) -> list[str]:
     ]
 
 
-def _known(sign: str, item: Known) -> list[str]:
+def _gone_break(sign: str, item: BaselinePlace) -> list[str]:
     name = f"{item.id}  " if item.id else ""
     lines = [f"  {sign} {name}{printable(item.reason or 'break')}   gone"]
     file, _, function = item.where.partition("::")
@@ -246,6 +246,6 @@ def _gone(item: Cause) -> list[str]:
     return [f"  - {item.cause}{times}   gone", *at(Frame(file, function, 0, item.code))]
 
 
-def _reworded(old: Known, new: Break) -> list[str]:
+def _reworded(old: BaselinePlace, new: Break) -> list[str]:
     was = printable(old.id or old.reason or "")
     return [f"  ~ {was} is now {new.id or ''} {printable(new.reason)}".rstrip(), *at(new.where)]

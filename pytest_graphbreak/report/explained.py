@@ -37,14 +37,14 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
         return
     yield headline(found)
     for cause in found.all[:most]:
-        yield from told(cause)
+        yield from cause_lines(cause)
     rest = len(found.all) - most
     if rest > 0:
         yield f"  ... and {plural(rest, 'more cause')}"
     yield ""
 
 
-def told(cause: RootCause) -> Iterator[str]:
+def cause_lines(cause: RootCause) -> Iterator[str]:
     """One cause: what, where, what to try, how many tests and graphs, and the first test."""
     yield from what(cause)
     yield f"      {extent(cause)}{'; the first of them:' if len(cause.tests) > 1 else ''}"

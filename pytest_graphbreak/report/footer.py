@@ -8,7 +8,7 @@ from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import minor, same_minor
-from pytest_graphbreak.report import telling
+from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.safe import printable
@@ -42,8 +42,8 @@ def _moved(verdict: Verdict, record: Record, context: Context) -> Iterator[tuple
         *(item.where.file for item in verdict.added),
         *(item.where.file for item in verdict.left),
     ]
-    again = [item.where.file for item in telling.recompiles(verdict, record)]
-    graphs = [item.where.file for item in telling.graphs(verdict, record)]
+    again = [item.where.file for item in regressions.recompiles(verdict, record)]
+    graphs = [item.where.file for item in regressions.graphs(verdict, record)]
     gone = [item.where.partition("::")[0] for item in (*verdict.gone, *verdict.returned)]
     for name in dict.fromkeys(map(owner, (*added, *again, *graphs, *gone))):
         was, now = context.recorded_packages.get(name), context.packages.get(name)

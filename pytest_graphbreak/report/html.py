@@ -20,7 +20,7 @@ from typing import Any, Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import PLACES_LAYER
 from pytest_graphbreak.judging.causes import place_of
-from pytest_graphbreak.model.layers import BY_NAME, KNOWN, MEANT, VERSIONS
+from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, MEANT, VERSIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import headline, root_causes
@@ -70,7 +70,7 @@ def fill(name: str, title: str, data: Any) -> str:
 
 def _lines() -> str:
     """How the line of each layer is drawn in a plot."""
-    styles = [(layer.name, layer.style) for layer in KNOWN.values()]
+    styles = [(layer.name, layer.style) for layer in DESCRIPTIONS.values()]
     strokes = [f".plots .l-{name} {{ stroke: {style.stroke}; }}" for name, style in styles]
     lines = [f".plots path.l-{name} {{ {style.line} }}" for name, style in styles if style.line]
     return f"{' '.join(strokes)}\n{' '.join(lines)}"
@@ -370,7 +370,7 @@ class _Places:
 
     def of_graph(self, number: int, graph: Plain) -> int | None:
         """The row that says why this graph exists; None for a graph that is meant to be."""
-        layer, cause = graph["layer"], KNOWN[graph["layer"]].cause(graph["cause"])
+        layer, cause = graph["layer"], DESCRIPTIONS[graph["layer"]].cause(graph["cause"])
         if cause.is_meant:
             return None
         if cause.told_by == "break":
@@ -386,7 +386,7 @@ class _Places:
 
     def _is_cut(self, graph: Plain) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
-        cause = KNOWN[graph["layer"]].cause(graph["cause"])
+        cause = DESCRIPTIONS[graph["layer"]].cause(graph["cause"])
         return not (cause.is_meant or cause.told_by)
 
     def _row(

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from pytest_graphbreak.model.layers import CAUSES, KNOWN, LAYERS
-from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
+from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, LAYERS
+from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
 from pytest_graphbreak.report.log import text
 from pytest_graphbreak.report.log.findings import Finding, observed
 from pytest_graphbreak.report.view import UNJUDGED, standing
@@ -49,9 +49,9 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
         causes += decomposition(record, layer)
         places |= {item.where.key for item in record.breaks if item.layer == layer}
         left |= {item.where.key for item in record.eager if item.layer == layer}
-    parts = causes_told({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
+    parts = causes_text({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
     told = plural(graphs, "graph") + (f" = {parts}" if parts else "")
-    if KNOWN[layer].breaks:
+    if DESCRIPTIONS[layer].breaks:
         told += f"; {plural(len(places), 'breaking place')}"
         told += f", {plural(recompiles, 'recompile')}"
     if left:

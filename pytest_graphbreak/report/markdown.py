@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain, Record, causes_told, decomposition
+from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
 from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
+    NAMED,
     NOTHING,
     REPORTED,
-    TOLD,
     UNGATED,
     UNJUDGED,
     Aside,
@@ -63,7 +63,7 @@ _RESERVE: Final = 700
 def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTHING) -> str:
     """The comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     told = sorted(
-        ((run, test) for run in runs for test in run.tests if standing(test) in TOLD),
+        ((run, test) for run in runs for test in run.tests if standing(test) in NAMED),
         key=lambda pair: weight(pair[1]),
     )
     page = BoundedText(limit - _RESERVE)
@@ -158,7 +158,7 @@ def _causes(found: RootCauses, size: int) -> str:
     lines: list[str] = []
     left = len(found.all)
     for cause in found.all:
-        told = [part for line in explained.told(cause) for part in wrapped(line, _WIDE)]
+        told = [part for line in explained.cause_lines(cause) for part in wrapped(line, _WIDE)]
         size -= sum(len(safe.preformatted(line).encode()) for line in told)
         if size < 0:
             break
@@ -280,7 +280,7 @@ def _reasons(test: Plain) -> Iterator[str]:
     for layer in LAYERS:
         causes = decomposition(record, layer)
         if causes:
-            yield f"{layer}: {causes_told(causes)}"
+            yield f"{layer}: {causes_text(causes)}"
     yield from record.errors
     for item in record.breaks:
         where = item.where

@@ -28,7 +28,7 @@ from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.paths import shown
 
-_JUDGED_AGAIN: Final = ("verdict", "baseline", "budget", "ungated", "foreign", "message")
+_REJUDGED: Final = ("verdict", "baseline", "budget", "ungated", "foreign", "message")
 """What a report says of a judgement, but for what the marker of the test said in its run."""
 
 
@@ -100,7 +100,7 @@ class Judge:
         judged = judgement(case, rules, lambda: self._context(seen, baseline, line))
         said = judged.to_dict()
         test = seen.test | {
-            **{name: said[name] for name in _JUDGED_AGAIN},
+            **{name: said[name] for name in _REJUDGED},
             "failed_by": "gate" if judged.fails else None,
             "outcome": "failed" if judged.fails else _outcome(seen.test),
         }

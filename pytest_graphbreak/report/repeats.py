@@ -12,7 +12,7 @@ SERIES = 3
 """So many recompiles of one kind are told as a loop and not one by one."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_NOW = re.compile(r" \(([^()]* now)\)$")
+_CURRENT = re.compile(r" \(([^()]* now)\)$")
 _TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
 _VALUE = re.compile(r"^(?P<name>\S+) ==")
@@ -55,7 +55,7 @@ class Repeats:
     @property
     def since(self) -> str:
         """What its callees are compiled again for: ``x has shape [3, 4] now``."""
-        found = _NOW.search(self.last.reason)
+        found = _CURRENT.search(self.last.reason)
         return found[1] if found else f"{plainly(self.last.reason)} failed"
 
 
@@ -70,7 +70,7 @@ def series(items: Iterable[Recompile]) -> list[Repeats]:
     for item, caller in zip(items, callers, strict=True):
         if caller is not None:
             continue
-        kind = _NUMBER.sub("#", _NOW.sub("", item.reason))
+        kind = _NUMBER.sub("#", _CURRENT.sub("", item.reason))
         kinds.setdefault((item.layer, *item.where.key, kind), []).append(item)
     found = []
     for same in kinds.values():

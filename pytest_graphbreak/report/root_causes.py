@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from pytest_graphbreak.baseline.model import PLACES_LAYER, Cause, Expected, Known, Values
+from pytest_graphbreak.baseline.model import PLACES_LAYER, BaselinePlace, Cause, Expected, Values
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Plain, Record
-from pytest_graphbreak.report import telling
+from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.repeats import Repeats, series
 from pytest_graphbreak.report.view import growth, weight
 from pytest_graphbreak.text.numbers import plural
@@ -132,8 +132,8 @@ def _causes(test: Plain) -> dict[Hashable, RootCause]:
     if not found and verdict.name == "lost":
         function = _unreached(test)
         words = "no longer reached" if function.file and record.graph_list else ""
-        return _by_words(words or _known_only(verdict, record), function)
-    return found or _by_words(_known_only(verdict, record))
+        return _by_words(words or _counts_only(verdict, record), function)
+    return found or _by_words(_counts_only(verdict, record))
 
 
 def _by_words(words: str, function: Frame = NOWHERE) -> dict[Hashable, RootCause]:
@@ -155,12 +155,12 @@ def _unreached(test: Plain) -> Frame:
 
 def _items(verdict: Verdict, record: Record) -> Iterator[Item]:
     """What the failure of a test tells as new and of itself, a break before all else."""
-    told = telling.told(verdict, record)
+    told = regressions.found(verdict, record)
     yield from (item for item, _ in told.breaks)
     yield from told.graphs
     yield from series(told.recompiles)
     yield from told.eager
-    functions = list(telling.entries(verdict, record))
+    functions = list(regressions.entries(verdict, record))
     for sign, graph, _ in functions:
         if sign == "+" or len(functions) == 1:  # of several, which one is new may not be known
             yield graph
@@ -176,7 +176,7 @@ def _key(item: Item) -> Hashable:
     return where.key if where.file else (type(item).__name__, item.reason)
 
 
-def _known_only(verdict: Verdict, record: Record) -> str:
+def _counts_only(verdict: Verdict, record: Record) -> str:
     """What can be said of a test that is red by its counts alone."""
     if verdict.emptied:
         if record.attempted:
@@ -219,8 +219,10 @@ def _expected(test: Plain) -> Expected | None:
     )
 
 
-def _places(known: Iterable[Plain]) -> tuple[Known, ...]:
+def _places(known: Iterable[Plain]) -> tuple[BaselinePlace, ...]:
     return tuple(
-        Known(item["where"], item["code"], item["count"], layer=item.get("layer", PLACES_LAYER))
+        BaselinePlace(
+            item["where"], item["code"], item["count"], layer=item.get("layer", PLACES_LAYER)
+        )
         for item in known
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.text.safe import printable
 
@@ -19,7 +19,7 @@ def measured_with(record: Record) -> Iterator[str]:
 
     Not those that the library of a layer sets when it is imported: nobody chose them.
     """
-    usual = {item for layer in record.layers for item in KNOWN[layer].sets}
+    usual = {item for layer in record.layers for item in DESCRIPTIONS[layer].sets}
     head = "settings  measured with"
     for name, value in record.settings.items():
         if not name.startswith(INDUCTOR) and (name, value) not in usual:

@@ -32,7 +32,7 @@ ORDER = (
     "none",
 )
 """What tests are told as, the most urgent first."""
-TOLD = ORDER[:7]
+NAMED = ORDER[:7]
 """What a report names test by test."""
 
 

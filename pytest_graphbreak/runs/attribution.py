@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_graphbreak.model.layers import KNOWN, LAYERS, MEANT
+from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, MEANT
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Plain, Record
 
 UNEXPLAINED: Final = "unexplained"
@@ -100,7 +100,7 @@ class Book:
 
     def _of_graph(self, graph: Graph) -> Key:
         layer, cause, where = graph.layer, graph.cause, graph.where
-        known = KNOWN[layer].cause(cause)
+        known = DESCRIPTIONS[layer].cause(cause)
         if known.told_by == "break":
             # A frame that called the one that broke goes on after its call; what it called is
             # compiled from its first line.
@@ -112,7 +112,7 @@ class Book:
             found = self._again.get((layer, graph.name))
             if found is not None:
                 return found
-        if KNOWN[layer].above is not None and (known.is_meant or cause == "pending"):
+        if DESCRIPTIONS[layer].above is not None and (known.is_meant or cause == "pending"):
             for name in graph.sources:
                 found = self._source(layer, name)
                 if found is not None and found[0] not in MEANT:

@@ -290,7 +290,7 @@ def _shifts(was: _State, now: _State) -> Iterator[Shift]:
         place: Shift(place, was.places.get(place, 0), now.places.get(place, 0))
         for place in dict.fromkeys((*now.places, *was.places))
         if was.places.get(place) != now.places.get(place)
-        and all(_tells(state, place) for state in (was, now))
+        and all(_would_name(state, place) for state in (was, now))
     }
     for place, shift in moved.items():
         head = moved.get(replace(place, kind="break")) if place.kind == "eager" else None
@@ -298,7 +298,7 @@ def _shifts(was: _State, now: _State) -> Iterator[Shift]:
             yield shift
 
 
-def _tells(state: _State, place: Place) -> bool:
+def _would_name(state: _State, place: Place) -> bool:
     """Whether a baseline would have named this cause, had it been there.
 
     One of an earlier version names breaks alone, and the only entry of a test is never named.

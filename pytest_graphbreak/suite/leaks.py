@@ -16,11 +16,11 @@ from pytest_graphbreak.layers.settings import (
     Setting,
     SettingsError,
     Snapshot,
+    changes,
     deleted,
     differing,
     put_back,
     take,
-    told,
     unusual,
 )
 from pytest_graphbreak.model.record import Plain, Record
@@ -103,7 +103,7 @@ class Leaks:
             now = take()
             others = {*differing(after, now)} - {*deleted(now)}
             left = [key for key in changed if key not in others]
-            settings = told(before, now, left)
+            settings = changes(before, now, left)
         except SettingsError as fault:
             return Left(notes=(f"{self._test}: {fault}",))
         return self._put_back(before, dict(zip(left, settings, strict=True)))

@@ -39,10 +39,10 @@ _COMMAND: Final = re.compile(
 """What is typed next; its first words name one of our programs."""
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 
-_TOLD: Final = [
+_CAUSE_NAMES: Final = [
     name for name, cause in BY_NAME.items() if not cause.is_plain and cause.told_by != "break"
 ]
-_CAUSES: Final = "|".join((r"GB\d+", *map(re.escape, _TOLD), "eager"))
+_CAUSES: Final = "|".join((r"GB\d+", *map(re.escape, _CAUSE_NAMES), "eager"))
 _MARKUP: Final = tuple(
     (re.compile(pattern), markup)
     for pattern, markup in (

@@ -98,12 +98,12 @@ class BisectResult:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-Tell = Callable[[str, str, MeasuredEnd | None, str], None]
+OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
 """Is told each step: good, bad or skip; its name; what was measured; why it was skipped."""
 
 
 def search(
-    row: Row, begin: Callable[[str, int], None], tell: Tell, differs: Callable[[str], None]
+    row: Row, begin: Callable[[str, int], None], tell: OnStep, differs: Callable[[str], None]
 ) -> BisectResult:
     """Search. ``begin`` is told what is tried next, and about how many steps are left after it.
 

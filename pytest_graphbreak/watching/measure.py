@@ -17,7 +17,7 @@ from pytest_graphbreak.layers.base import Window
 from pytest_graphbreak.layers.children.observer import Following
 from pytest_graphbreak.layers.children.records import together
 from pytest_graphbreak.layers.observers import observers, unloaded
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Observation, Record, combine
 
@@ -109,9 +109,9 @@ def _missing() -> str:
 
     Looked for once a process: a search through ``sys.path`` at each test is felt.
     """
-    if any(all(map(importlib.util.find_spec, layer.needs)) for layer in KNOWN.values()):
+    if any(all(map(importlib.util.find_spec, layer.needs)) for layer in DESCRIPTIONS.values()):
         return ""
-    names = dict.fromkeys(layer.needs[0] for layer in KNOWN.values())
+    names = dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values())
     if len(names) == 1:
         return f"{next(iter(names))} is not installed in this Python"
     return f"none of {', '.join(names)} is installed in this Python"

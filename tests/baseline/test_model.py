@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak.baseline import BaselineError, Entry, Expected, Known, Override, Values
+from pytest_graphbreak.baseline import (
+    BaselineError,
+    BaselinePlace,
+    Entry,
+    Expected,
+    Override,
+    Values,
+)
 from pytest_graphbreak.baseline.model import place_key, writable
 
 if TYPE_CHECKING:
     import pytest
 
-BREAK = Known("m.py::f", "x.item()", reason="Unsupported")
-OTHER = Known("m.py::g", "print()")
+BREAK = BaselinePlace("m.py::f", "x.item()", reason="Unsupported")
+OTHER = BaselinePlace("m.py::g", "print()")
 PLAIN = Values({"dynamo": 4, "xla": 6}, {"dynamo": 1}, (BREAK,))
 
 
@@ -99,8 +106,8 @@ def test_layers_of_values() -> None:
 
 
 def test_the_identity_of_a_place() -> None:
-    assert Known("a::b", "x  =\t1", 2, "r").key == Known("a::b", "x = 1").key
-    assert Known("a::b", "x").key != Known("a::c", "x").key
+    assert BaselinePlace("a::b", "x  =\t1", 2, "r").key == BaselinePlace("a::b", "x = 1").key
+    assert BaselinePlace("a::b", "x").key != BaselinePlace("a::c", "x").key
     assert place_key("a\udc80::b", "c") == ("a\\udc80::b", "c")
     assert writable("é\ud800") == "é\\ud800"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.baseline import BaselineError, Baselines, Known, Values
+from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values
 from pytest_graphbreak.baseline import read as reading
 from pytest_graphbreak.baseline.quick import load
 from pytest_graphbreak.baseline.read import Document, document
@@ -209,7 +209,7 @@ def test_a_whole_file() -> None:
     assert longformer is not None
     assert longformer.values is not None
     assert longformer.values.breaks == (
-        Known(
+        BaselinePlace(
             "transformers/models/longformer/modeling_longformer.py::LongformerEncoder.forward",
             "is_global_attn = is_index_global_attn.flatten().any().item()",
             2,
@@ -217,7 +217,7 @@ def test_a_whole_file() -> None:
             "GB0124",
         ),
     )
-    assert longformer.values.eager == (Known("a.py::f", ""),)
+    assert longformer.values.eager == (BaselinePlace("a.py::f", ""),)
     override = longformer.overrides["tt-n150"]
     assert (override.graphs, override.recompiles) == ({"xla": 7}, {"dynamo": 0})
     assert (override.breaks, override.eager) == ((), None)

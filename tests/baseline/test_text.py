@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import (
+    BaselinePlace,
     Baselines,
     Entry,
-    Known,
     Measured,
     Stale,
     Values,
@@ -138,7 +138,7 @@ def test_a_long_key_stays_a_simple_key(length: int) -> None:
 
 
 KNOWN = st.builds(
-    Known,
+    BaselinePlace,
     where=TEXTS,
     code=TEXTS,
     count=st.integers(1, 9),
@@ -156,7 +156,11 @@ KNOWN = st.builds(
 )
 @settings(max_examples=150, deadline=None)
 def test_every_entry_reads_back(
-    test: str, case: str | None, breaks: list[Known], eager: list[Known], profile: str
+    test: str,
+    case: str | None,
+    breaks: list[BaselinePlace],
+    eager: list[BaselinePlace],
+    profile: str,
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         values = Values({"dynamo": 2}, {"xla": 1}, tuple(breaks), tuple(eager))
@@ -370,8 +374,8 @@ def measurement(rng: random.Random, name: str, raw: dict[str, Any]) -> Measured:
         values=Values(
             {layer: rng.randint(0, 3) for layer in layers},
             {layer: rng.randint(0, 1) for layer in layers},
-            tuple(Known(**item) for item in places(rng)) if "dynamo" in layers else (),
-            tuple(Known(**item) for item in places(rng)) if "dynamo" in layers else (),
+            tuple(BaselinePlace(**item) for item in places(rng)) if "dynamo" in layers else (),
+            tuple(BaselinePlace(**item) for item in places(rng)) if "dynamo" in layers else (),
         ),
         layers=layers,
     )

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_graphbreak.baseline import (
     BaselineError,
+    BaselinePlace,
     Baselines,
-    Known,
     Measured,
     Stale,
     Values,
@@ -19,8 +19,8 @@ from pytest_graphbreak.baseline import (
 )
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
-ITEM = Known("m.py::f", "x.item()", 1, "Unsupported Tensor.item()", "GB0124")
-PRINT = Known("m.py::g", "print('a: b')", 2, "Failed to trace builtin operator: print")
+ITEM = BaselinePlace("m.py::f", "x.item()", 1, "Unsupported Tensor.item()", "GB0124")
+PRINT = BaselinePlace("m.py::g", "print('a: b')", 2, "Failed to trace builtin operator: print")
 BOTH = ("dynamo", "xla")
 
 
@@ -63,8 +63,8 @@ def seen(
     torch: str | None = "2.9.1",
     layers: tuple[str, ...] = BOTH,
     recompiles: dict[str, int] | None = None,
-    breaks: tuple[Known, ...] = (),
-    eager: tuple[Known, ...] = (),
+    breaks: tuple[BaselinePlace, ...] = (),
+    eager: tuple[BaselinePlace, ...] = (),
 ) -> Measured:
     values = Values(graphs or {}, recompiles or {}, breaks, eager)
     return Measured(f"test_a.py::{test}", profile, torch, values, layers)
@@ -83,7 +83,7 @@ def test_a_new_file(case: Case) -> None:
             profile="xla-cpu",
             recompiles={"dynamo": 1, "xla": 0},
             breaks=(
-                Known(
+                BaselinePlace(
                     "transformers/models/longformer/modeling_longformer.py::LongformerEncoder.forward",
                     "is_global_attn  =  is_index_global_attn.flatten().any().item()",
                     2,
@@ -251,27 +251,32 @@ def test_what_is_equal_is_not_written(case: Case) -> None:
         ({"recompiles": {"dynamo": 1, "xla": 1}}, True),
         ({"breaks": ()}, True),
         ({"breaks": (ITEM, PRINT)}, True),
-        ({"breaks": (Known("m.py::f", "y.item()", 1, ITEM.reason, ITEM.id),)}, True),
-        ({"breaks": (Known("m.py::f", "x.item()", 2, ITEM.reason, ITEM.id),)}, True),
+        ({"breaks": (BaselinePlace("m.py::f", "y.item()", 1, ITEM.reason, ITEM.id),)}, True),
+        ({"breaks": (BaselinePlace("m.py::f", "x.item()", 2, ITEM.reason, ITEM.id),)}, True),
         (
             {
                 "breaks": (
-                    Known("m.py::f", " x.item( )".replace(" )", ")"), 1, ITEM.reason, ITEM.id),
+                    BaselinePlace(
+                        "m.py::f", " x.item( )".replace(" )", ")"), 1, ITEM.reason, ITEM.id
+                    ),
                 )
             },
             False,
         ),
-        ({"breaks": (Known("m.py::f", "x.item()", 1, "another reason", ITEM.id),)}, True),
-        ({"breaks": (Known("m.py::f", "x.item()", 1, ITEM.reason, "GB7"),)}, True),
+        ({"breaks": (BaselinePlace("m.py::f", "x.item()", 1, "another reason", ITEM.id),)}, True),
+        ({"breaks": (BaselinePlace("m.py::f", "x.item()", 1, ITEM.reason, "GB7"),)}, True),
         (
             {
-                "breaks": (Known("m.py::f", "x.item()", 1, "another reason", None),),
+                "breaks": (BaselinePlace("m.py::f", "x.item()", 1, "another reason", None),),
                 "torch": "2.10.1",
             },
             False,
         ),
         (
-            {"breaks": (Known("m.py::f", "x.item()", 1, "another reason", None),), "torch": None},
+            {
+                "breaks": (BaselinePlace("m.py::f", "x.item()", 1, "another reason", None),),
+                "torch": None,
+            },
             False,
         ),
         ({"eager": (PRINT,)}, True),
@@ -306,7 +311,7 @@ def test_reasons_left_out_by_hand_are_no_difference(case: Case) -> None:
 def test_a_changed_entry_takes_the_wording_of_its_torch(case: Case) -> None:
     """Else the next run, with the same torch, would find other reasons than are written."""
     case.has(KNOWN)
-    reworded = Known("m.py::f", "x.item()", 1, "Data dependent", None)
+    reworded = BaselinePlace("m.py::f", "x.item()", 1, "Data dependent", None)
     measured = seen(
         "test_a",
         {"dynamo": 3, "xla": 3},
@@ -487,7 +492,7 @@ def test_comments_and_everything_else_stay(case: Case) -> None:
         seen(
             "test_a",
             {"dynamo": 3, "xla": 1},
-            breaks=(Known("m.py::f", "x.item()", 4, ITEM.reason, "GB7"), PRINT),
+            breaks=(BaselinePlace("m.py::f", "x.item()", 4, ITEM.reason, "GB7"), PRINT),
         ),
         seen("test_b", {"dynamo": 1}, recompiles={"dynamo": 1}),
         seen("test_c", {"dynamo": 1}),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.baseline.model import Entry, Expected, Known, Override, Values
+from pytest_graphbreak.baseline.model import BaselinePlace, Entry, Expected, Override, Values
 from pytest_graphbreak.judging.cap import Cap, parse
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
@@ -59,8 +59,8 @@ def base(
     values = Values(
         graphs={layer: count for layer, count in counts.items() if count},
         recompiles={"dynamo": recompiles} if recompiles else {},
-        breaks=tuple(Known("a.py::f", code, 1, "why", "GB1") for code in breaks),
-        eager=tuple(Known("a.py::f", code) for code in eager),
+        breaks=tuple(BaselinePlace("a.py::f", code, 1, "why", "GB1") for code in breaks),
+        eager=tuple(BaselinePlace("a.py::f", code) for code in eager),
     )
     entry = Entry("test_a.py", "test_a", None, "cpu", torch, values, overrides or {})
     found = entry.expected(profile)

@@ -32,7 +32,7 @@ def moved(change: Callable[[], Any]) -> dict[str, tuple[Any, Any]]:
     change()
     after = settings.take()
     keys = settings.differing(before, after)
-    found = {item.name: (item.was, item.now) for item in settings.told(before, after, keys)}
+    found = {item.name: (item.was, item.now) for item in settings.changes(before, after, keys)}
     for key in keys:
         settings.put_back(before, key)
     assert settings.differing(before, settings.take()) == []
@@ -157,7 +157,7 @@ def test_nothing_is_read_where_torch_is_not_loaded(monkeypatch: pytest.MonkeyPat
 def test_what_a_module_had_before_it_was_loaded_is_its_default() -> None:
     config.dynamic_shapes = "another"
     keys = settings.differing(settings.Snapshot(), settings.take())
-    told = settings.told(settings.Snapshot(), settings.take(), keys)
+    told = settings.changes(settings.Snapshot(), settings.take(), keys)
     assert str(next(item for item in told if item.name.endswith("dynamic_shapes"))) == (
         "torch._dynamo.config.dynamic_shapes = another (it was True)"
     )

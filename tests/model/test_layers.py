@@ -10,13 +10,13 @@ import pytest
 from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.layers.observers import observers
 from pytest_graphbreak.model.layer import GraphCause, Layer, load
-from pytest_graphbreak.model.layers import BREAKING, BY_NAME, KNOWN, LAYERS, MEANT
+from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, LAYERS, MEANT
 from pytest_graphbreak.model.record import Break, Observation, combine
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_description_names_what_is_there(name: str) -> None:
-    layer = KNOWN[name]
+    layer = DESCRIPTIONS[name]
     assert layer.name == name
     observer = load(layer.observer)
     assert issubclass(observer, Observer)
@@ -33,7 +33,7 @@ def test_the_observers_are_in_the_order_of_the_layers() -> None:
 
 
 def test_causes_of_one_name_mean_the_same() -> None:
-    for layer in KNOWN.values():
+    for layer in DESCRIPTIONS.values():
         for cause in layer.causes:
             known = BY_NAME[cause.name]
             assert (cause.kind, cause.plural) == (known.kind, known.plural)
@@ -42,7 +42,7 @@ def test_causes_of_one_name_mean_the_same() -> None:
 
 
 def test_a_cause_that_is_not_known_is_a_defect() -> None:
-    cause = KNOWN["xla"].cause("of a later version")
+    cause = DESCRIPTIONS["xla"].cause("of a later version")
     assert cause == GraphCause("of a later version")
     assert not cause.is_meant
     assert [cause.of(1), cause.of(1200)] == ["1 of a later version", "1,200 of a later versions"]

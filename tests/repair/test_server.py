@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.repair.server import LATE
+from pytest_graphbreak.repair.server import TIMED_OUT
 from pytest_graphbreak.repair.serving import serve
 
 PROGRAM = """
@@ -109,7 +109,7 @@ def test_what_a_program_leaves_running_ends_with_it(line: Line) -> None:
 def test_a_program_that_takes_too_long_is_ended(line: Line) -> None:
     line.order(seconds=600, timeout=0.5)
     line.answer()
-    assert line.answer() == LATE
+    assert line.answer() == TIMED_OUT
     assert not any(map(lives, line.pids()))
 
 

@@ -117,7 +117,7 @@ def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
     ]
     (cause,) = causes(*tests).places
     assert (cause.where, cause.tests) == (Frame("m.py", "M.head"), ["t.py::a", "t.py::b"])
-    assert list(explained.told(cause)) == [
+    assert list(explained.cause_lines(cause)) == [
         "  - no longer reached",
         "      m.py in M.head",
         f"      try: {explained.UNREACHED}",
@@ -195,5 +195,5 @@ def test_hostile_text_stays_on_its_line() -> None:
     tests = [test | {"failed_by": "gate"} for test in a_hostile_report()["tests"]]
     found = causes(*tests)
     for cause in found.all:
-        for line in explained.told(replace(cause, tests=cause.tests[:1])):
+        for line in explained.cause_lines(replace(cause, tests=cause.tests[:1])):
             assert line.isprintable()

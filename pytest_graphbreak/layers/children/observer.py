@@ -23,7 +23,7 @@ from pathlib import Path
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.records import numbered, of_process, since
-from pytest_graphbreak.layers.children.spool import VARIABLE, About, Told
+from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
 from pytest_graphbreak.layers.observers import observers
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
@@ -181,7 +181,7 @@ class Following:
             yield of_process(_with_note(new, _note(told)), name)
 
 
-def _note(told: Told) -> str:
+def _note(told: ProcessRecord) -> str:
     """What may be missing of a process."""
     if told.unseen:
         return f"what it compiled is not counted: {told.unseen}"

@@ -63,7 +63,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProcessRecord:
     """What one process left in the spool.
 
     ``compiling`` says that it was in the middle of a compilation when last heard
@@ -146,12 +146,12 @@ def _make(path: str) -> None:
             os.mkdir(path, 0o700)
 
 
-def read(spool: str) -> list[Told]:
+def read(spool: str) -> list[ProcessRecord]:
     """What all processes below have told so far. Nothing where there is no spool."""
     return list(_read(Path(spool)))
 
 
-def _read(directory: Path) -> Iterator[Told]:
+def _read(directory: Path) -> Iterator[ProcessRecord]:
     try:
         nodes = sorted(entry.path for entry in os.scandir(directory) if entry.is_dir())
     except OSError:
@@ -165,7 +165,7 @@ def _read(directory: Path) -> Iterator[Told]:
         if not (compiling or unseen or data):
             continue
         alive = is_alive(int(node.name.partition("-")[0]))
-        yield Told(
+        yield ProcessRecord(
             node=path,
             name=str(data.get("name") or "child"),
             record=Record.from_dict(data.get("record") or {}),

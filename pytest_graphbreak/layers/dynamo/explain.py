@@ -50,7 +50,7 @@ def observation(events: Sequence[Event], places: Naming, errors: Sequence[str] =
     return _Window(events, places).observation(errors)
 
 
-class Explanation:
+class EventReader:
     """Why there is a graph, a break, a recompile, and where: of attempts and events one by one.
 
     ``names`` are those of attempts, by their ``id()``; others are called by their compile id.
@@ -166,7 +166,7 @@ class Explanation:
         return self._places.definition(code.file, code.line, code.name)
 
 
-class _Window(Explanation):
+class _Window(EventReader):
     """One pass over the events of a window."""
 
     def __init__(self, events: Sequence[Event], places: Naming) -> None:

@@ -24,7 +24,7 @@ _LONGEST: Final = 40
 _NOTHING: Final = object()
 
 
-def now(guard: str, values: Mapping[str, Any]) -> str:
+def current_value(guard: str, values: Mapping[str, Any]) -> str:
     """``x has shape [5, 3] now``, ``n is 3 now``; empty where it cannot be told.
 
     ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
-from pytest_graphbreak.layers.dynamo.explain import LAYER, Explanation
+from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
 from pytest_graphbreak.layers.dynamo.log_attempts import (
     Guards,
     LoggedAttempt,
@@ -105,7 +105,7 @@ class Dynamo:
         self.seen: set[str] = set()
         self.script = ""
         self._sources = sources
-        self._explain = Explanation(sources)
+        self._explain = EventReader(sources)
         self._processes: dict[tuple[str, str], Process] = {}
         self._breaks: dict[tuple[str, ...], Break] = {}
         self._places: dict[tuple[str, int], Break] = {}

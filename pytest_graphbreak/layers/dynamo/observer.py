@@ -24,7 +24,7 @@ from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.dynamo import cold
 from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
 from pytest_graphbreak.layers.dynamo.explain import observation
-from pytest_graphbreak.layers.dynamo.sensors import Sensors
+from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Observation
@@ -45,7 +45,7 @@ class DynamoObserver(Observer):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._windows: list[DynamoWindow] = []
-        self._sensors: Sensors | None = None
+        self._sensors: DynamoSensors | None = None
         self._import: ImportWatch | None = None
         self._isolated: list[str] | None = None
         self._stuck = False
@@ -56,7 +56,7 @@ class DynamoObserver(Observer):
         """Begin to watch. torch is not imported by this: if need be it is waited for."""
         with self._lock:
             if self._sensors is None:
-                self._sensors = Sensors()
+                self._sensors = DynamoSensors()
             sensors = self._sensors
             window = DynamoWindow(self, sensors, places, self._isolated)
             self._isolated = None
@@ -112,13 +112,13 @@ class DynamoObserver(Observer):
         if self._sensors is not None:
             self._sensors.in_child()
 
-    def _attach(self, sensors: Sensors) -> None:
+    def _attach(self, sensors: DynamoSensors) -> None:
         with self._lock:
             self._stop_waiting()
             if sensors is self._sensors and not sensors.attached:
                 sensors.attach()
 
-    def _imported(self, sensors: Sensors) -> None:
+    def _imported(self, sensors: DynamoSensors) -> None:
         """Dynamo was imported while windows are open."""
         self._attach(sensors)
         if reason := disabled():
@@ -136,7 +136,7 @@ class DynamoWindow:
     def __init__(
         self,
         observer: DynamoObserver,
-        sensors: Sensors,
+        sensors: DynamoSensors,
         places: Places,
         isolated: Sequence[str] | None,
     ) -> None:

@@ -16,6 +16,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_graphbreak.layers.base import MissingName
+
 Version = tuple[int, int]
 LATEST: Version = (999, 0)
 
@@ -149,10 +151,6 @@ SETTINGS = (CONFIG_ENTRIES, CONFIG_UNSET, STANCE, DEVICE)
 """What ``layers.settings`` needs. Without them graphs are counted, and tests are not kept apart."""
 
 
-class Missing(Exception):
-    """A private name is not where it should be; the text is for the observation's errors."""
-
-
 def torch_version() -> str:
     """The version of the torch in this process, ``2.9.1+cu128``."""
     return str(getattr(sys.modules.get("torch"), "__version__", "unknown"))
@@ -174,7 +172,7 @@ def required(version: str) -> tuple[Name, ...]:
 def find(name: Name) -> tuple[Any, str]:
     """The object that holds a name and the last attribute of its chain.
 
-    Raises ``Missing`` where the name, or what should hold it, is not there.
+    Raises ``MissingName`` where the name, or what should hold it, is not there.
     """
     *path, last = name.chain.split(".")
     try:
@@ -186,7 +184,7 @@ def find(name: Name) -> tuple[Any, str]:
         else:
             getattr(owner, last)
     except (ImportError, AttributeError, KeyError) as fault:
-        raise Missing(missing(name)) from fault
+        raise MissingName(missing(name)) from fault
     return owner, last
 
 

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
 from pytest_graphbreak.layers.dynamo.buckets import BucketSensor
@@ -42,7 +43,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     shape_of,
 )
 from pytest_graphbreak.layers.dynamo.export import ExportSensor
-from pytest_graphbreak.layers.dynamo.guard_values import now
+from pytest_graphbreak.layers.dynamo.guard_values import current_value
 from pytest_graphbreak.layers.dynamo.ledger import Ledger
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
@@ -51,7 +52,7 @@ from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
 
 
-class Sensors:
+class DynamoSensors:
     """The sensors of this process, from the first open window to the last.
 
     ``events`` only grows, so that a window is two positions in it.
@@ -92,7 +93,7 @@ class Sensors:
         for name in names.required(names.torch_version()):
             try:
                 self._install(name, hooks.get(name))
-            except names.Missing as fault:
+            except MissingName as fault:
                 self._blind.append(str(fault))
             except Exception as fault:
                 self._blind.append(names.missing(name, say(fault)))
@@ -297,7 +298,7 @@ class Sensors:
                 attempt.guards = tuple(str(reason) for reason in reasons or ())
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
                 if attempt.guards:
-                    attempt.now = now(attempt.guards[0], frame.f_locals)
+                    attempt.now = current_value(attempt.guards[0], frame.f_locals)
         except Exception as fault:
             self._fell("recompiles", fault)
         return reasons

@@ -131,7 +131,7 @@ def module_name(data: bytearray, start: int, end: int) -> str:
     return found[0].decode("utf-8", "backslashreplace").strip('"') if found else ""
 
 
-class _Run(NamedTuple):
+class _MarkerRun(NamedTuple):
     """Markers in a row that no evidence parts.
 
     ``begun``: the first is of a vhlo module; ``lowered``: one is of a ttnn
@@ -148,26 +148,29 @@ class _Runs:
     """Runs in order: how many there are of each kind, and the first of them with their names."""
 
     def __init__(self) -> None:
-        self.kinds: Counter[_Run] = Counter()
-        self.first: list[tuple[str, _Run]] = []
+        self.kinds: Counter[_MarkerRun] = Counter()
+        self.first: list[tuple[str, _MarkerRun]] = []
         self.last: _Module | None = None
         self._name = ""
-        self._open: _Run | None = None
+        self._open: _MarkerRun | None = None
 
     def add(self, module: _Module, begins: bool) -> None:
         """One more marker, which begins a run or goes on with the last."""
         if self._open is None or begins:
             self._shut()
-            self._open, self._name = _Run(0, module.dialect == _VHLO, False, False), module.name
+            self._open, self._name = (
+                _MarkerRun(0, module.dialect == _VHLO, False, False),
+                module.name,
+            )
         length, begun, lowered, failed = self._open
-        self._open = _Run(length + 1, begun, lowered or module.dialect == _TTNN, failed)
+        self._open = _MarkerRun(length + 1, begun, lowered or module.dialect == _TTNN, failed)
         self.last = module
 
     def fail(self) -> None:
         if self._open is not None:
             self._open = self._open._replace(failed=True)
 
-    def all(self) -> tuple[Counter[_Run], list[tuple[str, _Run]], _Run | None]:
+    def all(self) -> tuple[Counter[_MarkerRun], list[tuple[str, _MarkerRun]], _MarkerRun | None]:
         """The kinds and the first runs, with the one that is still open; that one."""
         if self._open is None:
             return self.kinds, self.first, None
@@ -230,7 +233,7 @@ def _periods(runs: _Runs) -> Guess:
     return Guess(counts[0], completed, stages, sure, least, most, why, tuple(found[:KEPT]))
 
 
-def _candidates(kinds: Counter[_Run], last: _Run) -> tuple[list[int], int]:
+def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int], int]:
     """The numbers of stages that can be, the best first, and the runs that do not fit it.
 
     Whole graphs fill a run; a graph that failed stops before its last stage.
@@ -253,17 +256,17 @@ def _candidates(kinds: Counter[_Run], last: _Run) -> tuple[list[int], int]:
     return [best, *others], misfits[best]
 
 
-def _fits(run: _Run, stages: int) -> bool:
+def _fits(run: _MarkerRun, stages: int) -> bool:
     return run.failed != (run.length % stages == 0)
 
 
-def _count(kinds: Counter[_Run], stages: int) -> int:
+def _count(kinds: Counter[_MarkerRun], stages: int) -> int:
     """Graphs in all runs, the last of a run perhaps not whole."""
     return sum(-(-run.length // stages) * number for run, number in kinds.items())
 
 
 def _confidence(
-    kinds: Counter[_Run], candidates: list[int], misfits: int, agreed: bool
+    kinds: Counter[_MarkerRun], candidates: list[int], misfits: int, agreed: bool
 ) -> tuple[str, str]:
     markers = sum(run.length * number for run, number in kinds.items())
     stages, parts = candidates[0], kinds.total()

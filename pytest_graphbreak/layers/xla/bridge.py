@@ -17,7 +17,7 @@ from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import differences
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.events import Context, Recorder, python_stack
+from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder, python_stack
 from pytest_graphbreak.layers.xla.fx import FxGraph, Piece
 from pytest_graphbreak.layers.xla.lazy import Lazy
 from pytest_graphbreak.layers.xla.naming import Compiled, dynamo_name, source_name, written_forward
@@ -100,7 +100,7 @@ class Bridge:
 
     def extracted(self, outer: FxGraph | None, result: Any) -> None:
         if self._graph is not None:
-            self._recorder.quick(Context("inputs", self._graph))
+            self._recorder.quick(LoweringContext("inputs", self._graph))
         self._local.graph = outer
         self._recorder.settle_counters()
 
@@ -119,19 +119,19 @@ class Bridge:
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
     # compiled program calls it again when it runs for sizes that it was not lowered for.
 
-    def lowering(self, args: tuple[Any, ...]) -> tuple[Context, Any]:
+    def lowering(self, args: tuple[Any, ...]) -> tuple[LoweringContext, Any]:
         gm, cache = args[:2]
         graph = self._graph
-        self._recorder.quick(Context("inputs", graph) if graph else None)
+        self._recorder.quick(LoweringContext("inputs", graph) if graph else None)
         piece = self._pieces.get(gm)
         change = ""
         if piece is None:
             piece = self._pieces[gm] = xla_fx.describe_piece(gm, graph or FxGraph())
         if graph is None:
             change = differences.new_sizes(piece, gm.xla_args, next(reversed(cache), None))
-        return Context("piece", piece.fx, piece, change=change), gm
+        return LoweringContext("piece", piece.fx, piece, change=change), gm
 
-    def lowered(self, token: tuple[Context, Any] | None, result: Any) -> None:
+    def lowered(self, token: tuple[LoweringContext, Any] | None, result: Any) -> None:
         if token is None:
             return
         context, gm = token
@@ -154,7 +154,7 @@ class Bridge:
         graph = self._graph
         if graph is not None and not graph.settled:
             graph.settled = True
-            self._recorder.quick(Context("inputs", graph))
+            self._recorder.quick(LoweringContext("inputs", graph))
         return collector, node, len(collector._unsupported_nodes)
 
     def tried(self, token: tuple[Any, Any, int] | None, result: Any) -> None:
@@ -169,7 +169,7 @@ class Bridge:
         cut = xla_fx.describe_cut(collector, node, native.fallbacks(), self._graph)
         if cut is not None:
             self._graph.cuts.append(cut)
-        self._recorder.quick(Context("cut", self._graph, cut=cut))
+        self._recorder.quick(LoweringContext("cut", self._graph, cut=cut))
 
     # InputCollector.run_node(self, node): the bridge runs the partitioned graph.
 
@@ -182,11 +182,11 @@ class Bridge:
         position = self._graph.positions.get(node.name)
         for cut in self._graph.cuts:
             if cut.position == position:
-                self._recorder.quick(Context("cut", self._graph, cut=cut))
+                self._recorder.quick(LoweringContext("cut", self._graph, cut=cut))
 
     # _xla_sync_multi(tensors, ...): a compiled program settles its inputs, or somebody calls.
 
-    def settling(self, args: tuple[Any, ...]) -> Context | None:
+    def settling(self, args: tuple[Any, ...]) -> LoweringContext | None:
         frame = caller()
         if frame is None or frame.f_code.co_name != "optimized_mod":
             return None
@@ -201,9 +201,9 @@ class Bridge:
             if id(arg) in waiting
         )
         self._recorder.quick()
-        return Context("run", piece.fx if piece else None, piece, pending=pending)
+        return LoweringContext("run", piece.fx if piece else None, piece, pending=pending)
 
-    def settled(self, context: Context | None, result: Any) -> None:
+    def settled(self, context: LoweringContext | None, result: Any) -> None:
         if context is not None:
             self._recorder.quick(context)
 
@@ -219,6 +219,6 @@ class Bridge:
     def backward_ends(self, stack: tuple[Line, ...] | None, result: Any) -> None:
         if stack is None:
             return
-        self._recorder.quick(Context("backward"))
+        self._recorder.quick(LoweringContext("backward"))
         running = self._recorder.backward
         running[:] = [other for other in running if other is not stack]

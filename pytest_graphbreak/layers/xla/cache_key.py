@@ -26,7 +26,7 @@ def enabled() -> bool:
     return os.environ.get("XLA_AUTO_SPMD", "").lower() not in ("1", "true", "yes", "on")
 
 
-class Salt:
+class CacheKeys:
     """The salts of this process. Tests nest: an inner one gives the outer one's back."""
 
     def __init__(self) -> None:

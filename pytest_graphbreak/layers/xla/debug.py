@@ -19,7 +19,7 @@ import os
 import tempfile
 
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.reports import Reader, Report
+from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
 
 SETTINGS = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
 """Level 1 reports compilations, 2 every execution too."""
@@ -73,7 +73,7 @@ class DebugFile:
         """Whether something was written since the last ``read``. Costs a system call."""
         return not self.off and self._size() != self._offset
 
-    def read(self) -> list[Report]:
+    def read(self) -> list[CompileReport]:
         """The compilations reported since the last call, in order."""
         if not self.grown():
             return []

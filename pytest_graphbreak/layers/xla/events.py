@@ -20,12 +20,13 @@ from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.layers import hooks
+from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.debug import DebugFile
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.meter import Meter
-from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model.stacks import Line
 
 _OURS = "/".join(Path(hooks.__file__).parts[-3:])
@@ -33,7 +34,7 @@ _OURS = "/".join(Path(hooks.__file__).parts[-3:])
 
 
 @dataclass(slots=True, eq=False)
-class Context:
+class LoweringContext:
     """What was going on: ``kind`` is ``inputs``, ``piece``, ``cut``, ``run``, ``lazy`` or
     ``backward``.
 
@@ -66,8 +67,8 @@ class Event:
     FX graph that Dynamo made last, for a log: there no context is known.
     """
 
-    report: Report | None
-    context: Context | None
+    report: CompileReport | None
+    context: LoweringContext | None
     backward: tuple[Line, ...] = ()
     fallbacks: dict[str, int] = field(default_factory=dict)
     stack: tuple[Line, ...] = ()
@@ -76,7 +77,7 @@ class Event:
     lowering: FxGraph | None = None
 
 
-Owner = Callable[[Report, Iterable[str]], Context | None]
+Owner = Callable[[CompileReport, Iterable[str]], LoweringContext | None]
 """What a compilation belongs to by its stack, whenever it is noted; None if that is open.
 
 Called with the report, and the aten ops that ran on the CPU at about that time.
@@ -97,14 +98,14 @@ class Recorder:
         self.graphs = 0
         """The count at the last ``drain``; each graph since the first one is an event."""
         self.lock = threading.RLock()
-        self._queue: list[Report] = []
+        self._queue: list[CompileReport] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
         if hasattr(os, "register_at_fork"):  # not on Windows
             os.register_at_fork(after_in_child=self._in_child)
 
     def begin(self) -> None:
-        """Count from here. Raises ``native.Missing``."""
+        """Count from here. Raises ``MissingName``."""
         self._queue.clear()
         self.graphs = self.meter.total()
         self.settle_counters()
@@ -113,19 +114,19 @@ class Recorder:
         """Call one of ours. A fault is kept as an error and never reaches the user's code."""
         try:
             return call(*args)
-        except native.Missing as error:
+        except MissingName as error:
             self._remember(str(error))
         except Exception as error:
             text = str(error).strip().split("\n")[0]
             self._remember(f"{type(error).__name__} in {call.__name__.strip('_')}: {text}")
         return None
 
-    def drain(self, context: Context | None = None) -> None:
+    def drain(self, context: LoweringContext | None = None) -> None:
         """Note what was compiled since the last call; it belongs to ``context``."""
         with self.lock:
             self.guard(self._drain, context)
 
-    def quick(self, context: Context | None = None) -> None:
+    def quick(self, context: LoweringContext | None = None) -> None:
         """``drain`` if something was reported, or if nothing ever is."""
         if self.debug.off or self.debug.grown():
             self.drain(context)
@@ -145,13 +146,13 @@ class Recorder:
         self._fallbacks = native.fallbacks()
         self._resharded = native.resharded()
 
-    def _drain(self, context: Context | None) -> None:
+    def _drain(self, context: LoweringContext | None) -> None:
         self._queue += self.debug.read()
         total = self.meter.total()
         new, self.graphs = total - self.graphs, total
         if new <= 0:
             return
-        reports: list[Report | None] = [*self._queue[:new]]
+        reports: list[CompileReport | None] = [*self._queue[:new]]
         unreported = new - len(reports)
         del self._queue[:new]
         if not self._queue:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_graphbreak.layers.xla.events import Context, Event
+from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, constructor, runs_on_cpu
-from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Naming
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
@@ -131,31 +131,31 @@ def _why(event: Event, places: Naming) -> _Why:
     return _Why("access", _read(event, frames, places), candidates)
 
 
-def reported(report: Report, graph: FxGraph | None) -> Context | None:
+def reported(report: CompileReport, graph: FxGraph | None) -> LoweringContext | None:
     """What was going on in the bridge, by a report alone; None if it was nothing there."""
     graph = graph or FxGraph()
     if in_backward(report):
         graph = replace(graph, backward=True, cuts=[])
     if lowers(report):
-        return Context("piece", graph, Piece(graph))
+        return LoweringContext("piece", graph, Piece(graph))
     if _called("partition_fx_graph_for_cpu_fallback", report.frames):
-        return Context("cut", graph)  # the inputs were settled before it
+        return LoweringContext("cut", graph)  # the inputs were settled before it
     if _called("extract_graph_helper", report.frames):
-        return Context("piece", graph, Piece(graph))
+        return LoweringContext("piece", graph, Piece(graph))
     if _called("extract_compiled_graph_helper", report.frames):
-        return Context("run", graph)
+        return LoweringContext("run", graph)
     if _called("optimized_mod", report.frames) or "processing input graphs" in report.said:
-        return Context("run")
+        return LoweringContext("run")
     return None
 
 
-def lowers(report: Report) -> bool:
+def lowers(report: CompileReport) -> bool:
     """Whether the bridge lowered an FX graph by this compilation, or a part of it."""
     inside = "compiling a FX graph" in report.said or "executing a compiled" in report.said
     return inside or any(frame.name == "extract_graph_helper" for frame in report.frames[:1])
 
 
-def in_backward(report: Report) -> bool:
+def in_backward(report: CompileReport) -> bool:
     """Whether what was lowered is the backward pass of a compiled function."""
     return any(
         "backward" in frame.name and "/torch/_functorch/" in frame.file for frame in report.frames
@@ -175,7 +175,9 @@ def _inside(event: Event) -> bool:
     return any(_is_file(frame, "dynamo_bridge.py") for frame in event.report.frames)
 
 
-def _in_context(context: Context, event: Event, frames: Sequence[Line], places: Naming) -> _Why:
+def _in_context(
+    context: LoweringContext, event: Event, frames: Sequence[Line], places: Naming
+) -> _Why:
     graph = context.graph
     frames = _callers(frames)
     if context.kind == "backward":
@@ -208,7 +210,9 @@ def _in_context(context: Context, event: Event, frames: Sequence[Line], places: 
     return _lowered(context, event, frames, places)
 
 
-def _lowered(context: Context, event: Event, frames: Sequence[Line], places: Naming) -> _Why:
+def _lowered(
+    context: LoweringContext, event: Event, frames: Sequence[Line], places: Naming
+) -> _Why:
     """A piece of an FX graph, or the whole of it."""
     graph, piece = context.graph, context.piece
     assert graph is not None
@@ -229,7 +233,9 @@ def _lowered(context: Context, event: Event, frames: Sequence[Line], places: Nam
     return why
 
 
-def _split(context: Context, cut: Cut | None, frames: Sequence[Line], places: Naming) -> _Why:
+def _split(
+    context: LoweringContext, cut: Cut | None, frames: Sequence[Line], places: Naming
+) -> _Why:
     ops = context.piece.ops if context.piece and context.kind == "piece" else None
     if cut is None:
         return _Why("split", OUTSIDE, frames, context.graph, ops=ops)
@@ -246,7 +252,7 @@ def _because(cut: Cut, places: Naming) -> str:
     return cut.reason
 
 
-def _synced(report: Report, frames: Sequence[Line]) -> _Why:
+def _synced(report: CompileReport, frames: Sequence[Line]) -> _Why:
     inside = report.frames
     if _called("_clear_pending_ops_before_compile", inside):
         return _Why("pending", "work was still pending before torch_xla.compile()", frames)

@@ -23,9 +23,9 @@ from typing import Any
 from pytest_graphbreak.layers.hooks import caller
 from pytest_graphbreak.layers.xla import differences
 from pytest_graphbreak.layers.xla import fx as xla_fx
-from pytest_graphbreak.layers.xla.events import Context, Recorder
+from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
-from pytest_graphbreak.layers.xla.reports import Report
+from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model.stacks import Line
 
 _ASSIGNED = re.compile(r"\s*(?P<name>\w+)(?::.*?)? = ")
@@ -39,7 +39,7 @@ _LOWERED = "optimized_mod"
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _ModuleRun:
     """One run of a graph module. ``within`` is the file and name of the function that runs it."""
 
     module: weakref.ref[Any]
@@ -49,12 +49,12 @@ class _Run:
 
 
 @dataclass(slots=True, eq=False)
-class _Known:
+class _LoweredModule:
     """A graph module of Dynamo's, and the run by which it was lowered last."""
 
     graph: FxGraph
     piece: Piece
-    last: _Run | None = None
+    last: _ModuleRun | None = None
 
 
 class Lazy:
@@ -74,8 +74,10 @@ class Lazy:
         self._describe = describe
         self._busy = busy
         self._depth = threading.local()
-        self._modules: weakref.WeakKeyDictionary[Any, _Known | None] = weakref.WeakKeyDictionary()
-        self._run: _Run | None = None
+        self._modules: weakref.WeakKeyDictionary[Any, _LoweredModule | None] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._run: _ModuleRun | None = None
 
     def forget(self) -> None:
         self._run = None
@@ -105,7 +107,7 @@ class Lazy:
             frame = frame.f_back
         self._begins(interpreter.module, args[1:], frame)
 
-    def owner(self, report: Report, ops: Iterable[str]) -> Context | None:
+    def owner(self, report: CompileReport, ops: Iterable[str]) -> LoweringContext | None:
         """What a compilation belongs to, if it belongs to the graph that was run last."""
         run = self._run
         module = run.module() if run is not None else None
@@ -117,10 +119,10 @@ class Lazy:
             return None
         if any(map(_runs_node, inside)):
             cut = _cut(inside, ops, module, known.graph)
-            return Context("cut", known.graph, cut=cut, within=run.within)
-        context = Context("lazy", known.graph, known.piece, within=run.within)
+            return LoweringContext("cut", known.graph, cut=cut, within=run.within)
+        context = LoweringContext("lazy", known.graph, known.piece, within=run.within)
         if known.last is not None:
-            context = _again(context, known.last, run)
+            context = _relowered(context, known.last, run)
         known.last = run
         return context
 
@@ -137,14 +139,14 @@ class Lazy:
         within = frame.f_code.co_filename, frame.f_code.co_name
         pending = tuple(xla_fx.pending_inputs(inputs, known.graph.names))
         numbers = tuple(value for value in inputs if type(value) in (int, float))
-        self._run = _Run(weakref.ref(module), within, pending, numbers)
+        self._run = _ModuleRun(weakref.ref(module), within, pending, numbers)
 
-    def _know(self, module: Any, inputs: Sequence[Any]) -> _Known | None:
+    def _know(self, module: Any, inputs: Sequence[Any]) -> _LoweredModule | None:
         if module not in self._modules:
             targets = (getattr(node.target, "__name__", "") for node in module.graph.nodes)
             graph = None if _LOWERED in targets else self._describe(module, inputs)
             piece = xla_fx.describe_piece(module, graph) if graph else None
-            self._modules[module] = _Known(graph, piece) if graph and piece else None
+            self._modules[module] = _LoweredModule(graph, piece) if graph and piece else None
         return self._modules[module]
 
 
@@ -175,7 +177,7 @@ def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph
     return cut
 
 
-def _again(context: Context, before: _Run, now: _Run) -> Context:
+def _relowered(context: LoweringContext, before: _ModuleRun, now: _ModuleRun) -> LoweringContext:
     """The same graph is lowered once more: what is different from the last time."""
     assert context.piece is not None
     if now.numbers != before.numbers:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pytest_graphbreak.layers.xla.events import Context, Event, without_hooks
+from pytest_graphbreak.layers.xla.events import Event, LoweringContext, without_hooks
 from pytest_graphbreak.layers.xla.fx import FxGraph
-from pytest_graphbreak.layers.xla.reports import Reader, Report
+from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
 from pytest_graphbreak.text import lines
 from pytest_graphbreak.text.blocks import Block
 from pytest_graphbreak.text.scan import Group, Needle
@@ -23,7 +23,7 @@ _HASH: Final = b"Computation hash: "
 class XlaLines:
     """Finds the blocks and gives each compilation to ``take(rank, report)``."""
 
-    def __init__(self, take: Callable[[str, Report], None]) -> None:
+    def __init__(self, take: Callable[[str, CompileReport], None]) -> None:
         self._take = take
         self._readers: dict[str, Reader] = {}
 
@@ -69,9 +69,9 @@ def _ahead(block: Block, at: int) -> bytes | None:
     return ahead
 
 
-def event(report: Report, graph: FxGraph) -> Event:
+def event(report: CompileReport, graph: FxGraph) -> Event:
     """A compilation as the sensors would note it. ``graph``: what Dynamo made last."""
     report.frames = without_hooks(report.frames)
     # A thread without Python frames is autograd's.
     backward = not report.frames and not report.said
-    return Event(report, Context("backward") if backward else None, lowering=graph)
+    return Event(report, LoweringContext("backward") if backward else None, lowering=graph)

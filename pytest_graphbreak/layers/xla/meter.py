@@ -53,7 +53,7 @@ class Meter:
         return self._patch is not None
 
     def attach(self) -> None:
-        """Keep what was counted when the metrics are cleared. Raises ``native.Missing``."""
+        """Keep what was counted when the metrics are cleared. Raises ``MissingName``."""
         if not self.attached and native.loaded():
             native.function("_clear_xla_metrics")
             hook = beside(lambda args: self._keep())

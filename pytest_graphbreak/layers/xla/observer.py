@@ -2,7 +2,7 @@
 
 A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy
 tensors, ``openxla``, forward and backward, in every thread. ``xla_meter`` reads
-it, ``xla_salt`` keeps the counts of tests apart, ``xla_sensors`` notes what was
+it, ``cache_key`` keeps the counts of tests apart, ``sensors`` notes what was
 going on, ``xla_causes`` says of each graph why it exists; ``xla_native`` holds
 the names of torch_xla that are called.
 """
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from pytest_graphbreak.layers.base import Observer
+from pytest_graphbreak.layers.base import MissingName, Observer
 from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.meter import CLEARED
-from pytest_graphbreak.layers.xla.sensors import Sensors
+from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Observation, Recompile
 
@@ -33,9 +33,9 @@ _OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
 A ``sync`` computes all that is pending, also what an earlier test has left.
 """
 
-_sensors = Sensors()
+_sensors = XlaSensors()
 _recorder = _sensors.recorder
-_salt = cache_key.Salt()
+_cache_keys = cache_key.CacheKeys()
 
 
 class XlaObserver(Observer):
@@ -71,7 +71,7 @@ class XlaObserver(Observer):
 
     def defers(self) -> bool:
         """What was asked of a lazy device may be compiled when the process ends."""
-        with suppress(native.Missing):
+        with suppress(MissingName):
             return native.loaded() and native.client_open()
         return False
 
@@ -108,25 +108,25 @@ class _Isolation:
             except Exception:  # what cannot be computed is pending too
                 pending = True
             if salted is not None:
-                _salt.pop(salted)
+                _cache_keys.pop(salted)
         try:
             yield
         finally:
             if native.loaded():
                 self._settle(flush=not pending)
                 if salted is not None:
-                    _salt.again(salted)
+                    _cache_keys.again(salted)
                 else:
                     self._push()
 
     def end(self) -> None:
         if self._salt is not None:
-            _salt.pop(self._salt)
+            _cache_keys.pop(self._salt)
             self._salt = None
 
     def _push(self) -> None:
         if cache_key.enabled():
-            self._salt = _salt.push(self._key)
+            self._salt = _cache_keys.push(self._key)
 
     def _settle(self, flush: bool = True) -> None:
         """Compute what is pending, and wait until the devices are done."""
@@ -146,7 +146,7 @@ class _Isolation:
 
     def _unsettled(self, error: Exception) -> None:
         text = str(error).strip().split("\n")[0]
-        if isinstance(error, native.Missing):
+        if isinstance(error, MissingName):
             self.errors.append(f"the device could not be settled before this test: {text}")
             return
         self.doubts.append(

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from pytest_graphbreak.layers.base import MissingName
+
 NEEDED_FOR = {
     "_xla_metric_data": "graphs are counted by it",
     "_clear_xla_metrics": "a count is kept over metrics that are cleared by it",
@@ -30,10 +32,6 @@ NEEDED_FOR = {
     "_xla_counter_value": "ops that run on the CPU, and resharding, are counted by it",
     "_check_tensor_need_materialization": "inputs still pending are found by it",
 }
-
-
-class Missing(Exception):
-    """A private name is not there; the text says which, and what it was for."""
 
 
 class Compiles(NamedTuple):
@@ -63,18 +61,18 @@ def version() -> str | None:
 
 
 def binding() -> ModuleType:
-    """torch_xla's extension module. Raises ``Missing``."""
+    """torch_xla's extension module. Raises ``MissingName``."""
     found = getattr(sys.modules.get("torch_xla"), "_XLAC", None)
     if found is None:
-        raise Missing("torch_xla is loaded without its extension module _XLAC")
+        raise MissingName("torch_xla is loaded without its extension module _XLAC")
     return found  # type: ignore[no-any-return]
 
 
 def function(name: str) -> Callable[..., Any]:
-    """A function of the extension module. Raises ``Missing``."""
+    """A function of the extension module. Raises ``MissingName``."""
     found = getattr(binding(), name, None)
     if found is None:
-        raise Missing(f"torch_xla {version()} has no _XLAC.{name}: {NEEDED_FOR[name]}")
+        raise MissingName(f"torch_xla {version()} has no _XLAC.{name}: {NEEDED_FOR[name]}")
     return found  # type: ignore[no-any-return]
 
 

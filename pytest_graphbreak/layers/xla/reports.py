@@ -24,7 +24,7 @@ _AFTERWARDS = "Computation hash: "
 
 
 @dataclass(slots=True, eq=False)
-class Report:
+class CompileReport:
     """One compilation. ``frames`` run from the innermost outwards, empty in autograd's thread.
 
     ``said`` is torch_xla's own guess at the cause, ``cut`` whether it left
@@ -56,7 +56,7 @@ class Reader:
     _block: list[str] = field(default_factory=list)
     _unpaired: int = 0
 
-    def feed(self, text: str) -> list[Report]:
+    def feed(self, text: str) -> list[CompileReport]:
         lines = (self._rest + text).split("\n")
         self._rest = lines.pop()
         found = []
@@ -70,7 +70,7 @@ class Reader:
         """No compilation is under way: one that has no second block has failed."""
         self._unpaired = 0
 
-    def _take(self, line: str) -> Report | None:
+    def _take(self, line: str) -> CompileReport | None:
         if self._prefix:
             return self._inside(line)
         for prefix in (_COMPILATION, _UNEXPECTED):
@@ -79,11 +79,11 @@ class Reader:
                 return None
         if line.startswith(_AFTERWARDS):
             if not self._unpaired:
-                return Report()
+                return CompileReport()
             self._unpaired -= 1
         return None
 
-    def _inside(self, line: str) -> Report | None:
+    def _inside(self, line: str) -> CompileReport | None:
         self._block.append(line)
         if not line.startswith(self._prefix + _RULE):
             return None
@@ -95,8 +95,8 @@ class Reader:
         return _report([text.removeprefix(prefix) for text in self._block])
 
 
-def _report(lines: list[str]) -> Report:
-    report = Report()
+def _report(lines: list[str]) -> CompileReport:
+    report = CompileReport()
     heading = ""
     frames: list[Line] = []
     for line in lines:
@@ -116,7 +116,7 @@ def _report(lines: list[str]) -> Report:
     return report
 
 
-def _graph_info(report: Report, text: str) -> None:
+def _graph_info(report: CompileReport, text: str) -> None:
     key, _, value = text.partition(": ")
     if key == "Graph Hash":
         report.hash = value.zfill(32)

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Final, NamedTuple
 
+from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.hooks import (
     After,
     Before,
@@ -96,7 +97,7 @@ def _hooks(bridge: Bridge) -> dict[Sensor, tuple[Before, After]]:
     }
 
 
-class Sensors:
+class XlaSensors:
     """The sensors of this process, and what they recorded."""
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ class Sensors:
             owner, name = locate(module, sensor.chain)
         except AttributeError:
             missing = f"{sensor.module} has no {sensor.chain}: {sensor.purpose}"
-            raise native.Missing(missing) from None
+            raise MissingName(missing) from None
         ours = [patch.patched for patch in self._patches.values() if patch is not None]
         if getattr(owner, name) in ours:
             return None  # copied from a module that is watched already

@@ -11,7 +11,7 @@ from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
 
 
@@ -54,7 +54,7 @@ def findings(reading: Reading) -> list[Finding]:
 
 def observed(record: Record) -> list[Finding]:
     """The same of what was observed live. Device graphs that are whole FX graphs are no finding."""
-    layer = KNOWN[record.headline]
+    layer = DESCRIPTIONS[record.headline]
     if layer.breaks:  # its breaks tell of its graphs
         return ranked(record, ())
     graphs = (graph for graph in record.graph_list if graph.layer == layer.name)

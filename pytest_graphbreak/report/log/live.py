@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_graphbreak.model.layers import KNOWN, LAYERS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.log import page, text, words
 from pytest_graphbreak.report.log.findings import homes_of, observed
@@ -34,7 +34,7 @@ def markdown(name: str, ended: str, record: Record) -> str:
         *page.table(("layer", "counted"), _counts(record)),
         *page.most_frequent(observed(record)),
     ]
-    if not KNOWN[record.headline].breaks:
+    if not DESCRIPTIONS[record.headline].breaks:
         lines += page.places(homes_of(record, record.headline))
     return "\n".join(lines).rstrip() + "\n"
 

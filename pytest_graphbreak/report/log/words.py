@@ -9,8 +9,8 @@ from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.model.layers import KNOWN
-from pytest_graphbreak.model.record import Frame, Record, causes_told, decomposition
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import Frame, Record, causes_text, decomposition
 from pytest_graphbreak.report.log.findings import Failure, extra
 from pytest_graphbreak.text.numbers import plural
 
@@ -141,8 +141,8 @@ def of_layer(record: Record, layer: str, logged: bool = True) -> str:
     """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
     text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
     if causes := decomposition(record, layer):
-        text += f" = {causes_told(causes)}"
-    if KNOWN[layer].breaks:
+        text += f" = {causes_text(causes)}"
+    if DESCRIPTIONS[layer].breaks:
         breaks = [item for item in record.breaks if item.layer == layer]
         eager = [item for item in record.eager if item.layer == layer]
         text += f"; {plural(len(breaks), 'breaking place')}"

@@ -28,12 +28,13 @@ import pytest
 torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
+from pytest_graphbreak.layers.base import MissingName  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
-from pytest_graphbreak.layers.dynamo.guard_values import now  # noqa: E402
+from pytest_graphbreak.layers.dynamo.guard_values import current_value  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
-from pytest_graphbreak.layers.dynamo.sensors import Sensors  # noqa: E402
+from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors  # noqa: E402
 from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
 from pytest_graphbreak.model.record import Observation  # noqa: E402
@@ -216,12 +217,12 @@ def test_what_came_is_told_without_running_the_users_code() -> None:
         __repr__ = Sly.__getattribute__  # type: ignore[assignment]
 
     for value in (Sly(), Number(3), torch.nn.Buffer(X) if hasattr(torch.nn, "Buffer") else Sly()):
-        assert now("0/0: L['n'] == 2", {"n": value}) == ""
-        assert now("0/0: L['n'].a[0]['k'] == 2", {"n": value}) == ""
-    assert now("0/0: L['n'] == 2", {"n": "x" * 100}) == ""
-    assert now("0/0: L['m'] == 2", {"n": 3}) == ""
-    assert now("len(L['n']) == 2", {"n": [1]}) == ""
-    assert now("GLOBAL_STATE changed: grad_mode ", {}) == ""
+        assert current_value("0/0: L['n'] == 2", {"n": value}) == ""
+        assert current_value("0/0: L['n'].a[0]['k'] == 2", {"n": value}) == ""
+    assert current_value("0/0: L['n'] == 2", {"n": "x" * 100}) == ""
+    assert current_value("0/0: L['m'] == 2", {"n": 3}) == ""
+    assert current_value("len(L['n']) == 2", {"n": [1]}) == ""
+    assert current_value("GLOBAL_STATE changed: grad_mode ", {}) == ""
 
 
 class Branching(torch.nn.Module):
@@ -610,7 +611,7 @@ def _without(name: names.Name) -> Callable[[names.Name], tuple[Any, str]]:
 
     def find(wanted: names.Name) -> tuple[Any, str]:
         if wanted is name:
-            raise names.Missing(names.missing(wanted))
+            raise MissingName(names.missing(wanted))
         return real(wanted)
 
     return find
@@ -632,9 +633,9 @@ def test_a_changed_signature_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
-        (Sensors, "_start"),
-        (Sensors, "_look_up"),
-        (Sensors, "_made"),
+        (DynamoSensors, "_start"),
+        (DynamoSensors, "_look_up"),
+        (DynamoSensors, "_made"),
         (BreakSensors, "broke"),
         (BreakSensors, "_note"),
         (Local, "current"),

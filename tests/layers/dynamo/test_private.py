@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.dynamo import private as names
 
 
@@ -57,11 +58,11 @@ def test_every_name_is_in_the_table_once() -> None:
 
 def test_a_module_that_is_gone_is_named() -> None:
     name = names.Name("torch._no_such_module", "a.b", "nothing can be seen")
-    with pytest.raises(names.Missing, match=r"torch\._no_such_module\.a\.b .* nothing can be seen"):
+    with pytest.raises(MissingName, match=r"torch\._no_such_module\.a\.b .* nothing can be seen"):
         names.find(name)
 
 
 def test_an_inherited_function_is_not_the_one() -> None:
     name = names.Name("collections", "OrderedDict.__class_getitem__", "nothing can be seen")
-    with pytest.raises(names.Missing):
+    with pytest.raises(MissingName):
         names.find(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.layers.xla.reports import Reader, Report
+from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
 from pytest_graphbreak.model.stacks import Line
 
 RULE = "=" * 80
@@ -46,7 +46,7 @@ Post Compilation Analysis: =====================================================
 """  # noqa: E501 as torch_xla writes it
 
 
-def read(text: str) -> list[Report]:
+def read(text: str) -> list[CompileReport]:
     return Reader().feed(text)
 
 

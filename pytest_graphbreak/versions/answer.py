@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report import telling, text
+from pytest_graphbreak.report import regressions, text
 from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.safe import cut, printable
@@ -125,7 +125,7 @@ def _difference(found: BisectResult, source: SearchedRow) -> Iterator[str]:
 def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
     """Where the test has what it had not, with the calls that lead there; else where it had it."""
     for one, other, new in ((found.before, found.after, True), (found.after, found.before, False)):
-        item = telling.told(*_judged(one, other))
+        item = regressions.found(*_judged(one, other))
         stacks = [(*broken.stack, broken.where) for broken, _ in item.breaks]
         stacks += [(*again.stack, again.where) for again in item.recompiles]
         stacks += [(*graph.stack, graph.where) for graph in item.graphs]

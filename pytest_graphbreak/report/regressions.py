@@ -9,12 +9,12 @@ from pytest_graphbreak.baseline.model import Cause
 from pytest_graphbreak.judging.causes import Moved
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.layer import Layer
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Graph, Recompile, Record
 from pytest_graphbreak.report.fallen import Sorted, sort
 
 
-def told(verdict: Verdict, record: Record) -> Sorted:
+def found(verdict: Verdict, record: Record) -> Sorted:
     """What is new, each break with what fell with it."""
     return sort(
         record,
@@ -39,11 +39,11 @@ def graphs(verdict: Verdict, record: Record) -> Iterator[Graph]:
             found = [
                 g
                 for g in moved[layer].added
-                if _stands_alone(g, verdict, KNOWN[layer].above in grown)
+                if _stands_alone(g, verdict, DESCRIPTIONS[layer].above in grown)
             ]
         elif layer in grown:
             found = [graph for graph in record.graph_list if graph.layer == layer]
-            found = [graph for graph in found if _is_told_anyway(graph)]
+            found = [graph for graph in found if _has_own_reason(graph)]
         else:
             continue
         for graph in found:
@@ -70,15 +70,15 @@ def _moved(verdict: Verdict) -> dict[str, Moved]:
     }
 
 
-def _is_told_anyway(graph: Graph) -> bool:
+def _has_own_reason(graph: Graph) -> bool:
     """Whether a graph has a reason of its own, and no break or recompile that tells it."""
-    cause = KNOWN[graph.layer].cause(graph.cause)
+    cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
     return not (cause.is_plain or cause.told_by)
 
 
 def _stands_alone(graph: Graph, verdict: Verdict, above: bool) -> bool:
     """Whether nothing else that is told makes this new graph; ``above``: more came from there."""
-    layer = KNOWN[graph.layer]
+    layer = DESCRIPTIONS[graph.layer]
     cause = layer.cause(graph.cause)
     if cause.is_plain:  # an entry is told by its function
         return layer.above is not None and not above
@@ -92,12 +92,12 @@ def gone(verdict: Verdict) -> Iterator[Cause]:
     places = verdict.added or verdict.gone or verdict.left or verdict.returned
     for moved in _moved(verdict).values():
         for item in moved.gone:
-            follows = KNOWN[item.layer].cause(item.cause).told_by or item.cause == "pending"
+            follows = DESCRIPTIONS[item.layer].cause(item.cause).told_by or item.cause == "pending"
             if not (follows and places):
                 yield item
 
 
-def known(verdict: Verdict) -> Iterator[Moved]:
+def partly_matched(verdict: Verdict) -> Iterator[Moved]:
     """The layers of which some graphs are known and some are not."""
     for moved in _moved(verdict).values():
         if moved.was and moved.known < moved.now:
@@ -108,11 +108,11 @@ def recompiles(verdict: Verdict, record: Record) -> Iterator[Recompile]:
     """The recompiles of the layers that grew, without those that the baseline knows."""
     grown = {step.layer for step in verdict.over}
     moved = _moved(verdict)
-    known = {(one.layer, one.name) for one in record.graph_list if one.layer in moved}
-    known -= {(one.layer, one.name) for item in moved.values() for one in item.added}
+    recorded_before = {(one.layer, one.name) for one in record.graph_list if one.layer in moved}
+    recorded_before -= {(one.layer, one.name) for item in moved.values() for one in item.added}
     for item in record.recompile_list:
         if item.layer in moved:
-            if (item.layer, item.graph) not in known:
+            if (item.layer, item.graph) not in recorded_before:
                 yield item
         elif item.layer in grown:
             yield item
@@ -125,7 +125,7 @@ def entries(verdict: Verdict, record: Record) -> Iterator[tuple[str, Graph, int]
     nothing else tells why there are more.
     """
     moved = _moved(verdict)
-    for layer in KNOWN.values():
+    for layer in DESCRIPTIONS.values():
         if layer.above is not None:  # of a layer below, the one above tells
             continue
         of = moved.get(layer.name)
