@@ -1,9 +1,9 @@
 """The xla layer: computations that the PJRT client compiled through torch_xla.
 
 A graph is one compilation, counted by torch_xla's ``CompileTime`` metric: lazy
-tensors, ``openxla``, forward and backward, in every thread. ``xla_meter`` reads
+tensors, ``openxla``, forward and backward, in every thread. ``meter`` reads
 it, ``cache_key`` keeps the counts of tests apart, ``sensors`` notes what was
-going on, ``xla_causes`` says of each graph why it exists; ``xla_native`` holds
+going on, ``explain`` says of each graph why it exists; ``private`` holds
 the names of torch_xla that are called.
 """
 
