@@ -110,7 +110,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[str]:
     for number, one in enumerate(found):
         if number:
             yield ""
-        yield from explained.told(one.cause)
+        yield from explained.cause_lines(one.cause)
         page = mending.page(one.cause)
         if page is None or page.family in told:
             continue

@@ -14,7 +14,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Graph, Plain, Recompile, Record
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.fallen import sort
@@ -57,7 +57,7 @@ def _unjudged(tests: Iterable[Plain]) -> list[RootCause]:
 
 
 def _items(record: Record) -> Iterator[Item]:
-    layer = KNOWN[record.headline]
+    layer = DESCRIPTIONS[record.headline]
     cut = (
         graph
         for graph in record.graph_list

@@ -1,8 +1,8 @@
 """The dynamo layer: FX graphs, graph breaks, recompiles, functions left to eager.
 
-How: ``dynamo_sensors`` wraps a few functions of Dynamo while a window is open,
-``dynamo_names`` lists them, ``dynamo_events`` makes an ``Observation`` of what
-they noted, ``dynamo_text`` reads Dynamo's messages.
+How: ``sensors`` wraps a few functions of Dynamo while a window is open,
+``private`` lists them, ``explain`` makes an ``Observation`` of what
+they noted, ``messages`` reads Dynamo's messages.
 
 What is not here: code that Dynamo never attempts. Under
 ``torch.compiler.set_stance("force_eager")``, inside ``torch.compiler.disable``

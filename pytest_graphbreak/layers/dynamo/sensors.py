@@ -4,7 +4,7 @@ Sensors are global to the process: they go in with the first open window and
 come out with the last. A sensor wraps a function of Dynamo, notes what it needs
 while Dynamo compiles and calls the original; it reads no text, writes no log,
 changes no setting, and an error in it is noted, never raised. Everything else
-is worked out when a window is read (``dynamo_events``).
+is worked out when a window is read (``explain``).
 
 Why functions and not logs: a log record exists only if somebody asked for it,
 is cut short for repeated breaks, and making it exist can be seen by the user

@@ -1,6 +1,6 @@
 """The compilations of this process, one event each, in the order in which they happened.
 
-What torch_xla reports (``xla_debug``) is read whenever a function that is
+What torch_xla reports (``debug``) is read whenever a function that is
 watched begins or ends, so that what it reported in between belongs to what was
 going on: a piece of an FX graph being lowered, a node being tried, a backward
 pass. The metric says how many there were: what it counted and nobody reported
