@@ -49,6 +49,7 @@ def a_graph(name: str = "0/0", cause: str = "entry", layer: str = "dynamo", **ch
         "module": None,
         "stack": [],
         "functions": {},
+        "cached": None,
         **changes,
     }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, JUDGED, LAYERS
@@ -173,6 +173,10 @@ class Recompile:
         )
 
 
+CACHED: Final = ("compiled", "loaded", "found")
+"""Where a graph's code came from: a compiler, a cache on disk, or the memory of the process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """One graph of one layer, with the one cause that it has.
@@ -184,6 +188,7 @@ class Graph:
     ``stack`` of a device graph runs from the outermost user frame to ``where``.
     ``functions`` says of a dynamo graph how many of its operations each function
     holds, by ``file::qualified.name``: those of the functions that it calls, too.
+    ``cached`` is one of ``CACHED``, or None where the layer cannot tell.
     """
 
     layer: str
@@ -200,6 +205,7 @@ class Graph:
     module: str | None = None
     stack: tuple[Frame, ...] = ()
     functions: Mapping[str, int] = field(default_factory=dict)
+    cached: str | None = None
 
     def to_dict(self) -> Plain:
         return {
@@ -217,6 +223,7 @@ class Graph:
             "module": self.module,
             "stack": [frame.to_dict() for frame in self.stack],
             "functions": dict(self.functions),
+            "cached": self.cached,
         }
 
     @classmethod
@@ -236,6 +243,7 @@ class Graph:
             module=data.get("module"),
             stack=tuple(Frame.from_dict(frame) for frame in data.get("stack") or ()),
             functions=dict(data.get("functions") or {}),
+            cached=data.get("cached"),
         )
 
 
@@ -419,6 +427,12 @@ def decomposition(record: Record, layer: str) -> Counter[str]:
     """How many graphs of a layer each cause made, in the order of ``CAUSES``."""
     counted = Counter(graph.cause for graph in record.graph_list if graph.layer == layer)
     return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
+
+
+def cached(record: Record, layer: str) -> Counter[str]:
+    """How many graphs of a layer were compiled, loaded and found, in the order of ``CACHED``."""
+    counted = Counter(graph.cached for graph in record.graph_list if graph.layer == layer)
+    return Counter({name: counted[name] for name in CACHED if counted[name]})
 
 
 def causes_text(counted: Mapping[str, int]) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pytest_graphbreak.model.layers import BREAKING, LAYERS, VERSIONS
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.record import CACHED, Plain
 from pytest_graphbreak.runs.containers import ReportFile, read, sources
 from pytest_graphbreak.text.garbage import uncollected
 
@@ -343,6 +343,7 @@ _GRAPH = _object(
     module=_MAYBE_TEXT,
     stack=(_list_of(_where), list),
     functions=_HELD,
+    cached=(_maybe(_one_of(CACHED)), None),
 )
 _KNOWN = _object(
     layer=(_one_of(BREAKING), BREAKING[0]),
