@@ -258,11 +258,11 @@ import json
 from pytest_graphbreak import observe
 from pytest_graphbreak.config.settings import MARKERS
 from pytest_graphbreak.doctor.probe import tried
-from pytest_graphbreak.model.layers import KNOWN
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 
 with observe(toy=1) as seen:
     pass
-print(json.dumps({"markers": MARKERS, "probe": tried(KNOWN["toy"]), "seen": seen.graphs}))
+print(json.dumps({"markers": MARKERS, "probe": tried(DESCRIPTIONS["toy"]), "seen": seen.graphs}))
 """
 
 
