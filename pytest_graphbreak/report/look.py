@@ -14,7 +14,7 @@ from typing import Final
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
 from pytest_graphbreak.report.log import text
-from pytest_graphbreak.report.log.findings import Finding, observed
+from pytest_graphbreak.report.log.findings import LogFinding, observed
 from pytest_graphbreak.report.view import UNJUDGED, standing
 from pytest_graphbreak.text.numbers import plural
 
@@ -59,9 +59,9 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
     return told
 
 
-def _reasons(records: Iterable[Record]) -> list[tuple[Finding, int]]:
+def _reasons(records: Iterable[Record]) -> list[tuple[LogFinding, int]]:
     """Each reason once for all tests, and in how many tests: what most tests share comes first."""
-    found: dict[tuple[str, ...], tuple[Finding, int]] = {}
+    found: dict[tuple[str, ...], tuple[LogFinding, int]] = {}
     for record in records:
         for item in observed(record):
             key = (item.kind, item.id or item.reason, *item.where.key)
@@ -72,7 +72,7 @@ def _reasons(records: Iterable[Record]) -> list[tuple[Finding, int]]:
     return sorted(found.values(), key=lambda pair: (-pair[1], -pair[0].count))
 
 
-def _reason(item: Finding, tests: int) -> Iterator[str]:
+def _reason(item: LogFinding, tests: int) -> Iterator[str]:
     first, *rest = text.finding(item)
     yield f"{first}   in {plural(tests, 'test')}"
     yield from rest

@@ -16,7 +16,7 @@ from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LogFinding:
     """One reason at one place. ``kind`` is what it made: break, recompile, eager, or a cause.
 
     ``stack`` are the frames above ``where``, the nearest first; ``advice`` is
@@ -42,7 +42,7 @@ class Failure:
     first: Program
 
 
-def findings(reading: Reading) -> list[Finding]:
+def findings(reading: Reading) -> list[LogFinding]:
     """Everything that made an extra graph or left the compiler, most frequent first."""
     cut = (
         graph
@@ -52,7 +52,7 @@ def findings(reading: Reading) -> list[Finding]:
     return ranked(reading.record, cut)
 
 
-def observed(record: Record) -> list[Finding]:
+def observed(record: Record) -> list[LogFinding]:
     """The same of what was observed live. Device graphs that are whole FX graphs are no finding."""
     layer = DESCRIPTIONS[record.headline]
     if layer.breaks:  # its breaks tell of its graphs
@@ -61,10 +61,10 @@ def observed(record: Record) -> list[Finding]:
     return ranked(record, (graph for graph in graphs if not layer.cause(graph.cause).is_plain))
 
 
-def ranked(record: Record, cut: Iterable[Graph]) -> list[Finding]:
+def ranked(record: Record, cut: Iterable[Graph]) -> list[LogFinding]:
     """Breaks, recompiles and what was left to eager, with the device graphs that were ``cut``."""
     found = [
-        Finding(
+        LogFinding(
             "break",
             item.reason,
             item.count,
@@ -77,7 +77,7 @@ def ranked(record: Record, cut: Iterable[Graph]) -> list[Finding]:
     ]
     found += _grouped(record.recompile_list, "recompile")
     found += [
-        Finding("eager", item.reason, item.count, item.where, advice=advice.short(item) or "")
+        LogFinding("eager", item.reason, item.count, item.where, advice=advice.short(item) or "")
         for item in record.eager
     ]
     causes: dict[str, list[Graph]] = {}
@@ -140,12 +140,12 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
         )
 
 
-def _grouped(items: Iterable[Recompile | Graph], kind: str) -> list[Finding]:
+def _grouped(items: Iterable[Recompile | Graph], kind: str) -> list[LogFinding]:
     groups: dict[tuple[str, tuple[str, str, str]], list[Recompile | Graph]] = {}
     for item in items:
         groups.setdefault((item.reason, item.where.key), []).append(item)
     return [
-        Finding(
+        LogFinding(
             kind,
             same[0].reason,
             len(same),

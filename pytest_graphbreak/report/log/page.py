@@ -9,7 +9,7 @@ from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.log import words
-from pytest_graphbreak.report.log.findings import Finding, failures, findings, homes
+from pytest_graphbreak.report.log.findings import LogFinding, failures, findings, homes
 from pytest_graphbreak.text import safe
 
 MOST = 200
@@ -60,7 +60,7 @@ def _origins(reading: Reading) -> Iterator[str]:
         yield from table(("origin", "graphs"), rows)
 
 
-def most_frequent(found: list[Finding]) -> Iterator[str]:
+def most_frequent(found: list[LogFinding]) -> Iterator[str]:
     """The reasons, each with its place and what mends it."""
     if not found:
         return

@@ -8,7 +8,7 @@ from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.log import words
-from pytest_graphbreak.report.log.findings import Finding, failures, findings, homes
+from pytest_graphbreak.report.log.findings import LogFinding, failures, findings, homes
 from pytest_graphbreak.text.safe import cut
 
 MOST = 20
@@ -53,7 +53,7 @@ def section(title: str, entries: list[list[str]]) -> Iterator[str]:
         yield f"    ... and {len(entries) - MOST:,} more"
 
 
-def finding(item: Finding) -> Iterator[str]:
+def finding(item: LogFinding) -> Iterator[str]:
     """How often, what, where, and what mends it."""
     name = f"{item.id}  " if item.id else ""
     kind = words.KINDS.get(item.kind, item.kind)
