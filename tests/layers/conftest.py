@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,9 @@ def _no_hooks_of_a_failed_export() -> Iterator[None]:
 
     They watch the registration of buffers, and Dynamo breaks where one is assigned.
     """
+    if "torch" not in sys.modules:
+        yield
+        return
     from torch.nn.modules import module
 
     hooks = [value for name, value in vars(module).items() if name.endswith("registration_hooks")]
