@@ -27,6 +27,7 @@ After = Callable[[Any, Any], None]
 FRAMES: Final = 2
 """Python frames between a caller and the original: that of the patch and that of the hook."""
 
+_DYNAMO: Final = "torch._dynamo"
 _PACKAGE: Final = __name__.partition(".")[0]
 
 
@@ -37,8 +38,12 @@ class Patch:
     in the chain and only passes calls on: taking it out would throw theirs away.
     """
 
-    def __init__(self, owner: Any, attribute: str, hook: Hook) -> None:
-        """Raises ``AttributeError`` where there is no such attribute."""
+    def __init__(self, owner: Any, attribute: str, hook: Hook, *, of_torch: bool = True) -> None:
+        """Raises ``AttributeError`` where there is no such attribute.
+
+        ``of_torch=False``: the function may be called where there is no torch, which is
+        not imported for it.
+        """
         self.owner = owner
         self.attribute = attribute
         self.original = original = getattr(owner, attribute)
@@ -52,7 +57,8 @@ class Patch:
                 return original(*args, **kwargs)
             return hook(original, *args, **kwargs)
 
-        _never_compiled(patched)
+        if of_torch or _DYNAMO in sys.modules:
+            _never_compiled(patched)
         self.patched = patched
         setattr(owner, attribute, patched)
 

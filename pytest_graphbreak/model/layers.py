@@ -19,6 +19,8 @@ LAYERS: Final = (
     "dynamo",
     "xla",
     "tt",
+    "jax",
+    "jax_host",
 )
 """Where graphs are counted, from the user's code down to the device."""
 

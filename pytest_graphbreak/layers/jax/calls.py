@@ -1,0 +1,293 @@
+"""Which call of JAX a program is compiled for: read from the frames of JAX that are on the stack.
+
+Nothing is put around the functions that trace: JAX notes the line of each operation by the
+stack, and would find ours. While XLA compiles nothing is traced, and all that has to be
+known stands in the variables of a few frames (``private.check_frames`` looks after them).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from types import CodeType, FrameType, MethodType
+from typing import Any, Final
+
+from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax.events import Kind
+from pytest_graphbreak.layers.jax.keys import Key
+from pytest_graphbreak.model.stacks import Line
+
+_FORWARD: Final = ("_pjit_jvp", "_pjit_linearize", "_pjit_partial_eval")
+_BACKWARD: Final = ("_pjit_transpose", "_pjit_transpose_fancy")
+_VMAP: Final = ("_pjit_batcher",)
+_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(_FORWARD, "forward"),
+    **dict.fromkeys(_BACKWARD, "backward"),
+    **dict.fromkeys(_VMAP, "vmap"),
+}
+_DEEPEST: Final = 32
+"""So many wrappers are taken off a function."""
+
+_OPTIONS: Final = (
+    "donate_argnums",
+    "donate_argnames",
+    "static_argnums",
+    "static_argnames",
+    "in_shardings_leaves",
+    "out_shardings_leaves",
+    "in_layouts_leaves",
+    "out_layouts_leaves",
+    "device",
+    "backend",
+    "keep_unused",
+    "inline",
+    "compiler_options_kvs",
+)
+"""Of ``PjitInfo``: what is compiled for besides the arguments."""
+
+
+@dataclass(slots=True)
+class Call:
+    """What JAX was asked for when it compiled.
+
+    ``fun`` is what was given to ``jax.jit``; ``own`` tells that JAX gave it, as each
+    function of ``jax.numpy`` is. ``source`` is what JAX says of where it was defined.
+    ``stack`` runs from the outermost frame inwards, to the line that called JAX.
+    """
+
+    stack: tuple[Line, ...]
+    fun: Any = None
+    own: bool = False
+    aot: bool = False
+    moves: bool = False
+    kind: Kind = ""
+    source: str = ""
+    key: Key = field(default_factory=Key)
+
+    @property
+    def caller(self) -> Line | None:
+        return self.stack[-1] if self.stack else None
+
+
+def call(frame: FrameType | None) -> Call:
+    """The call that is compiled for, from the frame of JAX that compiles."""
+    impl = params = miss = None
+    kind: Kind = ""
+    aot = moves = direct = False
+    fun: Any = None
+    avals: tuple[Any, ...] = ()
+    while frame is not None and (is_jax(frame) or _is_passed(frame)):
+        name = frame.f_code.co_name
+        if not is_jax(frame):
+            pass
+        elif miss is not None:
+            direct = direct or _is_work(frame)
+            moves = moves or "device_put" in name
+            if _file(frame) == "pmap.py":
+                kind, fun = "pmap", getattr(_enclosed(unwrapped(miss["fun"]), "fun"), "f", None)
+        elif name == "_pjit_call_impl_python":
+            impl = impl or frame.f_locals
+        elif name in ("_python_pjit_helper", "_run_python_pjit"):
+            params = frame.f_locals.get("p")
+        elif name == "cache_miss" and _file(frame) == "pjit.py":
+            miss = frame.f_locals
+        elif name == "compile" and _file(frame) == "stages.py":
+            aot = True
+        elif name == "parallel_callable":  # pmap of jax 0.7
+            kind, fun = "pmap", getattr(frame.f_locals.get("fun"), "f", None)
+            avals = frame.f_locals.get("avals", ())
+        elif name in _KINDS and not kind:
+            kind = _KINDS[name]
+        frame = frame.f_back
+    found = Call(_lines(frame), aot=aot, kind=kind, moves=moves, fun=fun)
+    jaxpr = impl.get("jaxpr") if impl is not None else None
+    found.source = _source(jaxpr)
+    if miss is not None:
+        if fun is None:
+            found.fun = miss.get("fun")
+            found.own = _is_own(found.fun, direct)
+        found.key = _key(params, miss, jaxpr)
+    elif jaxpr is not None:
+        found.own = found.source.rpartition(" at ")[2].startswith(home())
+        found.key = Key(arguments=_named((), jaxpr.in_avals))
+    else:
+        found.key = Key(arguments=_named((), avals))
+    return found
+
+
+def is_jax(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(home())
+
+
+@cache
+def home() -> str:
+    """The directory of jax, with a separator at its end."""
+    file = getattr(sys.modules.get("jax"), "__file__", None) or ""
+    return os.path.join(os.path.dirname(file), "") if file else "\0"
+
+
+@cache
+def _standard() -> tuple[str, str]:
+    return os.path.join(sysconfig.get_path("stdlib"), ""), os.path.join("", "site-packages", "")
+
+
+def _is_passed(frame: FrameType) -> bool:
+    """Whether a frame only stands between two of JAX: of the standard library, or of ours."""
+    file = frame.f_code.co_filename
+    library, packages = _standard()
+    return (file.startswith(library) and packages not in file) or file.startswith(_OURS)
+
+
+_OURS: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+
+
+def _file(frame: FrameType) -> str:
+    return os.path.basename(frame.f_code.co_filename)
+
+
+def _is_work(frame: FrameType) -> bool:
+    """Whether a frame of JAX outside of a call is more than what JAX puts around each call."""
+    return _file(frame) not in ("traceback_util.py", "profiler.py", "api_util.py")
+
+
+def _lines(frame: FrameType | None) -> tuple[Line, ...]:
+    """The stack from the outermost frame to this one."""
+    found = []
+    while frame is not None:
+        found.append(Line(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def _is_own(fun: Any, direct: bool) -> bool:
+    """Whether JAX itself gave this function to ``jit``: then the call is one of eager code.
+
+    ``jnp.where`` is such a function; ``jax.jit(jax.nn.softmax)`` is the user's doing. Those of
+    JAX are found under their name as what ``jit`` made of them. ``direct``: JAX calls it.
+    """
+    if getattr(fun, "_apply_primitive", False):
+        return True
+    code = code_of(fun)
+    if code is None:
+        return direct and str(getattr(fun, "__module__", "")).partition(".")[0] == "jax"
+    if not code.co_filename.startswith(home()):
+        return False
+    plain = unwrapped(fun)
+    name = str(getattr(plain, "__qualname__", ""))
+    if "<" in name:
+        return True
+    there: Any = sys.modules.get(str(getattr(plain, "__module__", "")))
+    for part in name.split("."):
+        there = getattr(there, part, None)
+    return there is not plain or direct
+
+
+def unwrapped(fun: Any) -> Any:
+    """The function inside of partials, bound methods, transformations and callable objects."""
+    for _ in range(_DEEPEST):
+        if isinstance(fun, functools.partial):
+            fun = fun.func
+        elif isinstance(fun, MethodType):
+            fun = fun.__func__
+        elif (inner := _attribute(fun, "__wrapped__")) is not None:
+            fun = inner
+        elif isinstance(getattr(fun, "__code__", None), CodeType):
+            return fun
+        else:
+            method = inspect.getattr_static(type(fun), "__call__", None)
+            return method if isinstance(getattr(method, "__code__", None), CodeType) else fun
+    return fun
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """What an object itself has under a name, without asking code of the user's."""
+    try:
+        return object.__getattribute__(owner, "__dict__").get(name)
+    except (AttributeError, TypeError):
+        return None
+
+
+def code_of(fun: Any) -> CodeType | None:
+    code = getattr(unwrapped(fun), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def definition(fun: Any) -> str:
+    """Where a function is defined: two of one definition are the same code."""
+    code = code_of(fun)
+    if code is None:
+        return f"{type(fun).__module__}.{type(fun).__qualname__}"
+    return f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
+
+
+def _source(jaxpr: Any) -> str:
+    """``f at /home/me/model.py:12``, as JAX has it."""
+    found = getattr(jaxpr, "debug_info", None)
+    if found is None:  # a ClosedJaxpr of jax 0.7
+        found = getattr(getattr(jaxpr, "jaxpr", None), "debug_info", None)
+    return str(getattr(found, "func_src_info", "") or "")
+
+
+def _enclosed(fun: Any, name: str) -> Any:
+    """What a variable around a function holds; None where there is no such variable."""
+    code = getattr(fun, "__code__", None)
+    if code is None or name not in code.co_freevars:
+        return None
+    return fun.__closure__[code.co_freevars.index(name)].cell_contents
+
+
+def _named(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
+    known = [str(name) for name in names]
+    return tuple(zip(known + [""] * (len(values) - len(known)), values, strict=False))
+
+
+def _key(params: Any, miss: dict[str, Any], jaxpr: Any) -> Key:
+    info = miss.get("jit_info")
+    if params is not None:
+        named = _named(params.arg_names or (), params.in_avals)
+    else:
+        named = _named((), getattr(jaxpr, "in_avals", ()))
+    return Key(
+        arguments=named,
+        tree=getattr(params, "in_tree", None),
+        statics=tuple(_statics(info, miss.get("args", ()), miss.get("kwargs", {}))),
+        shardings=tuple(_shardings(info, miss.get("args", ()), miss.get("kwargs", {}))),
+        options=tuple((name, getattr(info, name, None)) for name in _OPTIONS),
+    )
+
+
+def _statics(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    numbers = [number % len(args) for number in _static_numbers(info) if abs(number) < len(args)]
+    names = list(getattr(getattr(info, "fun_signature", None), "parameters", ()))
+    for number in sorted(set(numbers)):
+        yield (names[number] if number < len(names) else str(number)), args[number]
+    for name in getattr(info, "static_argnames", ()):
+        if name in kwargs:
+            yield name, kwargs[name]
+
+
+def _static_numbers(info: Any) -> tuple[int, ...]:
+    return tuple(getattr(info, "static_argnums", ()))
+
+
+def _shardings(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """Where each array of a call lies, if the user put it there; None for all else."""
+    tree: Any = getattr(sys.modules.get("jax"), "tree_util", None)
+    if tree is None:
+        return
+    static = {number % len(args) for number in _static_numbers(info) if abs(number) < len(args)}
+    names = getattr(info, "static_argnames", ())
+    dynamic = (
+        tuple(value for number, value in enumerate(args) if number not in static),
+        {name: value for name, value in kwargs.items() if name not in names},
+    )
+    array = private.value(private.ARRAY)
+    for leaf in tree.tree_leaves(dynamic):
+        placed = isinstance(leaf, array) and leaf.committed
+        yield leaf.sharding if placed else None

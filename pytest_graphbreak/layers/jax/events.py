@@ -1,0 +1,59 @@
+"""What happened in JAX while windows were open, one event each, in the order of happening."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_graphbreak.model.stacks import Line
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """One XLA executable that JAX made.
+
+    ``cause`` is one of the layer's; ``reason`` says why, where there is more to say than
+    that. ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` the
+    platform of JAX's own choice. ``loaded``: the persistent cache had it, nothing was
+    compiled. ``stack`` runs from the outermost frame inwards, without those of JAX at its end.
+    """
+
+    name: str
+    cause: str
+    reason: str
+    platform: str
+    devices: tuple[int, ...]
+    default: str
+    stack: tuple[Line, ...]
+    loaded: bool = False
+    ops: int | None = None
+    inputs: int | None = None
+    outputs: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Stopped:
+    """Code did not come to be compiled: a traced value was asked for, or XLA refused."""
+
+    reason: str
+    stack: tuple[Line, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Missed:
+    """JAX counted a program that our hook did not see."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Fell:
+    """A sensor failed."""
+
+    error: str
+
+
+Event = Program | Stopped | Missed | Fell
+Kind = Literal["", "forward", "backward", "vmap", "pmap"]
+"""What a function was made into before it was compiled: of a gradient, for a batch, for
+several devices."""

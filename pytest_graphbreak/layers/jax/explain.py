@@ -1,0 +1,103 @@
+"""What happened in JAX -> what a window saw of a layer: graphs with causes and places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from pytest_graphbreak.layers.jax.events import Event, Fell, Missed, Program, Stopped
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Eager,
+    Frame,
+    Graph,
+    Observation,
+    Recompile,
+    merge_eager,
+)
+from pytest_graphbreak.model.stacks import Line, since_test, users
+from pytest_graphbreak.text.numbers import plural
+
+_PASSED: Final = re.compile(
+    r"/site-packages/(?:equinox/_\w+\.py|equinox/internal/|jaxtyping/|beartype/|chex/_src/"
+    r"|flax/core/|flax/linen/(?:module|transforms)\.py"
+    r"|flax/nnx/(?!nn/)|torchax/)"
+)
+"""Wrappers of libraries around a call of JAX: no model's code, and no line of a user's."""
+
+
+def observation(
+    layer: str,
+    events: Iterable[Event],
+    is_here: Callable[[Program], bool],
+    places: Places,
+    errors: Sequence[str],
+) -> Observation:
+    """What one layer saw: the programs that are its own."""
+    graphs: list[Graph] = []
+    again: list[Recompile] = []
+    eager: list[Eager] = []
+    faults = list(errors)
+    loaded = 0
+    for event in events:
+        match event:
+            case Program() if is_here(event):
+                if event.loaded:
+                    loaded += 1
+                    continue
+                graph = _graph(layer, len(graphs), event, places)
+                graphs.append(graph)
+                if graph.cause == "retrace":
+                    again.append(
+                        Recompile(layer, graph.name, graph.reason, graph.where, graph.stack[:-1])
+                    )
+            case Stopped() if layer == "jax":
+                stack = _stack(event.stack, places)
+                eager.append(Eager(layer, event.reason, stack[-1] if stack else NOWHERE))
+            case Missed():
+                faults.append(
+                    f"{layer}: JAX counted a program ({event.name}) that it did not compile by "
+                    "compile_or_get_cached, so the count is too low"
+                )
+            case Fell():
+                faults.append(event.error)
+    return Observation(
+        layer,
+        graphs=len(graphs),
+        recompiles=len(again),
+        eager=merge_eager(eager),
+        recompile_list=tuple(again),
+        graph_list=tuple(graphs),
+        errors=tuple(dict.fromkeys(faults)),
+        notes=tuple(_loaded(layer, loaded, len(graphs))),
+    )
+
+
+def _graph(layer: str, number: int, program: Program, places: Places) -> Graph:
+    stack = _stack(program.stack, places)
+    return Graph(
+        layer,
+        f"{number}/{program.name}",
+        program.cause,
+        ops=program.ops,
+        inputs=program.inputs,
+        outputs=program.outputs,
+        where=stack[-1] if stack else NOWHERE,
+        reason=program.reason,
+        stack=stack,
+    )
+
+
+def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
+    own = [line for line in since_test(lines) if not _PASSED.search(line.file)]
+    return users(own or lines, places)
+
+
+def _loaded(layer: str, loaded: int, compiled: int) -> Iterable[str]:
+    if loaded:
+        yield (
+            f"{layer}: {plural(loaded, 'program')} loaded from JAX's persistent cache, "
+            f"{compiled} compiled: what is loaded is not counted"
+        )

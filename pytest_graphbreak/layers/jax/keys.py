@@ -1,0 +1,204 @@
+"""What a program of JAX was compiled for, and how two of one function differ.
+
+JAX compiles a function again where its arguments have other shapes or types, where
+they are put together in another way, where a static argument has another value, and
+where a setting, a device or an option of ``jax.jit`` is another. The differences to the
+closest program before are told, as ``jax_explain_cache_misses`` would log them.
+
+Nothing here imports jax: types are told by what they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+MOST: Final = 3
+"""Differences that a reason tells; the rest are counted."""
+LONGEST: Final = 80
+"""Characters of one value."""
+
+FORGOTTEN: Final = (
+    "nothing differs from before: the program had been forgotten "
+    "(jax.clear_caches(), or a cache that was full)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What one program was compiled for.
+
+    ``arguments`` are names and abstract values, ``statics`` names and values, ``options``
+    those of ``jax.jit``, ``settings`` those of jax that hold while it traces. ``tree`` is
+    how the arguments are put together, None where that is not known.
+    """
+
+    arguments: tuple[tuple[str, Any], ...] = ()
+    tree: Any = None
+    statics: tuple[tuple[str, Any], ...] = ()
+    shardings: tuple[Any, ...] = ()
+    devices: tuple[str, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+def reason(key: Key, known: Sequence[Key]) -> str:
+    """What differs from the closest of the programs before; of those equally close, the latest."""
+    told = [list(differences(before, key)) for before in reversed(known)]
+    closest = min(told, key=len)
+    if not closest:
+        return FORGOTTEN
+    if len(closest) > MOST:
+        return f"{'; '.join(closest[:MOST])}; and {len(closest) - MOST} more"
+    return "; ".join(closest)
+
+
+def differences(before: Key, now: Key) -> Iterator[str]:
+    """``at x: float32[3] before, float32[4] now``, and so on."""
+    yield from _statics(before.statics, now.statics)
+    yield from _pairs("the setting ", before.settings, now.settings)
+    yield from _pairs("the option ", before.options, now.options, " of jax.jit")
+    if not _same(before.tree, now.tree):
+        yield _trees(before, now)
+    else:
+        yield from _arguments(before.arguments, now.arguments)
+    if before.devices != now.devices:
+        yield f"for {_joined(before.devices)} before, for {_joined(now.devices)} now"
+    elif len(before.shardings) == len(now.shardings) and before.tree == now.tree:
+        names = [name for name, _ in now.arguments]
+        names += [""] * (len(now.shardings) - len(names))
+        for name, old, new in zip(names, before.shardings, now.shardings, strict=True):
+            if not _same(old, new):
+                yield f"at {name or 'an argument'}: {sharding(old)} before, {sharding(new)} now"
+
+
+def _arguments(
+    before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...]
+) -> Iterator[str]:
+    if len(before) != len(now):
+        yield f"{len(before)} arrays before, {len(now)} now"
+        return
+    for (_, old), (name, new) in zip(before, now, strict=True):
+        if not _same(old, new):
+            yield f"at {name or 'an argument'}: {_versus(abstract(old), abstract(new), old, new)}"
+
+
+def _versus(old: str, new: str, one: Any, other: Any) -> str:
+    if old != new:
+        return f"{old} before, {new} now"
+    shards = [getattr(value, "sharding", None) for value in (one, other)]
+    if not _same(*shards):
+        return f"{old}, {sharding(shards[0])} before, {sharding(shards[1])} now"
+    return f"{old}, of another kind than before"
+
+
+def _statics(
+    before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...]
+) -> Iterator[str]:
+    old, new = dict(before), dict(now)
+    for name in dict.fromkeys((*old, *new)):
+        if name not in new:
+            yield f"the static argument {name} is left out now"
+        elif name not in old:
+            yield f"the static argument {name} was left out before, is {value(new[name])} now"
+        elif not _same(old[name], new[name]):
+            one, other = value(old[name]), value(new[name])
+            if one == other:
+                yield f"the static argument {name}: another {one}, which is not equal"
+            else:
+                yield f"the static argument {name}: {one} before, {other} now"
+
+
+def _pairs(
+    what: str, before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...], of: str = ""
+) -> Iterator[str]:
+    old = dict(before)
+    for name, new in now:
+        if name in old and not _same(old[name], new):
+            one, other = value(old[name]), value(new)
+            words = f"{one} before, {other} now" if one != other else "another than before"
+            yield f"{what}{name}{of}: {words}"
+
+
+def _trees(before: Key, now: Key) -> str:
+    """How the arguments are put together differently, by the names of the arrays in them."""
+    old, new = [[name for name, _ in key.arguments] for key in (before, now)]
+    gone = [name for name in old if name not in set(new)]
+    more = [name for name in new if name not in set(old)]
+    words = []
+    if more:
+        words.append(f"{_joined(more)} not there before")
+    if gone:
+        words.append(f"{_joined(gone)} not there now")
+    if words:
+        return f"arguments put together differently: {', '.join(words)}"
+    return (
+        f"arguments put together differently: {_short(str(before.tree))} before, "
+        f"{_short(str(now.tree))} now"
+    )
+
+
+def abstract(aval: Any) -> str:
+    """``float32[3]``; a weak type is that of a Python number."""
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if shape is None or dtype is None:
+        return _short(str(aval))
+    words = f"{getattr(dtype, 'name', dtype)}[{','.join(map(str, shape))}]"
+    return f"{words} of weak type" if getattr(aval, "weak_type", False) else words
+
+
+def sharding(found: Any) -> str:
+    """Where an array lies, in few words."""
+    if found is None:
+        return "on no device of its own"
+    spec, mesh = getattr(found, "spec", None), getattr(found, "mesh", None)
+    if spec is not None and mesh is not None:
+        axes = ", ".join(f"{name}={size}" for name, size in dict(mesh.shape).items())
+        return _short(f"sharded {tuple(spec)} over {axes}")
+    devices = getattr(found, "device_set", None)
+    if devices:
+        return f"on {_joined(sorted(map(_device, devices)))}"
+    return _short(str(found))
+
+
+def _device(device: Any) -> str:
+    return f"{getattr(device, 'platform', '?')}:{getattr(device, 'id', '?')}"
+
+
+def value(found: Any) -> str:
+    """A value in few words. What could run the user's code, or hold an address, is its type."""
+    if isinstance(found, Enum):
+        return str(found)
+    if found is None or isinstance(found, (bool, int, float, complex, str, bytes)):
+        return _short(repr(found))
+    if isinstance(found, (tuple, list)) and type(found) in (tuple, list):
+        inner = ", ".join(map(value, found[:8])) + (", ..." if len(found) > 8 else "")
+        ends = "()" if isinstance(found, tuple) else "[]"
+        return _short(f"{ends[0]}{inner}{',' if ends == '()' and len(found) == 1 else ''}{ends[1]}")
+    name = getattr(found, "__qualname__", None)
+    if isinstance(name, str):
+        return _short(name)
+    return f"{type(found).__qualname__} object"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except Exception:  # the user's own comparison may do as it likes
+        return False
+
+
+def _joined(names: Iterable[str]) -> str:
+    found = list(names)
+    if len(found) > MOST + 1:
+        return f"{', '.join(found[:MOST])} and {len(found) - MOST} more"
+    return ", ".join(found) or "nothing"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -1,0 +1,156 @@
+"""The jax layer: XLA executables that JAX compiled, in this process and all of its threads.
+
+How: ``sensors`` puts a hook around the one function by which JAX compiles or finds a program
+in its persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``ledger``
+and ``keys`` say why a function is compiled again, ``device`` whose program it is, ``explain``
+makes an ``Observation`` of it all. ``private`` lists the names of JAX that this stands on.
+
+What is not here: an executable that is held (``lower().compile()``), or loaded
+(``jax.experimental.serialize_executable``), and runs again compiles nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pytest_graphbreak.layers.base import Observer, Window
+from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax.device import is_on_device
+from pytest_graphbreak.layers.jax.events import Event, Program
+from pytest_graphbreak.layers.jax.explain import observation
+from pytest_graphbreak.layers.jax.sensors import SENSORS
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Observation
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SENSORS.in_child)
+
+
+class JaxObserver(Observer):
+    """Watches what JAX compiles for the device."""
+
+    layer = "jax"
+
+    def __init__(self) -> None:
+        self._doubts: list[str] | None = None
+
+    def open(self, places: Places) -> Window:
+        doubts, self._doubts = self._doubts, None
+        return JaxWindow(self, places, doubts)
+
+    def isolate(self, key: str) -> None:
+        """Forget what JAX compiled; nothing where it is not loaded."""
+        self._doubts = []
+        if private.loaded():
+            try:
+                self.forget()
+            except Exception as fault:
+                self._doubts.append(
+                    f"jax: its caches could not be cleared before {key}, so its counts depend on "
+                    f"what ran before it: {type(fault).__name__}: {fault}"
+                )
+
+    def forget(self) -> None:
+        """Have JAX compile everything anew. Raises ``Missing``."""
+        private.value(private.CLEAR)()
+        SENSORS.ledger.clear()
+
+    def is_here(self, program: Program) -> bool:
+        return is_on_device(program)
+
+
+class HostObserver(JaxObserver):
+    """Watches what JAX compiles for all else. It sees what the other one does."""
+
+    layer = "jax_host"
+
+    def forget(self) -> None:
+        """The layer of the device does so for both."""
+
+    def is_here(self, program: Program) -> bool:
+        return not is_on_device(program)
+
+
+class JaxWindow:
+    """One stretch of time on one of the two layers."""
+
+    def __init__(self, observer: JaxObserver, places: Places, doubts: list[str] | None) -> None:
+        """``doubts``: what stood in the way of isolating it; None where nobody tried."""
+        self._observer = observer
+        self._places = places
+        self._doubts = doubts
+        self._aside: list[tuple[int, int]] = []
+        self._errors: list[str] = []
+        self._closed = False
+        self._last: Observation | None = None
+        self._known: tuple[Any, Observation] | None = None
+        try:
+            SENSORS.acquire()
+        except Exception as fault:
+            self._errors.append(f"the jax layer cannot be observed: {fault}")
+        self._first = len(SENSORS.events)
+
+    def peek(self) -> Observation | None:
+        if self._closed:
+            return self._last
+        return self._observe() if private.loaded() else None
+
+    def close(self) -> Observation | None:
+        if not self._closed:
+            self._last = self.peek()
+            self._closed = True
+            SENSORS.release()
+        return self._last
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        begin, was_loaded = len(SENSORS.events), private.loaded()
+        try:
+            yield
+        finally:
+            end = len(SENSORS.events)
+            self._aside.append((begin, end))
+            if self._doubts is not None and (end > begin or was_loaded != private.loaded()):
+                self._forget()
+
+    def _forget(self) -> None:
+        """What a fixture of wider scope compiled is compiled again where the test needs it."""
+        try:
+            self._observer.forget()
+        except Exception as fault:
+            self._errors.append(f"jax: what a fixture compiled could not be forgotten: {fault}")
+
+    def _observe(self) -> Observation:
+        until = len(SENSORS.events)
+        if self._known is None or self._known[0] != until:
+            own = list(self._own(until))
+            errors = [*SENSORS.errors, *self._errors, *(self._doubts or ())]
+            if not SENSORS.attached:
+                errors.append(UNWATCHED)
+            try:
+                seen = observation(
+                    self._observer.layer, own, self._observer.is_here, self._places, errors
+                )
+            except Exception as fault:
+                made = sum(isinstance(event, Program) for event in own)
+                error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
+                seen = Observation(self._observer.layer, made, errors=(*errors, error))
+            self._known = (until, seen)
+        return self._known[1]
+
+    def _own(self, until: int) -> Iterator[Event]:
+        """The events of this window, without those aside."""
+        begin = self._first
+        for left, back in self._aside:
+            yield from SENSORS.events[begin:left]
+            begin = back
+        yield from SENSORS.events[begin:until]
+
+
+UNWATCHED = (
+    "jax was imported in a way that could not be watched: import it before the test, for "
+    "example at the top of conftest.py"
+)

@@ -1,0 +1,151 @@
+"""Every private name of jax that is used, and what becomes of us without it.
+
+jax is never imported from here: it is there when the user's code imported it.
+
+Source: jax/_src of jax 0.7.1, 0.10.2 and 0.12.0.1, where all of these are the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, Final, NamedTuple
+
+from pytest_graphbreak.layers.hooks import locate
+
+
+class Missing(Exception):
+    """A private name is not there; the text says which, and what it was for."""
+
+
+class Name(NamedTuple):
+    """A name of jax: ``chain`` inside of ``module``, and what it is for.
+
+    ``parameters`` are those that a function has to begin with.
+    """
+
+    module: str
+    chain: str
+    purpose: str
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.chain}"
+
+
+COMPILE: Final = Name(
+    "jax._src.compiler",
+    "compile_or_get_cached",
+    "programs are counted there",
+    ("backend", "computation", "devices"),
+)
+BACKEND: Final = Name(
+    "jax._src.compiler",
+    "backend_compile_and_load",
+    "what was compiled is told there from what the persistent cache had",
+)
+HEARD: Final = Name(
+    "jax._src.dispatch",
+    "record_event_duration_secs",
+    "JAX's own count is heard there",
+)
+EVENT: Final = Name("jax._src.dispatch", "BACKEND_COMPILE_EVENT", "it is the name of that count")
+CONTEXT: Final = Name("jax._src.config", "trace_context", "settings are compared by it")
+CLEAR: Final = Name("jax", "clear_caches", "tests are kept apart by it")
+ARRAY: Final = Name("jax._src.array", "ArrayImpl", "where arguments lie is asked of it")
+BRIDGE: Final = Name("jax._src.xla_bridge", "get_backend", "the device is told by it")
+NAMES: Final = (COMPILE, BACKEND, HEARD, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
+
+MISS: Final = Name(
+    "jax._src.pjit", "_cpp_pjit", "a call that compiles is known by its inner function cache_miss"
+)
+IMPL: Final = Name("jax._src.pjit", "_pjit_call_impl_python", "what is compiled is known by it")
+
+_CALL_LOCALS: Final = ("fun", "jit_info", "args", "kwargs")
+_IMPL_LOCALS: Final = ("jaxpr", "name")
+
+
+def loaded() -> bool:
+    """Whether the user's code has imported jax."""
+    return sys.modules.get("jax") is not None
+
+
+def version() -> str:
+    return str(getattr(sys.modules.get("jax"), "__version__", "of unknown version"))
+
+
+def find(name: Name) -> tuple[Any, str]:
+    """The object that holds a name, and its last part. Raises ``Missing``."""
+    try:
+        owner, last = locate(importlib.import_module(name.module), name.chain)
+    except (AttributeError, ImportError):
+        raise Missing(f"jax {version()} has no {name.path}: {name.purpose}") from None
+    if name.parameters:
+        _check_parameters(name, getattr(owner, last))
+    return owner, last
+
+
+def value(name: Name) -> Any:
+    """What a name stands for. Raises ``Missing``."""
+    return getattr(*find(name))
+
+
+def _check_parameters(name: Name, function: Any) -> None:
+    found = tuple(inspect.signature(function).parameters)
+    if found[: len(name.parameters)] != name.parameters:
+        raise Missing(
+            f"{name.path} of jax {version()} does not begin with the parameters "
+            f"{', '.join(name.parameters)}: {name.purpose}"
+        )
+
+
+def check_frames() -> Iterator[str]:
+    """What is wrong with the functions of jax whose variables are read, if anything is."""
+    try:
+        impl = inspect.unwrap(value(IMPL)).__code__
+        if lost := [local for local in _IMPL_LOCALS if local not in _variables(impl)]:
+            yield f"{IMPL.path} of jax {version()} has no {', '.join(lost)}: {IMPL.purpose}"
+        inner = [code for code in value(MISS).__code__.co_consts if isinstance(code, CodeType)]
+        miss = [code for code in inner if code.co_name == "cache_miss"]
+        lost = [local for local in _CALL_LOCALS if not miss or local not in _variables(miss[0])]
+        if lost:
+            yield (
+                f"{MISS.path} of jax {version()} has no cache_miss with {', '.join(lost)}: "
+                f"{MISS.purpose}"
+            )
+    except Missing as fault:
+        yield str(fault)
+
+
+def settings() -> tuple[tuple[str, Any], ...]:
+    """The settings of this thread for which JAX traces anew, by name. Raises ``Missing``."""
+    context = value(CONTEXT)
+    values = tuple(context())
+    return tuple(zip(_setting_names(len(values)), values, strict=True))
+
+
+def _setting_names(number: int) -> tuple[str, ...]:
+    """Their names: jax 0.10 and later tell them, of earlier ones the code does."""
+    config = sys.modules[CONTEXT.module]
+    try:
+        names = tuple(map(str, config.trace_context_names()))
+    except (AttributeError, NotImplementedError):
+        code = getattr(config.trace_context, "__code__", None)
+        found = code.co_names if code is not None else ()
+        names = tuple(name for name in found if name != "value")
+    names = tuple(_as_typed(name) for name in names)
+    return names if len(names) == number else tuple(f"number {n}" for n in range(number))
+
+
+def _as_typed(name: str) -> str:
+    """As a user types it, where it is one of ``jax.config``."""
+    config = sys.modules["jax"].config
+    return f"jax_{name}" if hasattr(config, f"jax_{name}") else name
+
+
+def _variables(code: CodeType) -> tuple[str, ...]:
+    return (*code.co_varnames, *code.co_cellvars, *code.co_freevars)

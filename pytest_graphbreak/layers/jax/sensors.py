@@ -1,0 +1,252 @@
+"""What is put into JAX while a window is open: a hook around the compilation of a program.
+
+Sensors are global to the process: they go in with the first open window and come out with
+the last. JAX counts its compilations as well, by an event; one that passed our hook by is
+told as an error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from dataclasses import replace
+from typing import Any, Final
+
+from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller
+from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax.calls import Call, call
+from pytest_graphbreak.layers.jax.events import Event, Fell, Missed, Program
+from pytest_graphbreak.layers.jax.ledger import Ledger
+from pytest_graphbreak.layers.jax.private import Name
+from pytest_graphbreak.layers.notify import NOTIFIER
+
+_PLAIN: Final = ("constant", "return", "func", "call", "module")
+"""Operations of a module that compute nothing."""
+
+
+class _Local(threading.local):
+    """Of one thread: how many programs are being compiled, the innermost last, and how many
+    ended of which JAX has not told yet."""
+
+    def __init__(self) -> None:
+        self.compiling: list[bool] = []
+        self.unheard = 0
+
+
+class Sensors:
+    """The sensors of this process. ``events`` only grows while a window is open."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.errors: list[str] = []
+        self.ledger = Ledger()
+        self.attached = False
+        self._lock = threading.RLock()
+        self._local = _Local()
+        self._windows = 0
+        self._patches: list[Patch] = []
+        self._imports = ImportWatch(["jax"], self._attach)
+        self._event = ""
+
+    def acquire(self) -> None:
+        """One window more. JAX is not imported by this: if need be it is waited for."""
+        with self._lock:
+            self._windows += 1
+            if self._windows == 1:
+                self.events = []
+                self.errors = []
+                if not private.loaded():
+                    self._imports.attach()
+        if private.loaded() and not self.attached:
+            # Another thread may be importing it: wait outside of the lock, which it needs.
+            importlib.import_module("jax")
+            self._attach()
+
+    def release(self) -> None:
+        with self._lock:
+            self._windows -= 1
+            if not self._windows:
+                self._detach()
+
+    def in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.RLock()
+        self._local = _Local()
+
+    def _attach(self) -> None:
+        with self._lock:
+            if self.attached or not self._windows:
+                return
+            self.attached = True
+            self._imports.detach()
+            for name in private.NAMES:
+                self._check(name)
+            self.errors += [_unseen(fault) for fault in private.check_frames()]
+            hooks = {
+                private.COMPILE: self._compile,
+                private.BACKEND: self._backend,
+                private.HEARD: self._heard,
+            }
+            for name, hook in hooks.items():
+                self._patch(name, hook)
+
+    def _check(self, name: Name) -> None:
+        try:
+            found = private.value(name)
+            if name is private.EVENT:
+                self._event = found
+        except private.Missing as fault:
+            self.errors.append(_unseen(str(fault)))
+
+    def _patch(self, name: Name, hook: Hook) -> None:
+        try:
+            self._patches.append(Patch(*private.find(name), hook, of_torch=False))
+        except private.Missing:
+            pass  # told by the check
+        except Exception as fault:
+            self.errors.append(_unseen(f"{name.path}: {_say(fault)}"))
+
+    def _detach(self) -> None:
+        self._imports.detach()
+        for patch in reversed(self._patches):
+            patch.remove()
+        self._patches.clear()
+        self.attached = False
+        self.ledger.clear()
+
+    def fell(self, what: str, fault: BaseException) -> None:
+        self.events.append(Fell(f"jax: the sensor for {what} failed: {_say(fault)}"))
+
+    # One program for each call of compile_or_get_cached.
+
+    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        program = None
+        try:
+            program = self._program(args, kwargs)
+        except Exception as fault:
+            self.fell("programs", fault)
+            program = Program("", "other", "", "", (), "", ())
+        local, listener = self._local, NOTIFIER.listener
+        local.compiling.append(False)
+        if listener is not None:
+            listener.begins()
+        try:
+            executable = original(*args, **kwargs)
+            program.loaded = not local.compiling[-1]
+            self.events.append(program)
+            return executable
+        finally:
+            local.compiling.pop()
+            local.unheard += 1
+            if listener is not None:
+                listener.ends()
+
+    def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if self._local.compiling:
+            self._local.compiling[-1] = True
+        return original(*args, **kwargs)
+
+    def _heard(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """JAX tells its listeners how long something took."""
+        if args and args[0] == self._event:
+            if self._local.unheard:
+                self._local.unheard -= 1
+            else:
+                self.events.append(Missed(str(kwargs.get("fun_name", ""))))
+        return original(*args, **kwargs)
+
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+        values = dict(zip(private.COMPILE.parameters, args, strict=False)) | kwargs
+        backend, module = values["backend"], values["computation"]
+        devices = sorted(int(device.id) for device in values["devices"].flatten())
+        platform = str(backend.platform)
+        made = call(caller())
+        made.key = _placed(made, platform, devices)
+        cause, reason = self._cause(made)
+        program = Program(
+            _name(made, module),
+            cause,
+            reason,
+            platform,
+            tuple(devices),
+            _default_platform(),
+            made.stack,
+        )
+        program.ops, program.inputs, program.outputs = _measured(module)
+        return program
+
+    def _cause(self, made: Call) -> tuple[str, str]:
+        if made.aot:
+            return "aot", ""
+        if made.moves:
+            return "transfer", ""
+        if made.own:
+            return "eager", ""
+        if made.fun is None and not made.source:
+            return "other", ""
+        if again := self.ledger.note(made):
+            return "retrace", again
+        return ("backward" if made.kind == "backward" else "jit"), ""
+
+
+def _placed(made: Call, platform: str, devices: list[int]) -> Any:
+    return replace(
+        made.key,
+        devices=tuple(f"{platform}:{number}" for number in devices),
+        settings=private.settings(),
+    )
+
+
+def _name(made: Call, module: Any) -> str:
+    """``f`` of the module ``jit_f``."""
+    if made.kind == "pmap":
+        return str(getattr(made.fun, "__name__", "pmap"))
+    name = str(module.operation.attributes["sym_name"]).strip('"')
+    kind, _, function = name.partition("_")
+    return function if kind in ("jit", "pmap") and function else name
+
+
+def _default_platform() -> str:
+    """Of the backend that JAX takes by itself. One is open: something is compiled for it."""
+    return str(private.value(private.BRIDGE)().platform)
+
+
+def _measured(module: Any) -> tuple[int | None, int | None, int | None]:
+    """How many operations, inputs and outputs a module has; None for what is not known."""
+    try:
+        ops, inputs, outputs = 0, None, None
+        for function in module.body.operations:
+            if str(function.attributes["sym_name"]).strip('"') == "main":
+                kind = function.type
+                inputs, outputs = len(kind.inputs), len(kind.results)
+            ops += _operations(function.operation)
+        return ops, inputs, outputs
+    except Exception:  # only a figure: a program without it counts all the same
+        return None, None, None
+
+
+def _operations(operation: Any) -> int:
+    found = 0
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                name = inner.operation.name
+                found += name.rpartition(".")[2] not in _PLAIN
+                if len(inner.operation.regions):
+                    found += _operations(inner.operation)
+    return found
+
+
+def _unseen(fault: str) -> str:
+    return f"the jax layer cannot be observed: {fault}"
+
+
+def _say(fault: BaseException) -> str:
+    text = str(fault).strip().split("\n")[0]
+    return f"{type(fault).__name__}: {text}" if text else type(fault).__name__
+
+
+SENSORS: Final = Sensors()
+"""Those of this process: all observers of JAX share them."""
