@@ -22,6 +22,8 @@ class Limits(TypedDict, total=False):
     dynamo: int
     xla: int
     tt: int
+    jax: int
+    jax_host: int
     recompiles: int
     breaks: int
 

@@ -18,6 +18,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import pytest_graphbreak
+from pytest_graphbreak.model.layers import LAYERS
 from tests.conftest import ENVIRON
 
 HERE = Path(__file__).parent / "fourth"
@@ -95,8 +96,9 @@ class Copy:
             shutil.copytree(HERE / layer, package / "layers" / layer)
         table = package / "model" / "layers.py"
         text = table.read_text("utf-8")
-        assert text.count('    "tt",\n') == 1
-        table.write_text(text.replace('    "tt",\n', '    "tt",\n    "toy",\n    "toy_host",\n'))
+        last = f'    "{LAYERS[-1]}",\n'
+        assert text.count(last) == 1
+        table.write_text(text.replace(last, f'{last}    "toy",\n    "toy_host",\n'))
         shutil.copy(HERE / "toycompiler.py", self.site)
         self.suite.mkdir()
         self.write("conftest.py", CONFTEST)
@@ -269,7 +271,7 @@ print(json.dumps({"markers": MARKERS, "probe": tried(DESCRIPTIONS["toy"]), "seen
 def test_it_is_in_help_texts_and_the_doctor_tries_it(runs: Runs) -> None:
     facts = json.loads(runs.copy.python("-c", ASKED))
     assert (
-        "max_graphs(n, dynamo=n, xla=n, tt=n, toy=n, toy_host=n, recompiles=n"
+        f"max_graphs(n, {'=n, '.join(LAYERS)}=n, toy=n, toy_host=n, recompiles=n"
         in facts["markers"][0]
     )
     assert facts["probe"] == {

@@ -37,8 +37,8 @@ def test_causes_of_one_name_mean_the_same() -> None:
         for cause in layer.causes:
             known = BY_NAME[cause.name]
             assert (cause.kind, cause.plural) == (known.kind, known.plural)
-    assert MEANT == ("entry", "fx", "backward")
-    assert BREAKING == ("dynamo",)
+    assert MEANT == ("entry", "fx", "backward", "jit", "aot")
+    assert BREAKING == ("dynamo", "jax")
 
 
 def test_a_cause_that_is_not_known_is_a_defect() -> None:

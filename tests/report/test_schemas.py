@@ -259,7 +259,7 @@ def test_a_whole_report() -> None:
     REPORT.validate(full_report())
 
 
-OPTIONAL = {"reason", "id", "code", "count", "breaks", "dynamo", "xla", "tt"}
+OPTIONAL = {"reason", "id", "code", "count", "breaks", *LAYERS}
 """What may be missing: layers of counts, and what the ``baseline`` of a test leaves out."""
 
 

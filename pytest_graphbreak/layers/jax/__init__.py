@@ -6,7 +6,7 @@ from pytest_graphbreak.model.layer import GraphCause, Layer, Style
 
 CAUSES = (
     GraphCause("jit", "plain", plural="jit"),
-    GraphCause("aot", "plain", plural="aot"),
+    GraphCause("aot", "meant", plural="aot"),
     GraphCause("backward", "meant", plural="backward"),
     GraphCause("retrace", "again", told_by="recompile"),
     GraphCause("eager", plural="eager"),

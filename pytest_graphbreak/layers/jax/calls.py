@@ -53,7 +53,7 @@ _OPTIONS: Final = (
 
 
 @dataclass(slots=True)
-class Call:
+class JaxCall:
     """What JAX was asked for when it compiled.
 
     ``fun`` is what was given to ``jax.jit``; ``own`` tells that JAX gave it, as each
@@ -75,7 +75,7 @@ class Call:
         return self.stack[-1] if self.stack else None
 
 
-def call(frame: FrameType | None) -> Call:
+def call(frame: FrameType | None) -> JaxCall:
     """The call that is compiled for, from the frame of JAX that compiles."""
     impl = params = miss = None
     kind: Kind = ""
@@ -105,7 +105,7 @@ def call(frame: FrameType | None) -> Call:
         elif name in _KINDS and not kind:
             kind = _KINDS[name]
         frame = frame.f_back
-    found = Call(_lines(frame), aot=aot, kind=kind, moves=moves, fun=fun)
+    found = JaxCall(_lines(frame), aot=aot, kind=kind, moves=moves, fun=fun)
     jaxpr = impl.get("jaxpr") if impl is not None else None
     found.source = _source(jaxpr)
     if miss is not None:

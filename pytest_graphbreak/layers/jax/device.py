@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_graphbreak.layers.jax.events import Program
+from pytest_graphbreak.layers.jax.events import Executable
 
 VARIABLE: Final = "GRAPH_BUDGET_JAX_DEVICE"
 """What the ini key is handed on by, to observers and to child processes."""
@@ -23,33 +23,33 @@ _ALIASES: Final = {"cuda": "gpu", "rocm": "gpu"}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class JaxTarget:
     """A device, or all of a platform."""
 
     platform: str
     number: int | None = None
 
-    def holds(self, program: Program) -> bool:
+    def holds(self, program: Executable) -> bool:
         """Whether a program runs there; one over several devices runs on each of them."""
         if _ALIASES.get(program.platform, program.platform) != self.platform:
             return False
         return self.number is None or self.number in program.devices
 
 
-def parse(text: str) -> Target:
+def parse(text: str) -> JaxTarget:
     """Raises ``ValueError`` for what names no device."""
     found = _NAME.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a platform of JAX (tt), or one with a number (cpu:1)")
     platform = found[1].lower()
-    return Target(_ALIASES.get(platform, platform), int(found[2]) if found[2] else None)
+    return JaxTarget(_ALIASES.get(platform, platform), int(found[2]) if found[2] else None)
 
 
-def is_on_device(program: Program) -> bool:
+def is_on_device(program: Executable) -> bool:
     """Whether a program belongs to the device and not to the host."""
     if named := os.environ.get(VARIABLE):
         return parse(named).holds(program)
-    return Target("tt" if _has_tt() else program.default).holds(program)
+    return JaxTarget("tt" if _has_tt() else program.default).holds(program)
 
 
 def _has_tt() -> bool:

@@ -9,7 +9,7 @@ from pytest_graphbreak.model.stacks import Line
 
 
 @dataclass(slots=True, eq=False)
-class Program:
+class Executable:
     """One XLA executable that JAX made.
 
     ``cause`` is one of the layer's; ``reason`` says why, where there is more to say than
@@ -32,7 +32,7 @@ class Program:
 
 
 @dataclass(slots=True, eq=False)
-class Stopped:
+class Interrupted:
     """Code did not come to be compiled: a traced value was asked for, or XLA refused."""
 
     reason: str
@@ -40,20 +40,20 @@ class Stopped:
 
 
 @dataclass(slots=True, eq=False)
-class Missed:
+class MissedExecutable:
     """JAX counted a program that our hook did not see."""
 
     name: str
 
 
 @dataclass(slots=True, eq=False)
-class Fell:
+class SensorFault:
     """A sensor failed."""
 
     error: str
 
 
-Event = Program | Stopped | Missed | Fell
+Event = Executable | Interrupted | MissedExecutable | SensorFault
 Kind = Literal["", "forward", "backward", "vmap", "pmap"]
 """What a function was made into before it was compiled: of a gradient, for a batch, for
 several devices."""

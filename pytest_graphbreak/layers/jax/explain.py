@@ -6,7 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from pytest_graphbreak.layers.jax.events import Event, Fell, Missed, Program, Stopped
+from pytest_graphbreak.layers.jax.events import (
+    Event,
+    Executable,
+    Interrupted,
+    MissedExecutable,
+    SensorFault,
+)
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -31,7 +37,7 @@ _PASSED: Final = re.compile(
 def observation(
     layer: str,
     events: Iterable[Event],
-    is_here: Callable[[Program], bool],
+    is_here: Callable[[Executable], bool],
     places: Places,
     errors: Sequence[str],
 ) -> Observation:
@@ -43,7 +49,7 @@ def observation(
     loaded = 0
     for event in events:
         match event:
-            case Program() if is_here(event):
+            case Executable() if is_here(event):
                 if event.loaded:
                     loaded += 1
                     continue
@@ -53,15 +59,15 @@ def observation(
                     again.append(
                         Recompile(layer, graph.name, graph.reason, graph.where, graph.stack[:-1])
                     )
-            case Stopped() if layer == "jax":
+            case Interrupted() if layer == "jax":
                 stack = _stack(event.stack, places)
                 eager.append(Eager(layer, event.reason, stack[-1] if stack else NOWHERE))
-            case Missed():
+            case MissedExecutable():
                 faults.append(
                     f"{layer}: JAX counted a program ({event.name}) that it did not compile by "
                     "compile_or_get_cached, so the count is too low"
                 )
-            case Fell():
+            case SensorFault():
                 faults.append(event.error)
     return Observation(
         layer,
@@ -75,7 +81,7 @@ def observation(
     )
 
 
-def _graph(layer: str, number: int, program: Program, places: Places) -> Graph:
+def _graph(layer: str, number: int, program: Executable, places: Places) -> Graph:
     stack = _stack(program.stack, places)
     return Graph(
         layer,

@@ -9,14 +9,14 @@ from types import MethodType
 from typing import Any, get_args
 
 from pytest_graphbreak.layers.jax import keys
-from pytest_graphbreak.layers.jax.calls import Call, definition
+from pytest_graphbreak.layers.jax.calls import JaxCall, definition
 from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import Key
 
 Identity = tuple[Any, ...]
 
 
-class Ledger:
+class FunctionLedger:
     """The functions of this process since caches were last cleared, of all threads."""
 
     def __init__(self) -> None:
@@ -28,19 +28,19 @@ class Ledger:
         self._alive: dict[Identity, weakref.ref[Any]] = {}
         self._made: dict[Identity, str] = {}
 
-    def note(self, call: Call) -> str:
+    def note(self, call: JaxCall) -> str:
         """Why a function is compiled again; empty if it is the first time."""
         with self._lock:
             return self._note(call)
 
-    def _note(self, call: Call) -> str:
+    def _note(self, call: JaxCall) -> str:
         identity = (*self._identity(call), call.kind)
         known = self._keys.setdefault(identity, [])
         why = keys.reason(call.key, known) if known else self._anew(call)
         known.append(call.key)
         return why
 
-    def _identity(self, call: Call) -> Identity:
+    def _identity(self, call: JaxCall) -> Identity:
         """What JAX knows a function by: itself. Of a backward pass only its source is known."""
         fun = call.fun
         if fun is None:
@@ -56,7 +56,7 @@ class Ledger:
             self._alive[identity] = weakref.ref(fun)
         return identity
 
-    def _anew(self, call: Call) -> str:
+    def _anew(self, call: JaxCall) -> str:
         """The same code, called from the same line, and another function to JAX."""
         if call.fun is None or call.caller is None:
             return ""

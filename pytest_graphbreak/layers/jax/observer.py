@@ -19,7 +19,7 @@ from typing import Any
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.device import is_on_device
-from pytest_graphbreak.layers.jax.events import Event, Program
+from pytest_graphbreak.layers.jax.events import Event, Executable
 from pytest_graphbreak.layers.jax.explain import observation
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
@@ -54,11 +54,11 @@ class JaxObserver(Observer):
                 )
 
     def forget(self) -> None:
-        """Have JAX compile everything anew. Raises ``Missing``."""
+        """Have JAX compile everything anew. Raises ``MissingName``."""
         private.value(private.CLEAR)()
         SENSORS.ledger.clear()
 
-    def is_here(self, program: Program) -> bool:
+    def is_here(self, program: Executable) -> bool:
         return is_on_device(program)
 
 
@@ -70,7 +70,7 @@ class HostObserver(JaxObserver):
     def forget(self) -> None:
         """The layer of the device does so for both."""
 
-    def is_here(self, program: Program) -> bool:
+    def is_here(self, program: Executable) -> bool:
         return not is_on_device(program)
 
 
@@ -135,7 +135,7 @@ class JaxWindow:
                     self._observer.layer, own, self._observer.is_here, self._places, errors
                 )
             except Exception as fault:
-                made = sum(isinstance(event, Program) for event in own)
+                made = sum(isinstance(event, Executable) for event in own)
                 error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
                 seen = Observation(self._observer.layer, made, errors=(*errors, error))
             self._known = (until, seen)

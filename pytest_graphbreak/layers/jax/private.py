@@ -14,14 +14,11 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
+from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.hooks import locate
 
 
-class Missing(Exception):
-    """A private name is not there; the text says which, and what it was for."""
-
-
-class Name(NamedTuple):
+class JaxName(NamedTuple):
     """A name of jax: ``chain`` inside of ``module``, and what it is for.
 
     ``parameters`` are those that a function has to begin with.
@@ -37,33 +34,33 @@ class Name(NamedTuple):
         return f"{self.module}.{self.chain}"
 
 
-COMPILE: Final = Name(
+COMPILE: Final = JaxName(
     "jax._src.compiler",
     "compile_or_get_cached",
     "programs are counted there",
     ("backend", "computation", "devices"),
 )
-BACKEND: Final = Name(
+BACKEND: Final = JaxName(
     "jax._src.compiler",
     "backend_compile_and_load",
     "what was compiled is told there from what the persistent cache had",
 )
-HEARD: Final = Name(
+HEARD: Final = JaxName(
     "jax._src.dispatch",
     "record_event_duration_secs",
     "JAX's own count is heard there",
 )
-EVENT: Final = Name("jax._src.dispatch", "BACKEND_COMPILE_EVENT", "it is the name of that count")
-CONTEXT: Final = Name("jax._src.config", "trace_context", "settings are compared by it")
-CLEAR: Final = Name("jax", "clear_caches", "tests are kept apart by it")
-ARRAY: Final = Name("jax._src.array", "ArrayImpl", "where arguments lie is asked of it")
-BRIDGE: Final = Name("jax._src.xla_bridge", "get_backend", "the device is told by it")
+EVENT: Final = JaxName("jax._src.dispatch", "BACKEND_COMPILE_EVENT", "it is the name of that count")
+CONTEXT: Final = JaxName("jax._src.config", "trace_context", "settings are compared by it")
+CLEAR: Final = JaxName("jax", "clear_caches", "tests are kept apart by it")
+ARRAY: Final = JaxName("jax._src.array", "ArrayImpl", "where arguments lie is asked of it")
+BRIDGE: Final = JaxName("jax._src.xla_bridge", "get_backend", "the device is told by it")
 NAMES: Final = (COMPILE, BACKEND, HEARD, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
 
-MISS: Final = Name(
+MISS: Final = JaxName(
     "jax._src.pjit", "_cpp_pjit", "a call that compiles is known by its inner function cache_miss"
 )
-IMPL: Final = Name("jax._src.pjit", "_pjit_call_impl_python", "what is compiled is known by it")
+IMPL: Final = JaxName("jax._src.pjit", "_pjit_call_impl_python", "what is compiled is known by it")
 
 _CALL_LOCALS: Final = ("fun", "jit_info", "args", "kwargs")
 _IMPL_LOCALS: Final = ("jaxpr", "name")
@@ -78,26 +75,26 @@ def version() -> str:
     return str(getattr(sys.modules.get("jax"), "__version__", "of unknown version"))
 
 
-def find(name: Name) -> tuple[Any, str]:
-    """The object that holds a name, and its last part. Raises ``Missing``."""
+def find(name: JaxName) -> tuple[Any, str]:
+    """The object that holds a name, and its last part. Raises ``MissingName``."""
     try:
         owner, last = locate(importlib.import_module(name.module), name.chain)
     except (AttributeError, ImportError):
-        raise Missing(f"jax {version()} has no {name.path}: {name.purpose}") from None
+        raise MissingName(f"jax {version()} has no {name.path}: {name.purpose}") from None
     if name.parameters:
         _check_parameters(name, getattr(owner, last))
     return owner, last
 
 
-def value(name: Name) -> Any:
-    """What a name stands for. Raises ``Missing``."""
+def value(name: JaxName) -> Any:
+    """What a name stands for. Raises ``MissingName``."""
     return getattr(*find(name))
 
 
-def _check_parameters(name: Name, function: Any) -> None:
+def _check_parameters(name: JaxName, function: Any) -> None:
     found = tuple(inspect.signature(function).parameters)
     if found[: len(name.parameters)] != name.parameters:
-        raise Missing(
+        raise MissingName(
             f"{name.path} of jax {version()} does not begin with the parameters "
             f"{', '.join(name.parameters)}: {name.purpose}"
         )
@@ -117,12 +114,12 @@ def check_frames() -> Iterator[str]:
                 f"{MISS.path} of jax {version()} has no cache_miss with {', '.join(lost)}: "
                 f"{MISS.purpose}"
             )
-    except Missing as fault:
+    except MissingName as fault:
         yield str(fault)
 
 
 def settings() -> tuple[tuple[str, Any], ...]:
-    """The settings of this thread for which JAX traces anew, by name. Raises ``Missing``."""
+    """The settings of this thread for which JAX traces anew, by name. Raises ``MissingName``."""
     context = value(CONTEXT)
     values = tuple(context())
     return tuple(zip(_setting_names(len(values)), values, strict=True))

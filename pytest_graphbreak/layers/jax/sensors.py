@@ -1,6 +1,6 @@
 """What is put into JAX while a window is open: a hook around the compilation of a program.
 
-Sensors are global to the process: they go in with the first open window and come out with
+JaxSensors are global to the process: they go in with the first open window and come out with
 the last. JAX counts its compilations as well, by an event; one that passed our hook by is
 told as an error.
 """
@@ -12,12 +12,13 @@ import threading
 from dataclasses import replace
 from typing import Any, Final
 
+from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.calls import Call, call
-from pytest_graphbreak.layers.jax.events import Event, Fell, Missed, Program
-from pytest_graphbreak.layers.jax.ledger import Ledger
-from pytest_graphbreak.layers.jax.private import Name
+from pytest_graphbreak.layers.jax.calls import JaxCall, call
+from pytest_graphbreak.layers.jax.events import Event, Executable, MissedExecutable, SensorFault
+from pytest_graphbreak.layers.jax.ledger import FunctionLedger
+from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.notify import NOTIFIER
 
 _PLAIN: Final = ("constant", "return", "func", "call", "module")
@@ -33,13 +34,13 @@ class _Local(threading.local):
         self.unheard = 0
 
 
-class Sensors:
+class JaxSensors:
     """The sensors of this process. ``events`` only grows while a window is open."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.errors: list[str] = []
-        self.ledger = Ledger()
+        self.ledger = FunctionLedger()
         self.attached = False
         self._lock = threading.RLock()
         self._local = _Local()
@@ -90,18 +91,18 @@ class Sensors:
             for name, hook in hooks.items():
                 self._patch(name, hook)
 
-    def _check(self, name: Name) -> None:
+    def _check(self, name: JaxName) -> None:
         try:
             found = private.value(name)
             if name is private.EVENT:
                 self._event = found
-        except private.Missing as fault:
+        except MissingName as fault:
             self.errors.append(_unseen(str(fault)))
 
-    def _patch(self, name: Name, hook: Hook) -> None:
+    def _patch(self, name: JaxName, hook: Hook) -> None:
         try:
             self._patches.append(Patch(*private.find(name), hook, of_torch=False))
-        except private.Missing:
+        except MissingName:
             pass  # told by the check
         except Exception as fault:
             self.errors.append(_unseen(f"{name.path}: {_say(fault)}"))
@@ -115,7 +116,7 @@ class Sensors:
         self.ledger.clear()
 
     def fell(self, what: str, fault: BaseException) -> None:
-        self.events.append(Fell(f"jax: the sensor for {what} failed: {_say(fault)}"))
+        self.events.append(SensorFault(f"jax: the sensor for {what} failed: {_say(fault)}"))
 
     # One program for each call of compile_or_get_cached.
 
@@ -126,7 +127,7 @@ class Sensors:
             program = self._program(args, kwargs)
         except Exception as fault:
             self.fell("programs", fault)
-            program = Program("", "other", "", "", (), "", ())
+            program = Executable("", "other", "", "", (), "", ())
         local, listener = self._local, NOTIFIER.listener
         local.compiling.append(False)
         if listener is not None:
@@ -154,10 +155,10 @@ class Sensors:
             if self._local.unheard:
                 self._local.unheard -= 1
             else:
-                self.events.append(Missed(str(kwargs.get("fun_name", ""))))
+                self.events.append(MissedExecutable(str(kwargs.get("fun_name", ""))))
         return original(*args, **kwargs)
 
-    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Executable:
         values = dict(zip(private.COMPILE.parameters, args, strict=False)) | kwargs
         backend, module = values["backend"], values["computation"]
         devices = sorted(int(device.id) for device in values["devices"].flatten())
@@ -165,7 +166,7 @@ class Sensors:
         made = call(caller())
         made.key = _placed(made, platform, devices)
         cause, reason = self._cause(made)
-        program = Program(
+        program = Executable(
             _name(made, module),
             cause,
             reason,
@@ -177,7 +178,7 @@ class Sensors:
         program.ops, program.inputs, program.outputs = _measured(module)
         return program
 
-    def _cause(self, made: Call) -> tuple[str, str]:
+    def _cause(self, made: JaxCall) -> tuple[str, str]:
         if made.aot:
             return "aot", ""
         if made.moves:
@@ -191,7 +192,7 @@ class Sensors:
         return ("backward" if made.kind == "backward" else "jit"), ""
 
 
-def _placed(made: Call, platform: str, devices: list[int]) -> Any:
+def _placed(made: JaxCall, platform: str, devices: list[int]) -> Any:
     return replace(
         made.key,
         devices=tuple(f"{platform}:{number}" for number in devices),
@@ -199,7 +200,7 @@ def _placed(made: Call, platform: str, devices: list[int]) -> Any:
     )
 
 
-def _name(made: Call, module: Any) -> str:
+def _name(made: JaxCall, module: Any) -> str:
     """``f`` of the module ``jit_f``."""
     if made.kind == "pmap":
         return str(getattr(made.fun, "__name__", "pmap"))
@@ -248,5 +249,5 @@ def _say(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {text}" if text else type(fault).__name__
 
 
-SENSORS: Final = Sensors()
+SENSORS: Final = JaxSensors()
 """Those of this process: all observers of JAX share them."""
