@@ -50,6 +50,7 @@ PURE: Final = (
     "tests/cli/test_report.py",
     "tests/cli/test_strange_checkouts.py",
     "tests/advice/test_match.py",
+    "tests/benchmarks/test_survey.py",
     "tests/logs/test_[!l]*.py",
     "tests/suite/test_collection.py",
     "tests/repair/test_pure.py",

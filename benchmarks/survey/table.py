@@ -1,0 +1,266 @@
+"""Puts results into the repository and draws the page of them.
+
+    python -m benchmarks.survey.table [build/survey*.jsonl]
+
+The files of runs are merged into ``results.jsonl``, a line for each class, sorted
+by name; of two results of one class the one that ran stays, else the later. Then
+``docs/explanation/survey.md`` is written anew; without files only that is done.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_graphbreak.advice.match import short
+from pytest_graphbreak.model.record import Break, Frame
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[1]
+RESULTS: Final = HERE / "results.jsonl"
+REPAIRS: Final = HERE / "repairs.jsonl"
+LISTED: Final = HERE / "listed.json"
+"""How many classes there are, of each part: what is not in the results was not run."""
+PAGE: Final = ROOT / "docs" / "explanation" / "survey.md"
+
+Plain = dict[str, Any]
+
+
+def read(path: Path) -> list[Plain]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def merged(results: Iterable[Plain]) -> list[Plain]:
+    """One result for each class, by name."""
+    best: dict[str, Plain] = {}
+    for each in results:
+        known = best.get(each["model"])
+        if known is None or known["status"] != "ran" or each["status"] == "ran":
+            best[each["model"]] = each
+    return [best[name] for name in sorted(best)]
+
+
+def written(results: Sequence[Plain]) -> str:
+    """The lines of the file: nothing that is empty is written."""
+    return "".join(json.dumps(_slim(each), ensure_ascii=False) + "\n" for each in results)
+
+
+def _slim(each: Plain) -> Plain:
+    return {
+        key: _slim(value) if isinstance(value, dict) else value
+        for key, value in each.items()
+        if value not in ([], {}, "", None)
+    }
+
+
+def page(results: Sequence[Plain], repairs: Sequence[Plain], listed: Plain) -> str:
+    """The whole page, of the data alone."""
+    base = [each for each in results if each["part"] == "base"]
+    parts = [
+        _INTRODUCTION,
+        _counts(base, listed["base"], "base"),
+        _counts([each for each in results if each["part"] == "head"], listed["head"], "head"),
+        _generating(results),
+        _places(results),
+        _repaired(repairs),
+        _breaking(results),
+        _stopped(results),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+_INTRODUCTION: Final = """\
+<!-- Drawn by `python -m benchmarks.survey.table` of benchmarks/survey/*.jsonl: change these. -->
+
+# A survey of transformers
+
+What every architecture of one release of `transformers` makes under `torch.compile`: how many
+graphs, where it breaks, what is compiled again, what is left to Python. transformers 5.23.0, torch
+2.13.0 on the CPU, Python 3.11.
+
+Each class is built from a small random configuration: a layer of each kind, two at least, width 64,
+nothing downloaded. It runs once without the compiler and is then compiled with the backend `eager`,
+which makes Dynamo's graphs and no code, and called twice with the same inputs. Where a class breaks
+hangs on its configuration and its inputs: the values that decide are those of the class itself.
+Small models make the graphs that the full size makes, layer for layer; a break inside a layer is
+counted here for each layer that is left.
+
+```text
+python -m benchmarks.survey.run --out build/survey.jsonl --part base
+python -m benchmarks.survey.table build/survey.jsonl
+```
+
+The first command can be stopped at any moment and started anew. Each model has a process of its
+own, 120 seconds of the processor and 3 GB of memory.
+"""
+
+
+def _counts(results: Sequence[Plain], listed: int, part: str) -> str:
+    if not results:
+        return ""
+    ran = [each for each in results if each["status"] == "ran"]
+    of = {key: [each for each in ran if each.get(key)] for key in ("breaks", "recompiles", "eager")}
+    whole = [each for each in ran if each.get("graphs") == 1 and not each.get("breaks")]
+    status = Counter(each["status"] for each in results)
+    title = {
+        "base": "## The architectures: one class each",
+        "head": "## The classes with a head",
+    }[part]
+    rows = [
+        ("classes that transformers lists", str(listed)),
+        ("not run yet", str(listed - len(results))),
+        ("not built, [see below](#not-built)", str(status["not built"])),
+        ("stopped: too much time or memory", str(status["stopped"])),
+        ("run without the compiler, and fail with it", str(status["failed compiled"])),
+        ("**ran**", f"**{len(ran)}**"),
+        ("one graph, no break", _share(len(whole), len(ran))),
+        ("**break at one place or more**", f"**{_share(len(of['breaks']), len(ran))}**"),
+        ("compile something again, with the same inputs", _share(len(of["recompiles"]), len(ran))),
+        ("leave a function to Python", _share(len(of["eager"]), len(ran))),
+        ("other numbers than without the compiler", str(sum(not e.get("equal") for e in ran))),
+    ]
+    table = "\n".join(f"| {name} | {count} |" for name, count in rows)
+    return f"{title}\n\n| | |\n| --- | ---: |\n{table}\n"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} ({part / whole:.1%})" if whole else "0"
+
+
+def _generating(results: Sequence[Plain]) -> str:
+    ran = [each for each in results if each.get("generate", {}).get("graphs") is not None]
+    ran = [each for each in ran if "cache" in each["generate"]]
+    if not ran:
+        return ""
+    lines = []
+    for cache in ("static", "its own"):
+        of = [each["generate"] for each in ran if each["generate"]["cache"] == cache]
+        if of:
+            graphs = Counter(each["graphs"] for each in of)
+            often = ", ".join(f"{count} make {n}" for n, count in graphs.most_common(4))
+            broken = sum(bool(each.get("breaks")) for each in of)
+            lines.append(
+                f"| {cache} | {len(of)} | {broken} | {often} |",
+            )
+    table = "\n".join(lines)
+    return (
+        "## `generate`\n\nFour tokens after the prompt, greedy, the forward compiled: with a "
+        "static cache where the class has one, else with the cache that it takes by itself. The "
+        "prompt and a token have different sizes: two graphs are what a whole model makes.\n\n"
+        f"| cache | classes | break | graphs |\n| --- | ---: | ---: | --- |\n{table}\n"
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return f"`{_cell(text)}`" if text else ""
+
+
+def _short_file(file: str) -> str:
+    return file.removeprefix("transformers/").removeprefix("models/")
+
+
+def _places(results: Sequence[Plain]) -> str:
+    """The places by how many classes break there."""
+    hit: defaultdict[tuple[str, str, str], dict[str, Plain]] = defaultdict(dict)
+    for each in results:
+        for item in each.get("breaks", ()):
+            hit[item["file"], item["function"], item.get("code") or ""][each["model"]] = item
+    if not hit:
+        return ""
+    ordered = sorted(hit.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    kinds: Counter[tuple[str, str]] = Counter()
+    for where in hit.values():
+        item = next(iter(where.values()))
+        kinds[item.get("id") or "", item["reason"]] += 1
+    reasons = "\n".join(
+        f"| {count} | {identity} | {_cell(reason)} |"
+        for (identity, reason), count in kinds.most_common()
+    )
+    rows = []
+    for (file, function, code), where in ordered:
+        item = next(iter(where.values()))
+        mends = short(_as_break(item)) or ""
+        rows.append(
+            f"| {len(where)} | `{_short_file(file)}` `{function}` {_code(code)} "
+            f"| {item.get('id') or ''} {_cell(item['reason'])} | {_cell(mends)} |"
+        )
+    return (
+        "## Where they break\n\n"
+        f"{len(hit)} places. By reason:\n\n"
+        f"| places | id | reason |\n| ---: | --- | --- |\n{reasons}\n\n"
+        "By how many classes break there, with the advice that a red test gives:\n\n"
+        "| classes | where | reason | what mends it |\n| ---: | --- | --- | --- |\n"
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
+def _as_break(item: Plain) -> Break:
+    where = Frame(item["file"], item["function"], item.get("line") or 0, item.get("code") or "")
+    return Break("dynamo", item["reason"], where, item.get("id"))
+
+
+def _repaired(repairs: Sequence[Plain]) -> str:
+    return ""
+
+
+def _breaking(results: Sequence[Plain]) -> str:
+    broken = [each for each in results if each.get("breaks") or each.get("recompiles")]
+    if not broken:
+        return ""
+    rows = "\n".join(
+        f"| {each['model']} | {each.get('graphs', 0)} | {len(each.get('breaks', ()))} "
+        f"| {sum(item['count'] for item in each.get('breaks', ()))} "
+        f"| {len(each.get('recompiles', ()))} | {each.get('ops', 0)} |"
+        for each in sorted(broken, key=lambda each: (-each.get("graphs", 0), each["model"]))
+    )
+    return (
+        "## The classes that break or compile again\n\n"
+        "| class | graphs | breaking places | breaks | recompiles | operations |\n"
+        f"| --- | ---: | ---: | ---: | ---: | ---: |\n{rows}\n"
+    )
+
+
+def _stopped(results: Sequence[Plain]) -> str:
+    found = [each for each in results if each["status"] != "ran"]
+    if not found:
+        return ""
+    rows = "\n".join(
+        f"- {each['model']}: {each['status']}: {_reason(each['why'])}" for each in found
+    )
+    return (
+        "## Not built\n\nA list of what the survey could not do, with what the class said of the "
+        "configuration or the inputs that were invented for it. "
+        "It says nothing about the class.\n\n"
+        f"{rows}\n"
+    )
+
+
+def _reason(why: str) -> str:
+    return "`" + why.replace("`", "'")[:200].strip() + "`"
+
+
+def main(files: Sequence[str]) -> None:
+    results = merged([*read(RESULTS), *(each for file in files for each in read(Path(file)))])
+    if files:
+        from benchmarks.survey.architectures import architectures
+
+        listed = {part: len(architectures(part)) for part in ("base", "head")}
+        LISTED.write_text(json.dumps(listed) + "\n", "utf-8")
+        RESULTS.write_text(written(results), "utf-8")
+    listed = json.loads(LISTED.read_text("utf-8"))
+    PAGE.write_text(page(read(RESULTS), read(REPAIRS), listed), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+"""The survey's page is what its data says, and its runs lose one model at most."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.survey import table
+from benchmarks.survey.run import append, done
+
+
+def _result(name: str, **values: Any) -> dict[str, Any]:
+    return {"model": name, "part": "base", "status": "ran", **values}
+
+
+def _key(line: dict[str, Any]) -> str:
+    return str(line["model"])
+
+
+def test_the_page_is_what_the_data_says() -> None:
+    listed = json.loads(table.LISTED.read_text("utf-8"))
+    drawn = table.page(table.read(table.RESULTS), table.read(table.REPAIRS), listed)
+    assert table.PAGE.read_text("utf-8") == drawn, "draw it anew: python -m benchmarks.survey.table"
+
+
+def test_the_data_has_a_line_for_each_class_sorted() -> None:
+    results = table.read(table.RESULTS)
+    assert table.written(table.merged(results)) == table.RESULTS.read_text("utf-8")
+
+
+def test_of_two_results_the_one_that_ran_stays() -> None:
+    lost = {**_result("A"), "status": "stopped"}
+    ran, later = _result("A", graphs=1), _result("A", graphs=2)
+    assert table.merged([ran, lost]) == [ran]
+    assert table.merged([lost, ran]) == [ran]
+    assert table.merged([ran, later]) == [later]
+
+
+def test_what_a_killed_run_left_is_read_without_its_last_line(tmp_path: Path) -> None:
+    path = tmp_path / "survey.jsonl"
+    append(path, _result("A"))
+    with path.open("a") as file:
+        file.write('{"model":"B","sta')
+    assert done(path, _key) == {"A"}
+    append(path, _result("C"))
+    assert done(path, _key) == {"A", "C"}
+
+
+def test_places_are_counted_by_class() -> None:
+    item = {
+        "file": "transformers/models/a/modeling_a.py",
+        "function": "A.forward",
+        "code": "x.item()",
+        "line": 3,
+        "reason": "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+        "id": "GB0124",
+        "count": 2,
+    }
+    results = [_result("A", breaks=[item], graphs=2), _result("B", breaks=[item], graphs=3)]
+    drawn = table.page(results, [], {"base": 3, "head": 0})
+    assert "| not run yet | 1 |" in drawn
+    assert "| **break at one place or more** | **2 (100.0%)** |" in drawn
+    assert "| 2 | `a/modeling_a.py` `A.forward` `x.item()` | GB0124 Unsupported" in drawn
+    assert "keep the value a tensor" in drawn
