@@ -77,7 +77,7 @@ def hear() -> Array:
     scores = None
     for part in batches(digits(32, 4), 8):
         state, scores = step(model, state, part)
-    return scores
+    return np.asarray(scores)
 
 
 def ensemble() -> Array:

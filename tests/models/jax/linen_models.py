@@ -116,7 +116,7 @@ def statistics() -> Tree:
     for batch in batches(data, 8):
         variables = follow(variables, batch)
     apply: Callable[..., Array] = jax.jit(model.apply)
-    return apply(variables, data[:8])
+    return np.asarray(apply(variables, data[:8]))
 
 
 def tag() -> list[Array]:
