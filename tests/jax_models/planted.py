@@ -1,6 +1,6 @@
 """One realistic defect for each model, and what the gate says of it.
 
-    python -m tests.models.jax.planted [NAME...]
+    python -m tests.jax_models.planted [NAME...]
 
 Each plant changes one line of a copy of these models and runs its test there, in a fork, against
 the baselines of the repository. The text is right if it has one ``+``, of the cause and at the line
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
-ROOT: Final = HERE.parents[2]
+ROOT: Final = HERE.parents[1]
 FOLDER: Final = HERE.relative_to(ROOT)
 ADDED: Final = re.compile(r"^E?\s*\+ (?!\d)(.*)\n\s*E?\s*(\S+?):\d+ in (\S+)\n\s*E?\s*(.*)$", re.M)
 
@@ -40,6 +40,9 @@ class Plant:
     words: str
 
 
+_CLASSIFY: Final = "scores = apply(params, batch, temperature=temperature)"
+_STEP: Final = "self.params, self.state, loss = self.compiled("
+
 PLANTS: Final = {
     "a last batch that is smaller": Plant(
         "test_models.py::test_model[linen-classifier]",
@@ -47,61 +50,63 @@ PLANTS: Final = {
         "range(0, whole, size)",
         "range(0, len(data), size)",
         "classify",
-        "scores = apply(params, batch, temperature=2.0)",
-        "at x: float32[16,64] before, float32[6,64] now",
+        _CLASSIFY,
+        "at args[0]: float32[16,64] before, float32[6,64] now",
     ),
     "a static number that changes": Plant(
         "test_models.py::test_model[linen-classifier]",
         "linen_models.py",
-        "temperature=2.0)",
-        "temperature=2.0 / (1 + len(answers)))",
+        "temperature = 2.0\n",
+        "temperature = 2.0 / (1 + len(answers))\n",
         "classify",
-        "scores = apply(params, batch, temperature=2.0 / (1 + len(answers)))",
+        _CLASSIFY,
         "static argument temperature: 2.0 before, 1.0 now",
     ),
-    "statistics in another type": Plant(
+    "a tree with one entry more": Plant(
         "test_models.py::test_model[linen-resnet]",
         "linen_models.py",
-        "variables = follow(variables, batch)",
-        "variables = follow(variables, (255 * batch).astype(np.uint8))",
+        "        variables = follow(variables, batch)",
+        "        variables = follow(variables, batch)\n"
+        '        variables["seen"] = {"batches": np.int32(1)}',
         "statistics",
-        "variables = follow(variables, (255 * batch).astype(np.uint8))",
-        "",
+        "variables = follow(variables, batch)",
+        "put together differently",
     ),
     "words that are not padded": Plant(
         "test_models.py::test_model[linen-lstm]",
         "linen_models.py",
-        "apply(params, padded)",
-        "apply(params, padded[:, : len(words)])",
+        "        padded[0, : len(words)] = words",
+        "        padded = words[None].astype(np.int32)",
         "tag",
-        "tags.append(np.asarray(apply(params, padded[:, : len(words)])).argmax(-1)[0, : len(words)])",
+        "tags.append(np.asarray(apply(params, padded)).argmax(-1)[0, : len(words)])",
         "int32[1,5] before, int32[1,9] now",
     ),
     "a number of Python's": Plant(
         "test_models.py::test_model[linen-vae]",
         "linen_models.py",
         "beta = np.float32(min(1.0, 0.5 * seed))",
-        "beta = min(1.0, 0.5 * seed) if seed else np.float32(0)",
+        "beta = 0.5 * seed if seed else np.float32(0)",
         "draw",
         "losses.append(float(loss(params, data, np.uint32(seed), beta)))",
-        "of weak type now",
+        "at beta: float32[] before, float32[] of weak type now",
     ),
     "a function made anew": Plant(
         "test_models.py::test_model[nnx-mlp]",
         "nnx_models.py",
-        "answers.append(apply(model, batch))",
-        "answers.append(nnx.jit(lambda model, x: model(x))(model, batch))",
+        "    for batch in batches(digits(48, 64), 16):",
+        "    for batch in batches(digits(48, 64), 16):\n"
+        "        apply = nnx.jit(lambda model, x: model(x))",
         "evaluate",
-        "answers.append(nnx.jit(lambda model, x: model(x))(model, batch))",
+        "answers.append(apply(model, batch))",
         "made anew",
     ),
     "a length of Python's": Plant(
         "test_models.py::test_model[nnx-encoder]",
         "nnx_models.py",
-        "np.int32(length)))",
-        "np.int32(length) if length < 8 else length))",
+        "known = np.int32(length)",
+        "known = np.int32(length) if length < 8 else length",
         "encode",
-        "vectors.append(apply(model, words, np.int32(length) if length < 8 else length))",
+        "vectors.append(apply(model, words, known))",
         "weak type",
     ),
     "a module changed between calls": Plant(
@@ -127,28 +132,29 @@ PLANTS: Final = {
         "test_models.py::test_model[equinox-ensemble]",
         "equinox_models.py",
         "return np.stack(answers)",
-        "return jax.numpy.stack(answers)",
+        "return np.asarray(jax.numpy.stack(answers))",
         "ensemble",
-        "return jax.numpy.stack(answers)",
+        "return np.asarray(jax.numpy.stack(answers))",
         "",
     ),
-    "an optimizer made anew": Plant(
+    "a step made anew": Plant(
         "test_training.py::test_training[linen]",
         "training.py",
-        "        self.params, self.state, loss = self.compiled(",
-        "        self.compiled = jax.jit(lambda *args: self._step(*args))\n"
-        "        self.params, self.state, loss = self.compiled(",
+        f"        {_STEP}",
+        f"        self.compiled = jax.jit(lambda *args: self._step(*args))\n        {_STEP}",
         "LinenTrainer.step",
-        "self.params, self.state, loss = self.compiled(",
+        _STEP,
         "made anew",
     ),
-    "a loss that is logged by jnp": Plant(
+    "a loss that is compared on the device": Plant(
         "test_training.py::test_training[nnx]",
         "training.py",
-        "self.losses.append(self._step(self.model, self.optimizer, self.data, self.labels))",
-        "self.losses.append(-self._step(self.model, self.optimizer, self.data, self.labels) * -1)",
+        "self.data, self.labels))\n\n\nclass EquinoxTrainer",
+        "self.data, self.labels))\n"
+        "        if len(self.losses) > 1 and self.losses[-1] > 10 * self.losses[0]:\n"
+        "            raise ValueError\n\n\nclass EquinoxTrainer",
         "NnxTrainer.step",
-        "self.losses.append(-self._step(self.model, self.optimizer, self.data, self.labels) * -1)",
+        "if len(self.losses) > 1 and self.losses[-1] > 10 * self.losses[0]:",
         "",
     ),
     "a scale of Python's": Plant(
@@ -163,11 +169,11 @@ PLANTS: Final = {
     "steps that follow the prompt": Plant(
         "test_decoding.py::test_scan",
         "decoding.py",
-        "steps=8))",
-        "steps=9 - len(prompt))[:8])",
+        "steps = 8\n",
+        "steps = 8 + len(prompt)\n",
         "scanned",
-        "texts.append(generate(weights, word, np.int32(len(prompt)), cache, steps=9 - len(prompt))[:8])",
-        "static argument steps: 7 before, 6 now",
+        "texts.append(generate(weights, word, np.int32(len(prompt)), cache, steps=steps))",
+        "static argument steps: 10 before, 11 now",
     ),
     "a prompt without a bucket": Plant(
         "test_decoding.py::test_buckets",
@@ -182,7 +188,7 @@ PLANTS: Final = {
         "test_sharded.py::test_data_parallel",
         "sharded.py",
         "x = jax.device_put(batch, parted)",
-        "x = jax.device_put(batch, parted if len(weights.shape) and batch[0, 0] < 0.5 else everywhere)",
+        "x = jax.device_put(batch, parted) if batch[0, 0] < 0.5 else batch",
         "data_parallel",
         "weights = step(weights, x)",
         "sharded",
@@ -224,8 +230,7 @@ def _run(plant: Plant, root: Path) -> str:
 
     for part in (FOLDER, Path("baselines") / FOLDER):
         shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in (FOLDER.parent, FOLDER.parent.parent):
-        (root / folder / "__init__.py").touch()
+    (root / FOLDER.parent / "__init__.py").touch()
     (root / "pytest.ini").write_text("[pytest]\n")
     file = root / FOLDER / plant.file
     source = file.read_text()
@@ -233,14 +238,12 @@ def _run(plant: Plant, root: Path) -> str:
         raise ValueError(f"{plant.file} has {source.count(plant.old)} times {plant.old!r}")
     file.write_text(source.replace(plant.old, plant.new))
     os.chdir(root)
-    sys.path[:] = [str(root), *(path for path in sys.path if path not in ("", str(ROOT)))]
+    sys.path[:] = [str(root), *(path for path in sys.path if path)]
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
     said = io.StringIO()
     with redirect_stdout(said):
-        pytest.main(
-            ["-q", "-p", "no:cacheprovider", "--graph-budget", str(FOLDER / plant.test)]
-        )
+        pytest.main(["-q", "-p", "no:cacheprovider", "--graph-budget", str(FOLDER / plant.test)])
     return said.getvalue()
 
 

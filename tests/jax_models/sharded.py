@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.models.jax.linen_models import batches, digits
+from tests.jax_models.linen_models import batches, digits
 
 Array = Any
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from tests.models.jax.linen_models import batches, digits
+from tests.jax_models.linen_models import batches, digits
 
 Array = Any
 

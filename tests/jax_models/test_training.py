@@ -9,7 +9,7 @@ import pytest
 for library in ("jax", "flax", "equinox", "optax"):
     pytest.importorskip(library)
 
-from tests.models.jax import training  # noqa: E402
+from tests.jax_models import training  # noqa: E402
 
 TRAINERS = {
     "linen": training.LinenTrainer,

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from tests.models.jax.linen_models import batches, digits
+from tests.jax_models.linen_models import batches, digits
 
 Array = Any
 
@@ -77,5 +77,6 @@ def encode() -> list[Array]:
     vectors = []
     for length in (3, 7, 8):
         words = np.zeros((1, 8), np.int32)
-        vectors.append(apply(model, words, np.int32(length)))
+        known = np.int32(length)
+        vectors.append(apply(model, words, known))
     return vectors

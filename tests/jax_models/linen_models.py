@@ -98,7 +98,8 @@ def classify() -> list[Array]:
     apply = jax.jit(model.apply, static_argnames="temperature")
     answers = []
     for batch in batches(data, 16):
-        scores = apply(params, batch, temperature=2.0)
+        temperature = 2.0
+        scores = apply(params, batch, temperature=temperature)
         answers.append(np.asarray(scores).argmax(-1))
     return answers
 

@@ -8,7 +8,7 @@ import pytest
 jax = pytest.importorskip("jax")
 pytest.importorskip("flax")
 
-from tests.models.jax import sharded  # noqa: E402
+from tests.jax_models import sharded  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     "len(__import__('jax').devices()) < 4", reason="JAX has opened fewer than four devices"

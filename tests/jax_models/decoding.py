@@ -97,7 +97,8 @@ def scanned() -> list[Array]:
     texts = []
     for prompt in ([1, 2], [3, 4, 5], [6]):
         word, cache = prefill(weights, padded(prompt), np.int32(len(prompt)), empty())
-        texts.append(generate(weights, word, np.int32(len(prompt)), cache, steps=8))
+        steps = 8
+        texts.append(generate(weights, word, np.int32(len(prompt)), cache, steps=steps))
     return texts
 
 

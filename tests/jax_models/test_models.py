@@ -11,7 +11,7 @@ import pytest
 for library in ("jax", "flax", "equinox", "optax"):
     pytest.importorskip(library)
 
-from tests.models.jax import equinox_models, linen_models, nnx_models  # noqa: E402
+from tests.jax_models import equinox_models, linen_models, nnx_models  # noqa: E402
 
 MODELS: dict[str, Callable[[], Any]] = {
     "linen-classifier": linen_models.classify,

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-from tests.models.jax import equinox_models, linen_models, nnx_models
-from tests.models.jax.linen_models import digits
+from tests.jax_models import equinox_models, linen_models, nnx_models
+from tests.jax_models.linen_models import digits
 
 Array = Any
 Tree = Any
