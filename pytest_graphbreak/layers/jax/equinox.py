@@ -32,9 +32,9 @@ def unpacked(frame: FrameType | None, args: Sequence[Any], key: Key) -> tuple[An
         fun, first, rest = args[2]
         names = list(signature.parameters)
         leaves = {
-            "first": list(_leaves(*first, "first", names)),
-            "fun": list(_leaves(*fun, "fun", names)),
-            "rest": list(_leaves(*rest, "rest", names)),
+            "first": list(_leaves(first, "first", names)),
+            "fun": list(_leaves(fun, "fun", names)),
+            "rest": list(_leaves(rest, "rest", names)),
         }
         found = fun[0][0] if len(fun[0]) == 1 and callable(fun[0][0]) else None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
@@ -55,9 +55,10 @@ def unpacked(frame: FrameType | None, args: Sequence[Any], key: Key) -> tuple[An
 
 
 def _leaves(
-    values: Sequence[Any], tree: Any, part: str, names: Sequence[str]
+    given: tuple[Sequence[Any], Any], part: str, names: Sequence[str]
 ) -> Iterator[tuple[str, Any]]:
     """The name and the value of each leaf; the value of an array is None."""
+    values, tree = given
     jax: Any = sys.modules["jax"]
     numbered = jax.tree_util.tree_unflatten(tree, range(len(values)))
     for path, number in jax.tree_util.tree_flatten_with_path(numbered)[0]:
@@ -78,7 +79,7 @@ def _path(path: Sequence[Any], part: str, names: Sequence[str]) -> str:
         else:
             number = entry.idx + 1
             head = names[number] if number < len(names) else f"args[{number}]"
-    return head + jax.tree_util.keystr(tuple(path))
+    return f"{head}{jax.tree_util.keystr(tuple(path))}"
 
 
 def _named(name: str, leaves: dict[str, list[tuple[str, Any]]]) -> str:
