@@ -17,6 +17,7 @@ from pytest_graphbreak.baseline import (
     preview,
     update,
 )
+from pytest_graphbreak.baseline.model import Cause
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
 ITEM = BaselinePlace("m.py::f", "x.item()", 1, "Unsupported Tensor.item()", "GB0124")
@@ -67,8 +68,7 @@ def seen(
     eager: tuple[BaselinePlace, ...] = (),
 ) -> Measured:
     values = Values(graphs or {}, recompiles or {}, breaks, eager)
-    versions = {"torch": torch} if torch else {}
-    return Measured(f"test_a.py::{test}", profile, versions, values, layers)
+    return Measured(f"test_a.py::{test}", profile, torch, values, layers)
 
 
 # new files and entries
@@ -217,36 +217,6 @@ def test_the_torch_of_an_entry_is_stated_where_it_is_not_the_file_s(case: Case) 
 def test_without_torch_nothing_is_said_of_it(case: Case) -> None:
     case.update(seen("test_a", {"tt": 1}, torch=None, layers=("tt",)))
     assert case.text == "version: 1\nprofile: cpu\ntests:\n  test_a:\n    graphs: {tt: 1}\n"
-
-
-def with_jax(test: str, graphs: int, jax: str, **more: str) -> Measured:
-    values = Values({"jax": graphs})
-    layers = ("jax", "jax_host")
-    return Measured(f"test_a.py::{test}", "cpu", {"jax": jax, **more}, values, layers)
-
-
-def test_each_compiler_states_its_version(case: Case) -> None:
-    """A file of one compiler states that one; an entry what its file does not."""
-    case.update(with_jax("test_a", 1, "0.10.2"))
-    top = 'version: 1\nprofile: cpu\njax: "0.10"\ntests:\n'
-    assert case.text == f"{top}  test_a:\n    graphs: {{jax: 1}}\n"
-    case.update(with_jax("test_a", 2, "0.12.0.1"), seen("test_b", {"dynamo": 1}))
-    assert case.text == (
-        f'{top}  test_a:\n    jax: "0.12"\n    graphs: {{jax: 2}}\n'
-        '  test_b:\n    torch: "2.9"\n    graphs: {dynamo: 1}\n'
-    )
-    of = Baselines(case.directory).expected
-    one, other = of("test_a.py::test_a", "cpu"), of("test_a.py::test_b", "cpu")
-    assert one is not None
-    assert other is not None
-    assert one.versions == {"jax": "0.12"}
-    assert (one.causes_with["jax"], one.causes_with["dynamo"]) == ("0.12", None)
-    assert other.versions == {"jax": "0.10", "torch": "2.9"}
-
-
-def test_a_file_of_two_compilers_states_both(case: Case) -> None:
-    case.update(seen("test_b", {"dynamo": 1}), with_jax("test_a", 1, "0.10.2"))
-    assert case.text.startswith('version: 1\nprofile: cpu\ntorch: "2.9"\njax: "0.10"\ntests:\n')
 
 
 # what counts as a difference
@@ -439,7 +409,7 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
     case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
     expected = Baselines(case.directory).expected("test_a.py::test_a", "tt")
     assert expected is not None
-    assert (expected.versions, expected.breaks_with) == ({"torch": "2.9"}, {"torch": "2.9"})
+    assert (expected.torch, expected.breaks_torch) == ("2.9", "2.9")
 
 
 # record
@@ -629,7 +599,7 @@ def test_a_file_with_tests_in_flow_style_is_refused(case: Case) -> None:
 
 def test_nothing_is_written_if_one_file_is_refused(case: Case) -> None:
     case.has("tests: {test_a: {}}\n", head="version: 1\nprofile: cpu\n")
-    good = Measured("test_0.py::test", "cpu", {"torch": "2.9"}, Values({"xla": 1}), ("xla",))
+    good = Measured("test_0.py::test", "cpu", "2.9", Values({"xla": 1}), ("xla",))
     with pytest.raises(BaselineError, match="flow style"):
         case.update(good, seen("test_a", {"xla": 1}))
     assert not (case.directory / "test_0.yaml").exists()
@@ -639,7 +609,7 @@ def test_what_can_not_be_measured_is_refused(case: Case) -> None:
     with pytest.raises(BaselineError, match="cannot name a profile"):
         case.update(seen(profile=" "))
     with pytest.raises(BaselineError, match="outside of the root"):
-        update(case.directory, [Measured("../test_a.py::test", "cpu", {}, Values(), ())])
+        update(case.directory, [Measured("../test_a.py::test", "cpu", None, Values(), ())])
     assert not case.directory.exists()
 
 
@@ -867,3 +837,119 @@ def test_a_pruned_entry_is_told_with_what_it_had(case: Case) -> None:
     assert pruned.old is not None
     assert (pruned.old.graphs, pruned.new, str(pruned)) == (GRAPHS, None, "test_a.py::test_a")
     assert changes.files[0].new is None
+
+
+# causes and functions of a profile
+
+
+def explained(
+    profile: str = "cpu",
+    *,
+    graphs: dict[str, int] | None = None,
+    causes: tuple[Cause, ...] = (),
+    functions: dict[str, int] | None = None,
+    layers: tuple[str, ...] = BOTH,
+) -> Measured:
+    counts = graphs or {"dynamo": 2, "xla": 1}
+    values = Values(counts, ops=dict.fromkeys(counts, 4), causes=causes, functions=functions or {})
+    return Measured("test_a.py::test_a", profile, "2.9.1", values, layers)
+
+
+BREAK = Cause("dynamo", "break", "m.py::f", "print(x)")
+SYNC = Cause("xla", "sync", "m.py::f", "torch_xla.sync()")
+PLAIN = """\
+  test_a:
+    graphs: {dynamo: 2, xla: 1}
+    ops: {dynamo: 4, xla: 4}
+    functions:
+      m.py: {f: 4}
+    causes:
+      - layer: dynamo
+        cause: break
+        where: m.py::f
+        code: print(x)
+"""
+
+
+def test_what_another_profile_explains_otherwise_is_in_its_override(case: Case) -> None:
+    case.has(PLAIN)
+    same = explained("tt", causes=(BREAK,), functions={"m.py::f": 4})
+    assert case.update(same) == ["unchanged test_a"]
+    other = explained("tt", causes=(BREAK, SYNC), functions={"m.py::f": 3, "n.py::g": 1})
+    assert case.update(other) == ["changed test_a"]
+    override = Baselines(case.directory).expected("test_a.py::test_a", "tt")
+    assert override is not None
+    assert set(override.values.causes) == {BREAK, SYNC}
+    assert override.values.functions == {"m.py::f": 3, "n.py::g": 1}
+    assert case.body.startswith(PLAIN)
+    assert "print(x)" not in case.body.removeprefix(PLAIN)
+    assert case.update(other) == ["unchanged test_a"]
+    assert case.update(same) == ["changed test_a"]
+    assert case.body == PLAIN
+
+
+def test_causes_that_a_profile_does_not_have_are_hidden_by_its_graphs(case: Case) -> None:
+    """A list without them would be one without those of other layers, too."""
+    plain = "  test_a:\n    graphs: {xla: 1}\n    ops: {xla: 4}\n"
+    case.has(
+        plain + "    causes: [{layer: xla, cause: sync, where: m.py::f, code: torch_xla.sync()}]\n"
+    )
+    whole = explained("tt", graphs={"xla": 1})
+    assert case.update(whole) == ["changed test_a"]
+    assert case.body.endswith(
+        "    overrides:\n      tt:\n        graphs: {xla: 1}\n        ops: {xla: 4}\n"
+    )
+    override = Baselines(case.directory).expected("test_a.py::test_a", "tt")
+    assert override is not None
+    assert override.values.causes_of("xla") == ()
+    assert case.update(whole) == ["unchanged test_a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "functions: {m.py: {f: 5}}",
+        "causes: [{layer: dynamo, cause: break, where: m.py::f, code: y()}]",
+    ],
+)
+def test_what_an_override_has_otherwise_stays_where_only_another_layer_was_measured(
+    case: Case, text: str
+) -> None:
+    override = f"    overrides:\n      tt:\n        {text}\n"
+    case.has(PLAIN + override)
+    assert case.update(explained("tt", graphs={"xla": 1}, layers=("xla",))) == ["unchanged test_a"]
+    assert case.body == PLAIN + override
+
+
+def test_what_a_layer_has_stays_where_only_another_was_measured(case: Case) -> None:
+    causes = (
+        "    causes: [{layer: xla, cause: sync, where: m.py::f}, {layer: dynamo, cause: break}]\n"
+    )
+    graphs = "  test_a:\n    graphs: {dynamo: 2, xla: 2}\n    ops: {dynamo: 4, xla: 4}\n"
+    case.has(graphs + causes)
+    case.update(explained(graphs={"dynamo": 2}, causes=(BREAK,), layers=("dynamo",)))
+    kept = Baselines(case.directory).expected("test_a.py::test_a", "cpu")
+    assert kept is not None
+    assert kept.values.causes == (Cause("xla", "sync", "m.py::f"), BREAK)
+
+
+def test_one_place_seen_twice_is_written_once(case: Case) -> None:
+    case.update(seen("test_a", {"dynamo": 2}, breaks=(ITEM, PRINT, ITEM)))
+    breaks = case.body.partition("breaks:\n")[2]
+    assert breaks.count("x.item()") == 1
+    assert "code: x.item()\n        count: 2\n" in breaks
+    case.update(seen("test_a", {"dynamo": 2}, breaks=(PRINT, ITEM, PRINT)))
+    assert "code: x.item()\n      - " in case.body
+    assert "code: \"print('a: b')\"\n        count: 4\n" in case.body
+
+
+def test_a_long_name_in_braces_is_a_key_with_a_question_mark(case: Case) -> None:
+    name = "f" * 1100
+    case.has(f"  test_a:\n    graphs: {{dynamo: 2}}\n    functions: {{m.py: {{? {name} : 4}}}}\n")
+    case.update(explained(graphs={"dynamo": 3}, functions={f"m.py::{name}": 5}))
+    found = Baselines(case.directory).expected("test_a.py::test_a", "cpu")
+    assert found is not None
+    assert found.values.functions == {f"m.py::{name}": 5}
+    assert case.update(explained(graphs={"dynamo": 3}, functions={f"m.py::{name}": 5})) == [
+        "unchanged test_a"
+    ]
