@@ -1,7 +1,9 @@
 """Runs the suite: ``python -m tests pure`` is the half that needs no torch, ``torch`` the rest.
 
 ``xla`` is the rest in an environment that comes after that of ``torch``: what no layer of a device
-and no version of torch changes (``ONCE``) is left out. ``torch`` runs it there as well.
+and no version of torch changes is left out (``ONCE``, and tests that are marked ``once``). What is
+marked ``nightly`` repeats another test with more data: it is left out of all three. ``whole`` runs
+all that there is, both halves of it.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
@@ -79,8 +81,20 @@ APART: Final = (
 
 ONCE: Final = (
     "tests/advice/test_registry.py",
+    "tests/cli/test_hostile_ids.py",
+    "tests/cli/test_live.py",
+    "tests/cli/test_run.py",
+    "tests/cli/test_run_watched.py",
     "tests/config/test_typed.py",
+    "tests/options/test_dir.py",
+    "tests/options/test_graph_budget.py",
+    "tests/options/test_new.py",
+    "tests/options/test_profile.py",
     "tests/options/test_prune.py",
+    "tests/options/test_record.py",
+    "tests/options/test_update.py",
+    "tests/processes/test_faults.py",
+    "tests/processes/test_plugins.py",
     "tests/repair/test_by_path.py",
     "tests/repair/test_collected.py",
     "tests/repair/test_fix.py",
@@ -88,8 +102,17 @@ ONCE: Final = (
     "tests/repair/test_killed.py",
     "tests/repair/test_opaque.py",
     "tests/repair/test_repro.py",
+    "tests/repair/test_trial.py",
+    "tests/runs/test_incoming.py",
+    "tests/suite/test_blind.py",
+    "tests/suite/test_marker.py",
 )
-"""Files that need torch, and do the same with any; ``tests/repair/test_xla.py`` is of torch_xla."""
+"""Files that need torch, and do the same with any; ``tests/repair/test_xla.py`` is of torch_xla.
+
+A test that does in a file of others has the marker ``once``.
+"""
+
+HALVES: Final = ("pure", "torch", "xla", "whole")
 
 WORKERS: Final = ("-n2", "--dist=worksteal")
 
@@ -107,13 +130,25 @@ def pure() -> list[str]:
 
 def runs(half: str) -> list[list[str]]:
     """The arguments of pytest for each run of a half."""
+    if half == "whole":
+        return [[*WORKERS, *pure()], *_with_torch(WORKERS, pure())]
     if half == "pure":
-        return [[*WORKERS, *pure()]]
-    left = [*pure(), *(ONCE if half == "xla" else ())]
+        return [[*WORKERS, *_but("nightly"), *pure()]]
+    if half == "torch":
+        return _with_torch([*WORKERS, *_but("nightly")], pure())
+    return _with_torch([*WORKERS, *_but("nightly or once")], [*pure(), *ONCE])
+
+
+def _but(markers: str) -> list[str]:
+    return ["-m", f"not ({markers})"]
+
+
+def _with_torch(options: Sequence[str], left: Sequence[str]) -> list[list[str]]:
+    """The run that is under the gate, and the other. ``left`` are files that are in neither."""
     without = [f"--ignore={path}" for path in left]
     # Our own medicine: what compiles is held to baselines/.
-    gated = [*WORKERS, "--graph-budget", *without, *(f"--ignore={path}" for path in APART)]
-    return [[*gated, "tests"], [*WORKERS, *without, *APART]]
+    gated = [*options, "--graph-budget", *without, *(f"--ignore={path}" for path in APART)]
+    return [[*gated, "tests"], [*options, *without, *APART]]
 
 
 def main(half: str, *arguments: str) -> int:
@@ -126,6 +161,6 @@ def pytest(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] not in (["pure"], ["torch"], ["xla"]):
-        sys.exit("usage: python -m tests pure|torch|xla [arguments of pytest]")
+    if sys.argv[1:2] not in [[half] for half in HALVES]:
+        sys.exit(f"usage: python -m tests {'|'.join(HALVES)} [arguments of pytest]")
     sys.exit(main(*sys.argv[1:]))

@@ -32,8 +32,20 @@ hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
 
 
-def pytest_configure() -> None:
-    """Hear signals that nohup, or a shell's background, has turned off: tests send them."""
+MARKERS = (
+    "once: does the same with any torch, and is not run in the xla environment (tests/__main__.py)",
+    "nightly: repeats another test with more data, and is run at night (tests/__main__.py)",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    _hear_signals()
+
+
+def _hear_signals() -> None:
+    """Those that nohup, or a shell's background, has turned off: tests send them."""
     heard: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
     if hasattr(signal, "SIGHUP"):
         heard[signal.SIGHUP] = signal.SIG_DFL

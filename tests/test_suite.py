@@ -13,9 +13,9 @@ from tests.__main__ import APART, ONCE, ROOT, pure, runs
 FILES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
 
 
-@pytest.mark.parametrize(("half", "once"), [("torch", ()), ("xla", ONCE)])
+@pytest.mark.parametrize(("half", "once"), [("torch", ()), ("xla", ONCE), ("whole", ())])
 def test_every_file_is_in_a_half(half: str, once: tuple[str, ...]) -> None:
-    gated, apart = runs(half)
+    *_, gated, apart = runs(half)
     left_out = {word.partition("=")[2] for word in gated if word.startswith("--ignore=")}
     assert left_out == {*pure(), *once, *APART}
     assert "tests" in gated
@@ -23,6 +23,14 @@ def test_every_file_is_in_a_half(half: str, once: tuple[str, ...]) -> None:
     assert {word.partition("=")[2] for word in apart if "--ignore=" in word} == {*pure(), *once}
     assert set(once) < FILES - set(pure())
     assert set(pure()) < FILES
+
+
+def test_all_tests_are_run_at_night() -> None:
+    for run, pushed in zip(runs("whole"), [*runs("pure"), *runs("torch")], strict=True):
+        at = pushed.index("-m")
+        assert run == pushed[:at] + pushed[at + 2 :]
+    nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
+    assert "tox exec -e xla -- python -m tests whole\n" in nightly
 
 
 @pytest.mark.parametrize("file", pure())

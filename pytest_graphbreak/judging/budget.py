@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.baseline.model import PLACES_LAYER
 from pytest_graphbreak.judging.cap import Cap
-from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Plain, Record
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def baseline(expected: Expected | None) -> Plain | None:
     values = expected.values
     return {
         "profile": expected.profile,
-        **{name: expected.versions.get(name) for name in COMPILERS},
+        "torch": expected.torch,
         "graphs": dict(values.graphs),
         "recompiles": dict(values.recompiles),
         "ops": dict(values.ops),

@@ -44,6 +44,7 @@ def test_a_test_that_is_not_there_is_not_green(tmp_path: Path) -> None:
     assert not show.green(("tests/models/test_ranker.py::test_no_such_test",), tmp_path)
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_on_a_terminal_the_red_text_stands_alone(tmp_path: Path) -> None:
     """With colours pytest's log has other lines: none of them may follow our text."""
     code = "import pathlib, sys; from demo import show\n"

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -73,6 +74,16 @@ def ids(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def shown() -> Iterator[Any]:
+    """Pages with something to run; ``once`` those that torch_xla has no part in."""
+    for page in PAGES:
+        text = page.read_text()
+        if "<!-- run:" in text:
+            once = () if "torch_xla" in NEEDS.findall(text) else pytest.mark.once
+            yield pytest.param(page, marks=once)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_a_page_is_valid(page: Path, tmp_path: Path) -> None:
     from pytest_graphbreak.baseline import Baselines
@@ -90,10 +101,8 @@ def test_a_page_is_valid(page: Path, tmp_path: Path) -> None:
             jsonschema.Draft202012Validator(schema).validate(json.loads(block.text))
 
 
-@pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if "<!-- run:" in page.read_text()], ids=ids
-)
+@pytest.mark.usefixtures("xla_forks")
+@pytest.mark.parametrize("page", list(shown()), ids=ids)
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     here = tmp_path / "project"
     here.mkdir()

@@ -31,6 +31,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("xla_forks")
 def test_in_a_terminal(project: Path) -> None:
     pytest_ = ["python", "-m", "pytest", "-p", "no:cacheprovider"]
     terminal.run([*pytest_, "--graph-budget-record"], project)

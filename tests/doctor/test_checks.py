@@ -147,6 +147,7 @@ def test_xla_is_seen_here() -> None:
     assert "saw 1 graph = 1 fx" in found.what
 
 
+@pytest.mark.once
 def test_blindness_is_a_problem() -> None:
     found = list(checks.probed("dynamo", 300, {**os.environ, "TORCHDYNAMO_DISABLE": "1"}))
     assert PROBLEM in states(found)

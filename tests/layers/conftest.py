@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.forkserver import Server
 from tests.layers.xla import tools
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _whole_run(whole_run: Path) -> None:
     tools.SHARED = whole_run
+
+
+@pytest.fixture(scope="session")
+def _forks_run_cases(server_of_xla_forks: Server) -> None:
+    """All ways to run the cases, but the one without us, begin in a fork (``tools.runs``)."""
+    tools.PYTHON = server_of_xla_forks.python
 
 
 @pytest.fixture(autouse=True)

@@ -129,7 +129,6 @@ def test_the_environment(suite: Suite) -> None:
         "arch",
         "torch",
         "torch_xla",
-        "jax",
         "python",
         "platform",
         "packages",

@@ -133,6 +133,7 @@ def left() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob(f"graphbreak-{os.getpid()}-*"))
 
 
+@pytest.mark.once
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_what_a_fork_compiles_is_the_tests(forks: dict[str, Any]) -> None:
     assert all(test["outcome"] == "passed" for test in forks.values()), forks
@@ -181,6 +182,7 @@ def test_own_sitecustomize(tmp_path):
 """
 
 
+@pytest.mark.once
 def test_what_a_new_python_compiles_is_the_tests(suite: Suite, tests_of: Any) -> None:
     suite.write(HEAD + SPAWNS)
     tests = {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
@@ -206,6 +208,7 @@ def test_nothing(): pass
 """
 
 
+@pytest.mark.once
 @pytest.mark.usefixtures("forks")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_server_that_outlives_its_test_forks_for_the_next(suite: Suite) -> None:
@@ -237,6 +240,7 @@ def test_a_child_that_cannot_be_watched_is_told_of(tmp_path: Path) -> None:
     assert (record.errors, left()) == ((), [])
 
 
+@pytest.mark.once
 def test_a_process_that_becomes_another_program_leaves_nothing(tmp_path: Path) -> None:
     source = """
         import os, sys
@@ -372,6 +376,7 @@ def test_a_failure_names_the_process_of_a_graph(suite: Suite) -> None:
     suite.run().stdout.fnmatch_lines(["  [*] entry   in process engine"])
 
 
+@pytest.mark.once
 def test_a_new_python_passes_over_test_infrastructure_too(suite: Suite) -> None:
     suite.path.joinpath("infra").mkdir()
     suite.path.joinpath("infra", "run.py").write_text(

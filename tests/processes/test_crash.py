@@ -24,8 +24,15 @@ needs_forked = pytest.mark.skipif(
 )
 
 
+# pytest-forked is in the xla environment only.
+WAYS = [
+    pytest.param(("-n1",), marks=pytest.mark.once),
+    pytest.param(("--forked",), marks=needs_forked),
+]
+
+
 @pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize("args", [("-n1",), pytest.param(("--forked",), marks=needs_forked)])
+@pytest.mark.parametrize("args", WAYS)
 def test_a_process_that_dies(pytester: pytest.Pytester, args: tuple[str, ...]) -> None:
     pytester.makepyfile(test_it=SOURCE)
     pytester.runpytest_subprocess("--graph-budget-update", "-k", "not dies")
@@ -54,7 +61,7 @@ def pytest_runtest_logreport(report):
 
 
 @pytest.mark.usefixtures("forks")
-@pytest.mark.parametrize("args", [("-n1",), pytest.param(("--forked",), marks=needs_forked)])
+@pytest.mark.parametrize("args", WAYS)
 def test_a_crash_that_another_hook_calls_a_teardown(
     pytester: pytest.Pytester, args: tuple[str, ...]
 ) -> None:
@@ -70,6 +77,7 @@ def test_a_crash_that_another_hook_calls_a_teardown(
     assert outcomes == {"test_before": "passed", "test_dies": "crashed", "test_after": "passed"}
 
 
+@pytest.mark.once
 @pytest.mark.usefixtures("forks")
 def test_a_crash_writes_no_entry(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=SOURCE)
@@ -79,6 +87,7 @@ def test_a_crash_writes_no_entry(pytester: pytest.Pytester) -> None:
     assert "test_dies" not in text
 
 
+@pytest.mark.once
 @pytest.mark.usefixtures("forks")
 def test_a_test_that_nobody_measured_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it="def test_it(): pass\n")

@@ -26,12 +26,22 @@ def pytest_runtest_teardown(item):
 """
 
 
-@pytest.mark.parametrize("option", ["--graph-budget", "--graph-budget-report=graphs.json", None])
-def test_a_child_imports_none_of_our_modules(suite: Suite, option: str | None) -> None:
+def test_a_child_imports_none_of_our_modules(suite: Suite) -> None:
+    """In a Python that is new: no other run has imported anything."""
+    forked(suite, "--graph-budget")
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize("options", [("--graph-budget-report=graphs.json",), ()])
+def test_nor_with_a_report_nor_without_options(suite: Suite, options: tuple[str, ...]) -> None:
+    forked(suite, *options)
+
+
+def forked(suite: Suite, *options: str) -> None:
     suite.write(CLEAN.replace("def test_model", "import pytest\n\n    @MARK\n    def test_model"))
     source = (suite.path / "test_it.py").read_text()
     (suite.path / "test_it.py").write_text(source.replace("MARK", "pytest.mark.max_graphs(1)"))
     suite.pytester.makeconftest(CONFTEST)
-    result = suite.pytester.runpytest_subprocess("--forked", *([option] if option else []))
+    result = suite.pytester.runpytest_subprocess("--forked", *options)
     result.assert_outcomes(passed=1)
     assert (suite.path / "new.txt").read_text() == "test_model\n"

@@ -218,23 +218,31 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+needs_forked = pytest.mark.skipif(
+    not importlib.util.find_spec("pytest_forked"), reason="pytest-forked is not installed"
+)
+SEED = str(random.Random(20).randrange(1, 10**6))
+
+
 @pytest.mark.usefixtures("xla_forks")
+@pytest.mark.parametrize(
+    ("args", "order"),
+    [
+        pytest.param((), SEED, id="random"),
+        pytest.param((), "reverse", id="reverse", marks=pytest.mark.nightly),
+        pytest.param(("-n2",), "", id="xdist"),
+        pytest.param(
+            ("-n2", "--dist=loadgroup"), SEED, id="xdist loadgroup", marks=pytest.mark.nightly
+        ),
+        pytest.param(("--reruns=1",), "", id="reruns"),
+        pytest.param(("--forked",), "", id="forked", marks=(needs_forked, pytest.mark.nightly)),
+        pytest.param(("--forked", "-n2"), "reverse", id="forked xdist", marks=needs_forked),
+    ],
+)
 def test_in_any_order_and_in_any_process(
-    runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests
+    runs: Runs, reference: dict[str, Any], args: tuple[str, ...], order: str
 ) -> None:
-    seed = str(random.Random(20).randrange(1, 10**6))
-    ways: list[tuple[str, tuple[str, ...], str]] = [
-        ("reverse", (), "reverse"),
-        ("random", (), seed),
-        ("xdist", ("-n2",), ""),
-        ("xdist loadgroup", ("-n2", "--dist=loadgroup"), seed),
-        ("reruns", ("--reruns=1",), ""),
-    ]
-    if importlib.util.find_spec("pytest_forked"):
-        ways += [("forked", ("--forked",), ""), ("forked xdist", ("--forked", "-n2"), "reverse")]
-    for name, args, order in ways:
-        with subtests.test(name):
-            assert runs(*args, order=order) == reference
+    assert runs(*args, order=order) == reference
 
 
 @pytest.mark.usefixtures("xla_forks")

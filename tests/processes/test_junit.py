@@ -51,7 +51,11 @@ def needed(module: str) -> None:
 
 @pytest.mark.parametrize(
     ("module", "options"),
-    [("pytest", ()), ("xdist", ("-n", "2")), ("pytest_forked", ("--forked",))],
+    [
+        pytest.param("pytest", (), marks=pytest.mark.once),
+        pytest.param("xdist", ("-n", "2"), marks=pytest.mark.once),
+        ("pytest_forked", ("--forked",)),
+    ],
     ids=["plain", "xdist", "forked"],
 )
 def test_counts_are_properties_of_each_test(

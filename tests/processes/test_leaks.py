@@ -145,7 +145,14 @@ def check(tests: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("xla_forks")
-@pytest.mark.parametrize("way", ["-n2", "--forked", "--reruns=1"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("-n2", marks=pytest.mark.once),
+        "--forked",
+        pytest.param("--reruns=1", marks=pytest.mark.once),
+    ],
+)
 def test_in_other_processes_and_as_reruns(suite: Suite, way: str) -> None:
     if way == "--forked":
         pytest.importorskip("pytest_forked")

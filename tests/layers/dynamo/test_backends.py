@@ -57,6 +57,7 @@ def test_without_a_compiler_below(backend: str) -> None:
     has_two_graphs(measured(backend, torch.ones(3)))
 
 
+@pytest.mark.once
 @pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++"))), reason="inductor needs a C++ compiler"
 )

@@ -843,6 +843,7 @@ def test_nothing_is_logged(caplog: pytest.LogCaptureFixture, capfd: Any) -> None
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.once
 def test_torchs_own_logs_are_the_same() -> None:
     """What TORCH_LOGS prints, with the repeated breaks that Dynamo itself cuts short."""
 
@@ -983,6 +984,7 @@ def _python(script: str, **env: str) -> str:
     return done.stdout
 
 
+@pytest.mark.once
 def test_torch_may_come_inside_the_window() -> None:
     out = _python(
         """
@@ -1029,6 +1031,7 @@ def test_torch_may_come_inside_the_window() -> None:
     assert out in ("late\n", "early\n")
 
 
+@pytest.mark.once
 def test_a_dynamo_that_comes_disabled_is_an_error() -> None:
     out = _python(
         """

@@ -336,7 +336,15 @@ def graphs(tests: dict[str, Any]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["-sv"], ["--forked"], ["-n2"], ["-p", "no:terminal"]], ids=" ".join
+    "options",
+    [
+        ["--forked"],  # pytest-forked is in the xla environment only
+        *(
+            pytest.param(options, marks=pytest.mark.once)
+            for options in ([], ["-sv"], ["-n2"], ["-p", "no:terminal"])
+        ),
+    ],
+    ids=" ".join,
 )
 def test_on_tt_the_log_is_on_and_every_test_has_its_own_graphs(
     library: Path, tmp_path: Path, options: list[str]
@@ -358,6 +366,7 @@ def test_on_tt_the_log_is_on_and_every_test_has_its_own_graphs(
         assert out.count("MLIR Module vhlo:") == 7  # what the user sees is all still there
 
 
+@pytest.mark.once
 def test_a_log_of_the_users_own_is_followed(library: Path, tmp_path: Path, log: Path) -> None:
     _, tests = run_suite(library, tmp_path, [], PJRT_DEVICE="TT")
     assert graphs(tests) == COUNTS

@@ -29,6 +29,8 @@ from tests.layers.xla.tools import (  # noqa: E402
     runs,
 )
 
+pytestmark = pytest.mark.usefixtures("_forks_run_cases")
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _reported() -> None:

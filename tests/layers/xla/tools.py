@@ -17,12 +17,15 @@ from filelock import FileLock
 from pytest_graphbreak.layers.xla.observer import XlaObserver, XlaWindow
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Observation
+from tests.forkserver import REAL
 
 ROOT = Path(__file__).parents[3]
 RUNS = ROOT / "cases" / "xla_runs.py"
 PLACES = Places(ROOT)
 SHARED: Path | None = None
 """The directory of the whole run of pytest (set by ``conftest``)."""
+PYTHON = REAL
+"""What runs the cases with us: a fork where a test asks for ``_forks_run_cases``."""
 
 
 @functools.cache
@@ -43,7 +46,10 @@ def runs(*args: str) -> dict[str, Any]:
 
 def _runs(args: tuple[str, ...]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, str(RUNS), *args], capture_output=True, text=True, timeout=900
+        [REAL if args == ("raw",) else PYTHON, str(RUNS), *args],
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     return _load(done.stdout)
