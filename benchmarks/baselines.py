@@ -90,7 +90,12 @@ def measure(directory: Path, tests: int) -> dict[str, float]:
 
     def compare() -> None:
         for number in range(tests):
-            judge(record, baselines.expected(nodeid(number), "cpu"), None, torch="2.13.0")
+            judge(
+                record,
+                baselines.expected(nodeid(number), "cpu"),
+                None,
+                versions={"torch": "2.13.0"},
+            )
 
     timed("compare", compare)
     found["memory"] = _megabytes() - before

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS
-from pytest_graphbreak.model.versions import same_minor
+from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
+from pytest_graphbreak.model.versions import Versions, same_minor
 from pytest_graphbreak.text.paths import shown
 
 PLACES_LAYER = BREAKING[0]
@@ -162,7 +162,7 @@ class Override:
     recompiles: Mapping[str, int] = field(default_factory=dict)
     breaks: tuple[BaselinePlace, ...] | None = None
     eager: tuple[BaselinePlace, ...] | None = None
-    torch: str | None = None
+    versions: Versions = field(default_factory=dict)
     ops: Mapping[str, int] = field(default_factory=dict)
     causes: tuple[Cause, ...] = ()
     functions: Mapping[str, int] | None = None
@@ -186,26 +186,26 @@ class Override:
 class Expected:
     """What one profile is judged by.
 
-    ``profile`` is whose values these are and ``torch`` what measured them;
+    ``profile`` is whose values these are and ``versions`` the compilers that measured them;
     ``recorded`` tells whether the profile asked for was itself recorded.
-    ``own`` are the layers that it recorded itself. ``breaks_torch`` and
-    ``eager_torch`` measured those lists, which can be an older torch than
-    ``torch`` where an override names counts only: compare reasons with them.
+    ``own`` are the layers that it recorded itself. ``breaks_with`` and
+    ``eager_with`` measured those lists, which can be older than
+    ``versions`` where an override names counts only: compare reasons with them.
     ``packages`` are the versions of what owned places when the file was written.
-    ``ops_torch`` says by layer what counted the captured operations, ``causes_torch``
-    what told the causes of its graphs.
+    ``ops_with`` says by layer which version of its compiler counted the captured
+    operations, ``causes_with`` which told the causes of its graphs.
     """
 
     values: Values
     profile: str
-    torch: str | None
+    versions: Versions
     recorded: bool
     own: frozenset[str] = frozenset()
-    breaks_torch: str | None = None
-    eager_torch: str | None = None
+    breaks_with: Versions = field(default_factory=dict)
+    eager_with: Versions = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
-    ops_torch: Mapping[str, str | None] = field(default_factory=dict)
-    causes_torch: Mapping[str, str | None] = field(default_factory=dict)
+    ops_with: Mapping[str, str | None] = field(default_factory=dict)
+    causes_with: Mapping[str, str | None] = field(default_factory=dict)
 
     def judged(self, observed: Collection[str]) -> tuple[str, ...]:
         """The layers to judge when ``observed`` were there, in the order of ``LAYERS``.
@@ -221,13 +221,13 @@ class Expected:
             layers |= ({*observed} & JUDGED) | self.own
         return tuple(layer for layer in LAYERS if layer in layers)
 
-    def counts_ops(self, layer: str, torch: str | None, packages: Mapping[str, str]) -> bool:
+    def counts_ops(self, layer: str, versions: Versions, packages: Mapping[str, str]) -> bool:
         """Whether captured operations can be compared with what was measured now.
 
-        Another minor version of torch captures the same code in other nodes, and
+        Another minor version of a compiler captures the same code in other nodes, and
         another version of a package is other code. ``packages`` are those of now.
         """
-        return same_minor(torch, self.ops_torch.get(layer)) and all(
+        return same_minor(made_by(layer, versions), self.ops_with.get(layer)) and all(
             packages.get(name, version) == version for name, version in self.packages.items()
         )
 
@@ -235,6 +235,11 @@ class Expected:
         """The layers that have values here, were not observed, and are not judged."""
         layers = self.values.layers - {*observed} - {*self.judged(observed)}
         return tuple(layer for layer in LAYERS if layer in layers)
+
+
+def by_layer(layers: Iterable[str], versions: Versions) -> dict[str, str | None]:
+    """``made_by`` for each of some layers."""
+    return {layer: made_by(layer, versions) for layer in layers}
 
 
 def inherited_ops(plain: Values, named: Collection[str]) -> dict[str, int]:
@@ -246,7 +251,7 @@ def inherited_ops(plain: Values, named: Collection[str]) -> dict[str, int]:
 class Entry:
     """One test, or one case of a parametrized test, in a baseline file.
 
-    ``profile`` and ``torch`` are the entry's own or its file's. ``values`` is
+    ``profile`` and ``versions`` are the entry's own or its file's. ``values`` is
     None where there are overrides only. ``line`` (1-based) is that of its key.
     """
 
@@ -254,7 +259,7 @@ class Entry:
     test: str
     case: str | None
     profile: str
-    torch: str | None = None
+    versions: Versions = field(default_factory=dict)
     values: Values | None = None
     overrides: Mapping[str, Override] = field(default_factory=dict)
     note: str | None = None
@@ -284,19 +289,19 @@ class Entry:
             return Expected(
                 values=plain,
                 profile=self.profile,
-                torch=self.torch,
+                versions=self.versions,
                 recorded=base,
                 own=own,
-                breaks_torch=self.torch,
-                eager_torch=self.torch,
-                ops_torch=dict.fromkeys(plain.ops, self.torch),
-                causes_torch=dict.fromkeys(LAYERS, self.torch),
+                breaks_with=self.versions,
+                eager_with=self.versions,
+                ops_with=by_layer(plain.ops, self.versions),
+                causes_with=by_layer(LAYERS, self.versions),
                 packages=self.packages,
             )
         own = override.layers
         if base and plain is not None:
             own |= plain.layers
-        plain_torch = self.torch if plain is not None else override.torch
+        plain_with = self.versions if plain is not None else override.versions
         plain = plain or Values()
         inherited = inherited_ops(plain, override.graphs)
         replaced = override.causes_of
@@ -314,26 +319,26 @@ class Entry:
                 functions=plain.functions if override.functions is None else override.functions,
             ),
             profile=profile,
-            torch=override.torch,
+            versions=override.versions,
             recorded=True,
             own=own,
-            breaks_torch=plain_torch if override.breaks is None else override.torch,
-            eager_torch=plain_torch if override.eager is None else override.torch,
+            breaks_with=plain_with if override.breaks is None else override.versions,
+            eager_with=plain_with if override.eager is None else override.versions,
             packages=self.packages,
-            ops_torch={
-                **dict.fromkeys(inherited, plain_torch),
-                **dict.fromkeys(override.ops, override.torch),
+            ops_with={
+                **by_layer(inherited, plain_with),
+                **by_layer(override.ops, override.versions),
             },
-            causes_torch={
-                **dict.fromkeys(LAYERS, plain_torch),
-                **dict.fromkeys(replaced, override.torch),
+            causes_with={
+                **by_layer(LAYERS, plain_with),
+                **by_layer(replaced, override.versions),
             },
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was observed of one test, to be written. ``torch`` is a version or None.
+    """What was observed of one test, to be written; ``versions`` of the compilers that made it.
 
     ``layers`` are those that were there: only they are compared and written.
     ``packages`` are the versions of those that own its places.
@@ -341,7 +346,7 @@ class Measured:
 
     nodeid: str
     profile: str
-    torch: str | None
+    versions: Versions
     values: Values
     layers: tuple[str, ...]
     packages: Mapping[str, str] = field(default_factory=dict)

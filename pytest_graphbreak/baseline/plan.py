@@ -20,9 +20,17 @@ from pytest_graphbreak.baseline.model import (
     inherited_ops,
     writable,
 )
-from pytest_graphbreak.baseline.read import VALUE_KEYS, Raw, cause, functions, parse_place, places
-from pytest_graphbreak.model.layers import BREAKING, JUDGED, LAYERS
-from pytest_graphbreak.model.versions import minor, same_minor
+from pytest_graphbreak.baseline.read import (
+    VALUE_KEYS,
+    Raw,
+    cause,
+    functions,
+    parse_place,
+    places,
+    stated,
+)
+from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
+from pytest_graphbreak.model.versions import UNKNOWN, Versions, minor, same_minor
 
 COUNTS = ("graphs", "recompiles")
 LISTS = ("breaks", "eager")
@@ -33,7 +41,7 @@ class File:
     """What a baseline file says at its top."""
 
     profile: str
-    torch: str | None
+    versions: Versions
 
 
 def of_concern(measured: Measured, expected: Expected | None) -> Measured:
@@ -47,7 +55,7 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
     """The observed layers on which a measurement is not what is written.
 
     Counts, places, and how often a place broke are compared; reasons and ids
-    only with the same minor version of torch, captured operations also only
+    only with the same minor version of the compiler, captured operations also only
     with the same packages. Layers of which nothing is known
     differ where anything was measured on them.
     """
@@ -62,20 +70,21 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
         ):
             if was.get(layer, 0) != now.get(layer, 0):
                 found.add(layer)
-        if expected.counts_ops(layer, measured.torch, measured.packages):
+        if expected.counts_ops(layer, measured.versions, measured.packages):
             counted = values.ops.get(layer)
             if counted is not None and counted != expected.values.ops[layer]:
                 found.add(layer)
-        if same_minor(expected.causes_torch.get(layer), measured.torch) and not _same_causes(
+        now_with = made_by(layer, measured.versions)
+        if same_minor(expected.causes_with.get(layer), now_with) and not _same_causes(
             expected.values.causes_of(layer), values.causes_of(layer)
         ):
             found.add(layer)
     for layer in _breaking(measured.layers):
-        for old, new, torch in (
-            (expected.values.breaks, values.breaks, expected.breaks_torch),
-            (expected.values.eager, values.eager, expected.eager_torch),
+        for old, new, versions in (
+            (expected.values.breaks, values.breaks, expected.breaks_with),
+            (expected.values.eager, values.eager, expected.eager_with),
         ):
-            if not same_places(_on(old, (layer,)), _on(new, (layer,)), torch, measured.torch):
+            if not same_places(_on(old, (layer,)), _on(new, (layer,)), versions, measured.versions):
                 found.add(layer)
     return frozenset(found)
 
@@ -105,15 +114,17 @@ def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
 def same_places(
     was: Iterable[BaselinePlace],
     now: Iterable[BaselinePlace],
-    was_torch: str | None,
-    torch: str | None,
+    was_with: Versions,
+    now_with: Versions,
 ) -> bool:
     """Whether two lists name the same places, as often, and for the same reasons."""
     old, new = by_place(was), by_place(now)
     if old.keys() != new.keys():
         return False
-    wording = same_minor(was_torch, torch)
-    return all(_same(old[key], new[key], wording) for key in old)
+    return all(
+        _same(old[key], new[key], same_minor(made_by(key[0], was_with), made_by(key[0], now_with)))
+        for key in old
+    )
 
 
 def _same(was: BaselinePlace, now: BaselinePlace, wording: bool) -> bool:
@@ -172,8 +183,7 @@ def _plain(
         _put_changed(new, "functions", _functions(measured))
     for field in LISTS if _breaking(layers) else ():
         _put_changed(new, field, _merged(raw.get(field, []), measured, field, layers))
-    if _breaking(layers) or not recorded:
-        _set_torch(new, measured, file)
+    _set_versions(new, measured, file, layers, always=not recorded)
     if not any(key in new for key in VALUE_KEYS):
         new["graphs"] = {}  # recorded, and nothing there
     return new
@@ -186,8 +196,7 @@ def _overridden(
     overrides = dict(raw.get("overrides", {}))
     before = overrides.pop(measured.profile, None)
     override = _override(dict(before or {}), entry, measured, layers)
-    if _breaking(layers) or before is None:
-        _set_torch(override, measured, file)
+    _set_versions(override, measured, file, layers, always=before is None)
     if plain is None and not any(key in override for key in VALUE_KEYS):
         override["graphs"] = {}
     if plain is None or not _says_nothing(override, plain, entry, file):
@@ -223,8 +232,10 @@ def _override(
     _override_causes(override, plain, measured, layers)
     inherited = inherited_ops(plain, override.get("graphs", {}))
     ops = _ops(override.get("ops", {}), measured, layers)
-    same = measured.torch is None or same_minor(measured.torch, entry.torch if entry else None)
+    versions = entry.versions if entry is not None else UNKNOWN
     for layer in layers:
+        now_with = made_by(layer, measured.versions)
+        same = now_with is None or same_minor(now_with, made_by(layer, versions))
         if same and ops.get(layer) == inherited.get(layer):
             ops.pop(layer, None)
     _put_changed(override, "ops", ops)
@@ -233,7 +244,6 @@ def _override(
             override.pop("functions", None)
         else:
             override["functions"] = _functions(measured)
-    torch = entry.torch if entry is not None else None
     for field in LISTS if _breaking(layers) else ():
         inherited = getattr(plain, field)
         before = places(override, field)
@@ -241,7 +251,7 @@ def _override(
         if before is not None:
             stays = [item for item in before if item.layer not in layers]
         now = [*stays, *_on(getattr(measured.values, field), layers)]
-        if same_places(inherited, now, torch, measured.torch):
+        if same_places(inherited, now, versions, measured.versions):
             override.pop(field, None)
         else:
             raw = [_place(item) for item in stays] if before is None else override[field]
@@ -272,9 +282,9 @@ def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File)
     item = Override(
         breaks=places(override, "breaks"),
         eager=places(override, "eager"),
-        torch=override.get("torch", file.torch),
+        versions=stated(override, file.versions),
     )
-    torch = entry.torch if entry is not None else None
+    versions = entry.versions if entry is not None else UNKNOWN
     own = Override(
         graphs=override.get("graphs", {}), causes=tuple(map(cause, override.get("causes", ())))
     )
@@ -291,7 +301,7 @@ def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File)
         for field in COUNTS
         for layer, count in override.get(field, {}).items()
     ) and all(
-        own is None or same_places(own, inherited, item.torch, torch)
+        own is None or same_places(own, inherited, item.versions, versions)
         for own, inherited in ((item.breaks, plain.breaks), (item.eager, plain.eager))
     )
 
@@ -340,11 +350,11 @@ def _functions(measured: Measured) -> Raw:
 def _merged(raw: list[Raw], measured: Measured, field: str, layers: Collection[str]) -> list[Raw]:
     """The places as measured on ``layers``: known ones where they stand, then the new ones."""
     wanted = by_place(_on(getattr(measured.values, field), layers))
-    wording = measured.torch is not None
     items = []
     for item in raw:
         now = wanted.pop(parse_place(item).key, None)
         if now is not None:
+            wording = made_by(now.layer, measured.versions) is not None
             items.append(
                 item if _same(parse_place(item), now, wording) else _reworded(item, now, wording)
             )
@@ -392,9 +402,16 @@ def _put_changed(raw: Raw, key: str, value: object) -> None:
         _put(raw, key, value)
 
 
-def _set_torch(raw: Raw, measured: Measured, file: File) -> None:
-    """State the torch version where it is not the file's."""
-    if measured.torch is not None:
-        _put(
-            raw, "torch", None if same_minor(measured.torch, file.torch) else minor(measured.torch)
-        )
+def _set_versions(
+    raw: Raw, measured: Measured, file: File, layers: Collection[str], always: bool
+) -> None:
+    """State the versions of compilers where they are not the file's.
+
+    ``always``, or where the layer is written that takes the user's own code: what is
+    below it has no reasons to compare.
+    """
+    top = {DESCRIPTIONS[layer].compiler for layer in layers if DESCRIPTIONS[layer].above is None}
+    for name, version in measured.versions.items():
+        if always or name in top:
+            same = same_minor(version, file.versions.get(name))
+            _put(raw, name, None if same else minor(version))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.baseline.read import Document, Raw, document, load_text, parsed_test
-from pytest_graphbreak.model.layers import CAUSES, LAYERS
+from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
 
 # Texts. None is one that YAML takes for something else, or white space only.
 _NO_WORD = r"(?!(?i:null|true|false|yes|no|on|off|y|n)(?:[\n,}\]]|:[ \n]))"
@@ -67,10 +67,13 @@ _VALUES = (
     f"|\n(?P<causes>(?:(?P=blanks)    - {_CAUSE}\n)+)))?"
     f"(?P<places>(?:(?P=blanks)  (?:breaks|eager):\n(?:{_PLACE})+){{0,2}})"
 )
+_MADE = "".join(
+    rf'(?:(?P=blanks)  {name}: "[0-9]{{1,9}}\.[0-9]{{1,9}}"' + "\n)?" for name in COMPILERS
+)
 _ENTRY = (
     f"(?P<blanks>(?:    ){{0,2}}  )(?P<key>{_KEY}):(?: {_IN_BRACES}\n|\n(?=(?P=blanks)  [a-z])"
     f"(?P<remarks>(?:(?P=blanks)  (?:note|ungated|profile): {_TEXT}\n){{0,3}})"
-    rf'(?P<torch>(?P=blanks)  torch: "[0-9]{{1,9}}\.[0-9]{{1,9}}"' + "\n)?"
+    f"(?P<made>{_MADE})"
     f"(?P<values>{_VALUES})"
     f"(?P<below>(?P=blanks)  (?:cases|overrides):\n)?)"
 )
@@ -136,7 +139,7 @@ def _entries(text: str, at: int, blanks: str, kind: str) -> dict[str, _Place] | 
     match = _match()
     found: dict[str, _Place] = {}
     while (one := match(text, at)) and one["blanks"] == blanks:
-        key, remarks, torch, values, below = one.group("key", "remarks", "torch", "values", "below")
+        key, remarks, made, values, below = one.group("key", "remarks", "made", "values", "below")
         if (remarks and (kind == "overrides" or _repeats(remarks))) or _values_repeat(one):
             return None
         inside: dict[str, _Place] = {}
@@ -144,7 +147,7 @@ def _entries(text: str, at: int, blanks: str, kind: str) -> dict[str, _Place] | 
         if below:
             what = below.strip(" :\n")
             allowed = kind != "overrides" and (what == "overrides" or kind == "tests")
-            if what == "cases" and (values or torch or "profile:" in remarks):
+            if what == "cases" and (values or made or "profile:" in remarks):
                 allowed = False
             inside = (allowed and _entries(text, end, f"{blanks}    ", what)) or {}
             if not inside:

@@ -37,17 +37,18 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
-from pytest_graphbreak.model.layers import BREAKING, CAUSES, LAYERS
+from pytest_graphbreak.model.layers import BREAKING, CAUSES, COMPILERS, LAYERS
+from pytest_graphbreak.model.versions import Versions
 
 VERSION = 1
 LARGEST = 32 * 1024 * 1024
 """Bytes of a file that is read; 100,000 tests are about 20 MB."""
 
-FILE_KEYS = ("version", "profile", "torch", "packages", "tests")
+FILE_KEYS = ("version", "profile", *COMPILERS, "packages", "tests")
 VALUE_KEYS = ("graphs", "recompiles", "ops", "functions", "causes", "breaks", "eager")
 TEST_KEYS = ("note", "ungated", "cases")
-ENTRY_KEYS = ("note", "ungated", "profile", "torch", *VALUE_KEYS, "overrides")
-OVERRIDE_KEYS = ("torch", *VALUE_KEYS)
+ENTRY_KEYS = ("note", "ungated", "profile", *COMPILERS, *VALUE_KEYS, "overrides")
+OVERRIDE_KEYS = (*COMPILERS, *VALUE_KEYS)
 PLACE_KEYS = ("layer", "reason", "id", "where", "code", "count")
 CAUSE_KEYS = ("layer", "cause", "where", "code", "count")
 
@@ -57,7 +58,7 @@ _CUT_OFF = re.compile(
 )
 """A last line without an end, in a place or before one."""
 LONGEST_LINE = 100_000
-_TORCH = re.compile(r"[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?")
 
 Raw = dict[str, Any]
 """A mapping of a baseline file as plain data: exactly the keys that are written."""
@@ -70,7 +71,7 @@ class Document:
     path: Path
     file: str
     profile: str
-    torch: str | None
+    versions: Versions
     tests: Map[str, Raw]
     lines: dict[tuple[str, str | None], int]
     root: Mapping | None = None
@@ -186,13 +187,13 @@ class _DocumentReader:
             if key not in root.items:
                 self.fail(f"{key} is missing", root.line, f"add {key}: at the top of the file")
         profile = self.text(root.items["profile"][1], "profile")
-        torch = self.torch(root) if "torch" in root.items else None
+        versions = {name: self.made_with(root, name) for name in COMPILERS if name in root.items}
         tests = self.mapping(root.items["tests"][1], "tests", "test names to entries")
         return Document(
             path=self.path,
             file=file,
             profile=profile,
-            torch=torch,
+            versions=versions,
             tests={name: self.test(name, key, node) for name, (key, node) in tests.items.items()},
             lines=self.lines,
             root=root,
@@ -270,8 +271,8 @@ class _DocumentReader:
 
     def values(self, node: Mapping, raw: Raw) -> Raw:
         for field, (_, value) in node.items.items():
-            if field == "torch":
-                raw[field] = self.torch(node)
+            if field in COMPILERS:
+                raw[field] = self.made_with(node, field)
             elif field in ("graphs", "recompiles", "ops"):
                 raw[field] = self.counts(value, field)
             elif field in ("breaks", "eager"):
@@ -397,13 +398,13 @@ class _DocumentReader:
             self.fail(f"{what} is empty", line_of(node), "fill it in, or leave the key out")
         return str(node.value)
 
-    def torch(self, node: Mapping) -> str:
-        version = self.text(node.items["torch"][1], "torch")
-        if not _TORCH.fullmatch(version):
+    def made_with(self, node: Mapping, name: str) -> str:
+        """The version of a compiler."""
+        value = node.items[name][1]
+        version = self.text(value, name)
+        if not _VERSION.fullmatch(version):
             step = 'write the minor version in quotes, such as "2.9"'
-            self.fail(
-                f"torch is {brief(version)}, no version", line_of(node.items["torch"][1]), step
-            )
+            self.fail(f"{name} is {brief(version)}, no version", line_of(value), step)
         return version
 
     def count(self, node: Node, what: str, least: int = 0) -> int:
@@ -491,7 +492,7 @@ def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw)
         test=test,
         case=case,
         profile=raw.get("profile", document.profile),
-        torch=raw.get("torch", document.torch),
+        versions=stated(raw, document.versions),
         values=values(raw) if recorded or zeros else None,
         overrides={
             profile: Override(
@@ -499,7 +500,7 @@ def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw)
                 recompiles=item.get("recompiles", {}),
                 breaks=places(item, "breaks"),
                 eager=places(item, "eager"),
-                torch=item.get("torch", document.torch),
+                versions=stated(item, document.versions),
                 ops=item.get("ops", {}),
                 causes=tuple(map(cause, item.get("causes", ()))),
                 functions=functions(item["functions"]) if "functions" in item else None,
@@ -512,6 +513,11 @@ def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw)
         path=document.path,
         line=document.lines.get((test, case)) or document.lines.get((test, None), 0),
     )
+
+
+def stated(raw: Raw, above: Versions) -> Versions:
+    """The versions of compilers that an entry or an override states, and those of its file."""
+    return {**above, **{name: raw[name] for name in COMPILERS if name in raw}}
 
 
 def values(raw: Raw) -> Values:

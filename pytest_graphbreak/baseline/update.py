@@ -35,7 +35,7 @@ from pytest_graphbreak.baseline.read import (
     own,
 )
 from pytest_graphbreak.baseline.tree import Mapping
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.layers import COMPILERS, LAYERS
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.garbage import uncollected
 
@@ -222,8 +222,14 @@ def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) 
     items = [item for several in todo.measured.values() for item in several]
     profile = base_profile or (items[0].profile if items else "")
     first = next((item for item in items if item.profile == profile), items[0] if items else None)
-    torch = minor(first.torch) if first is not None else None
-    return Document(path, file, profile, torch, tests={}, lines={})
+    versions: dict[str, str] = {}
+    for item in filter(None, (first, *items)):
+        versions = {**item.versions, **versions}
+    return Document(path, file, profile, _minors(versions), tests={}, lines={})
+
+
+def _minors(versions: Map[str, str]) -> dict[str, str]:
+    return {name: short for name in COMPILERS if (short := minor(versions.get(name)))}
 
 
 class _File:
@@ -232,7 +238,7 @@ class _File:
     def __init__(self, before: Document, mode: Mode) -> None:
         self.before = before
         self.mode = mode
-        self.top = plan.File(before.profile, before.torch)
+        self.top = plan.File(before.profile, before.versions)
         # Entries are replaced and never changed; only what holds them is copied.
         self.tests = {
             name: {**raw, "cases": dict(raw["cases"])} if "cases" in raw else raw
@@ -359,9 +365,9 @@ class _File:
         return new
 
     def _new_text(self) -> str:
-        data = {"version": VERSION, "profile": self.before.profile, "tests": self.tests}
-        if self.before.torch is not None:
-            data["torch"] = self.before.torch
+        before = self.before
+        data = {"version": VERSION, "profile": before.profile, "tests": self.tests}
+        data |= before.versions
         if self.packages:
             data["packages"] = dict(sorted(self.packages.items()))
         return "\n".join(render.lines(data, render.FILE, 0)) + "\n"
@@ -401,8 +407,8 @@ class _File:
         except BaselineError as error:
             problem = f": {error.message}"
         else:
-            top = (before.profile, before.torch, self.packages)
-            if (read.profile, read.torch, read.packages, read.tests) == (*top, self.tests):
+            top = (before.profile, before.versions, self.packages)
+            if (read.profile, read.versions, read.packages, read.tests) == (*top, self.tests):
                 return
         raise BaselineError(
             f"cannot be changed in place{problem}",

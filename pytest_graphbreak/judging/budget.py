@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.baseline.model import PLACES_LAYER
 from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Plain, Record
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def baseline(expected: Expected | None) -> Plain | None:
     values = expected.values
     return {
         "profile": expected.profile,
-        "torch": expected.torch,
+        **{name: expected.versions.get(name) for name in COMPILERS},
         "graphs": dict(values.graphs),
         "recompiles": dict(values.recompiles),
         "ops": dict(values.ops),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_graphbreak.baseline.model import BaselinePlace, Measured, Values, writable
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.causes import causes, place_of
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Record
 from pytest_graphbreak.model.versions import minor
 
@@ -38,16 +39,23 @@ def _functions(record: Record) -> dict[str, int]:
 
 def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: Record) -> Measured:
     """One test's record, ready for ``baseline.update``; ``environment`` is that of its report."""
-    torch, packages = environment["torch"], environment["packages"]
+    packages = environment["packages"]
     own = dict.fromkeys(map(owner, files_of(record.to_dict())))
     return Measured(
         nodeid=nodeid,
         profile=profile,
-        torch=minor(torch),
+        versions=_versions(environment, record.layers),
         values=values(record),
         layers=record.layers,
         packages={name: packages[name] for name in own if name in packages},
     )
+
+
+def _versions(environment: Mapping[str, Any], layers: Iterable[str]) -> dict[str, str]:
+    """The minor versions of what made the graphs of these layers, as far as they are known."""
+    names = dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in layers)
+    found = ((name, minor(environment.get(name))) for name in names)
+    return {name: version for name, version in found if version}
 
 
 def _place(item: Break | Eager, id: str | None) -> BaselinePlace:

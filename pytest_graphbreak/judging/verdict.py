@@ -16,9 +16,9 @@ from pytest_graphbreak.baseline.model import BaselinePlace, Expected
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.causes import Moved, compare, place_of
-from pytest_graphbreak.model.layers import JUDGED
+from pytest_graphbreak.model.layers import JUDGED, made_by
 from pytest_graphbreak.model.record import Break, Eager, Record
-from pytest_graphbreak.model.versions import same_minor
+from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 FAILING: Final = ("error", "over", "lost", "new")
 """Verdicts that fail a gated test."""
@@ -117,7 +117,7 @@ def judge(
     cap: Cap | None = None,
     *,
     gate: bool = False,
-    torch: str | None = None,
+    versions: Versions = UNKNOWN,
     packages: Map[str, str] = NONE,
     ops: float | None = OPS,
 ) -> Verdict:
@@ -125,8 +125,8 @@ def judge(
 
     ``expected`` is what the baseline says for this profile, or None; ``cap`` is
     the marker's. With neither, the verdict is ``new`` under the gate when
-    anything was attempted, and ``none`` otherwise. ``torch`` is the version
-    that measured the record (``2.9.1``): reasons are compared only with a
+    anything was attempted, and ``none`` otherwise. ``versions`` are those of the compilers
+    that made the record (``{"torch": "2.9.1"}``): reasons are compared only with a
     baseline of the same minor version, since ids change their meaning. Captured
     operations may fall by ``ops`` percent (None: they are not compared), and are
     compared only with the same versions of the ``packages`` that own the code, too.
@@ -137,9 +137,9 @@ def judge(
         return Verdict("new" if gate and record.judged else "none", added=record.breaks)
     base = Verdict("ok")
     if expected is not None:
-        base = _against_baseline(record, expected, torch)
+        base = _against_baseline(record, expected, versions)
         if ops is not None:
-            steps = list(_ops(record, expected, torch, packages))
+            steps = list(_ops(record, expected, versions, packages))
             base = _with_ops(base, record, expected, steps, ops)
     capped = Verdict("ok") if cap is None else _against_cap(record, cap)
     over = (*base.over, *capped.over)
@@ -186,8 +186,8 @@ def _against_cap(record: Record, cap: Cap) -> Verdict:
     return Verdict("ok", over=tuple(over), lost=lost, unseen=unseen)
 
 
-def _against_baseline(record: Record, expected: Expected, torch: str | None) -> Verdict:
-    places = _compare_places(record, expected, torch)
+def _against_baseline(record: Record, expected: Expected, versions: Versions) -> Verdict:
+    places = _compare_places(record, expected, versions)
     over: list[Step] = []
     lost: list[Step] = []
     fewer: list[Step] = []
@@ -205,9 +205,10 @@ def _against_baseline(record: Record, expected: Expected, torch: str | None) -> 
         lost=tuple(lost),
         fewer=tuple(fewer),
         causes=tuple(causes),
-        # Another torch may cut the same code at other lines.
+        # Another version may cut the same code at other lines.
         recaused=any(
-            moved.differs and same_minor(torch, expected.causes_torch.get(moved.layer))
+            moved.differs
+            and same_minor(made_by(moved.layer, versions), expected.causes_with.get(moved.layer))
             for moved in causes
         ),
     )
@@ -235,13 +236,13 @@ def _steps(record: Record, expected: Expected) -> Iterator[Step]:
 
 
 def _ops(
-    record: Record, expected: Expected, torch: str | None, packages: Map[str, str]
+    record: Record, expected: Expected, versions: Versions, packages: Map[str, str]
 ) -> Iterator[Step]:
     """The captured operations that are others now, by layer, where both are known."""
     now = record.ops
     for layer in expected.judged(record.layers):
         was = expected.values.ops.get(layer)
-        comparable = was and layer in now and expected.counts_ops(layer, torch, packages)
+        comparable = was and layer in now and expected.counts_ops(layer, versions, packages)
         if was and comparable and was != now[layer]:
             yield Step("ops", layer, was, now[layer], "baseline")
 
@@ -284,14 +285,18 @@ def _key(item: Break | Eager) -> tuple[str, str, str]:
     return (item.layer, *place_of(item.where))
 
 
-def _compare_places(record: Record, expected: Expected, torch: str | None) -> Verdict:
+def _compare_places(record: Record, expected: Expected, versions: Versions) -> Verdict:
     judged = expected.judged(record.layers)
     recorded = {item.key: item for item in expected.values.breaks if item.layer in judged}
     now = {_key(item): item for item in record.breaks if item.layer in judged}
     eager = {item.key: item for item in expected.values.eager if item.layer in judged}
     eager_now = {_key(item): item for item in record.eager if item.layer in judged}
     others = (item for item in record.breaks if item.layer not in judged)
-    comparable = same_minor(torch, expected.breaks_torch)
+    comparable = {
+        layer
+        for layer in judged
+        if same_minor(made_by(layer, versions), made_by(layer, expected.breaks_with))
+    }
     return Verdict(
         "ok",
         added=tuple(item for key, item in now.items() if key not in recorded),
@@ -302,7 +307,7 @@ def _compare_places(record: Record, expected: Expected, torch: str | None) -> Ve
         reworded=tuple(
             (recorded[key], item)
             for key, item in now.items()
-            if comparable and key in recorded and _reworded(recorded[key], item)
+            if item.layer in comparable and key in recorded and _reworded(recorded[key], item)
         ),
         unseen=expected.unseen(record.layers),
     )

@@ -89,6 +89,11 @@ class Layer:
         if not self.name.isidentifier():
             raise ValueError(f"the name of a layer is a keyword of max_graphs(...): {self.name!r}")
 
+    @property
+    def compiler(self) -> str:
+        """The package that makes its graphs: with another minor version they may be others."""
+        return self.needs[0] if self.needs else self.name
+
     def cause(self, name: str) -> GraphCause:
         """One of its causes; a cause that it does not know (of a later version) says nothing."""
         return next((cause for cause in self.causes if cause.name == name), GraphCause(name))

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_graphbreak.model.layer import Layer, load
+from pytest_graphbreak.model.versions import Versions
 
 LAYERS: Final = (
     "dynamo",
@@ -52,7 +53,15 @@ VERSIONS: Final = tuple(
 )
 """The packages whose versions every report states."""
 
+COMPILERS: Final = tuple(dict.fromkeys(layer.compiler for layer in DESCRIPTIONS.values()))
+"""The packages that make graphs: a baseline states with which version of each it was measured."""
+
 WAITED: Final = tuple(
     dict.fromkeys(layer.needs[0] for layer in DESCRIPTIONS.values() if layer.needs)
 )
 """The modules of which a process imports one before it can compile anything."""
+
+
+def made_by(layer: str, versions: Versions) -> str | None:
+    """The version of the compiler that makes the graphs of a layer; None where it is not known."""
+    return versions.get(DESCRIPTIONS[layer].compiler)

@@ -1,6 +1,15 @@
-"""Versions of torch and of packages, as they are compared: by major and minor."""
+"""Versions of compilers and of packages, as they are compared: by major and minor."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+Versions = Mapping[str, str]
+"""The versions of compilers by name, ``{"torch": "2.9"}``; one that is not known is left out."""
+
+UNKNOWN: Final[Versions] = MappingProxyType({})
 
 
 def minor(version: str | None) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.model.record import NOWHERE, Frame
+from pytest_graphbreak.model.versions import Versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +15,8 @@ class Context:
     """What the text needs to know besides the record and its verdict.
 
     ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
-    with ``baseline_line`` of the entry; ``recorded_torch`` measured it,
-    ``torch`` is running now. ``typed`` is how pytest was started, ``test`` where
+    with ``baseline_line`` of the entry; the compilers of ``recorded_versions`` measured it,
+    those of ``versions`` are running now. ``typed`` is how pytest was started, ``test`` where
     the test is, ``accept`` what to type where baselines are not written from here:
     in CI, and for a report of another machine. ``packages`` are the versions of those
     that own places, now and when they were recorded.
@@ -23,11 +24,11 @@ class Context:
 
     nodeid: str
     profile: str
-    torch: str | None = None
+    versions: Versions = field(default_factory=dict)
     baseline: str | None = None
     baseline_line: int | None = None
     recorded_profile: str | None = None
-    recorded_torch: str | None = None
+    recorded_versions: Versions = field(default_factory=dict)
     accept: str | None = None
     typed: Typed = field(default_factory=Typed)
     test: Frame = NOWHERE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report import regressions
@@ -20,7 +21,7 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
         place = context.baseline
         if context.baseline_line:
             place += f":{context.baseline_line}"
-        yield f"  baseline  {printable(place)}{_measured(context)}"
+        yield f"  baseline  {printable(place)}{_measured(record, context)}"
     yield from measured_with(record)
     for name, was, now in _moved(verdict, record, context):
         yield f"  package   {name} {was} -> {now}"
@@ -56,14 +57,25 @@ def _moved(verdict: Verdict, record: Record, context: Context) -> Iterator[tuple
             )
 
 
-def _measured(context: Context) -> str:
-    if not context.recorded_torch:
+def _measured(record: Record, context: Context) -> str:
+    """Where the baseline was recorded, and with what; other versions may count otherwise."""
+    seen = {DESCRIPTIONS[layer].compiler for layer in record.layers}
+    recorded = {
+        name: version
+        for name, version in context.recorded_versions.items()
+        if name in seen or not seen
+    }
+    if not recorded:
         return ""
-    now = ""
-    if context.torch and not same_minor(context.torch, context.recorded_torch):
-        now = f" (now {minor(context.torch)}, where counts may differ)"
+    now = [
+        minor(version) if len(recorded) == 1 else f"{name} {minor(version)}"
+        for name, was in recorded.items()
+        if (version := context.versions.get(name)) and not same_minor(version, was)
+    ]
+    others = f" (now {' and '.join(map(str, now))}, where counts may differ)" if now else ""
     on = f" on {context.recorded_profile}" if context.recorded_profile else ""
-    return f", recorded{on} with torch {context.recorded_torch}{now}"
+    made = " and ".join(f"{name} {version}" for name, version in recorded.items())
+    return f", recorded{on} with {made}{others}"
 
 
 def _accept(verdict: Verdict, context: Context) -> Iterator[str]:

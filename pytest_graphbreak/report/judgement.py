@@ -16,6 +16,7 @@ from pytest_graphbreak.judging import budget
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
 from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.versions import Versions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.text import block_failure, failure
 
@@ -26,7 +27,7 @@ class Case:
 
     ``expected`` is what the baseline says for its profile, ``cap`` what the code
     says, ``ungated`` why it is not judged at all. ``excused`` are verdicts that do
-    not fail it. ``torch`` and the ``packages`` are the versions that made it.
+    not fail it. ``versions`` of compilers and ``packages`` are those that made it.
     """
 
     record: Record
@@ -34,7 +35,7 @@ class Case:
     cap: Cap | None = None
     ungated: str | None = None
     excused: Collection[str] = ()
-    torch: str | None = None
+    versions: Versions = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -117,7 +118,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
         case.expected,
         case.cap,
         gate=rules.gate,
-        torch=case.torch,
+        versions=case.versions,
         packages=case.packages,
         ops=rules.ops,
     )
@@ -126,7 +127,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
     if not rules.writes(verdict):
         return verdict, False
     # What is written passes; the cap is judged as always, and then nothing is.
-    capped = judge(case.record, None, case.cap, torch=case.torch)
+    capped = judge(case.record, None, case.cap, versions=case.versions)
     return (capped, False) if capped.fails else (verdict, True)
 
 
@@ -138,12 +139,12 @@ def _message(
     if context is None:
         return block_failure(verdict, case.record)
     known, expected = context(), case.expected
-    known = replace(known, torch=case.torch, packages=case.packages)
+    known = replace(known, versions=case.versions, packages=case.packages)
     if expected is not None:
         known = replace(
             known,
             recorded_profile=expected.profile,
-            recorded_torch=expected.torch,
+            recorded_versions=expected.versions,
             recorded_packages=expected.packages,
         )
     return failure(verdict, case.record, known)

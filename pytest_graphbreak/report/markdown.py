@@ -187,8 +187,8 @@ def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:
     for run in runs[:_RUNS]:
         verdicts = counted(run.tests)
         parts = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        torch = f", torch {_code(run.torch, 40)}" if run.torch else ""
-        yield f"- {_code(run.label)}{torch}: {parts or 'no tests'}\n"
+        made = "".join(f", {name} {_code(at, 40)}" for name, at in run.versions.items())
+        yield f"- {_code(run.label)}{made}: {parts or 'no tests'}\n"
 
 
 def _cut(text: str, most: int = _LONGEST_NAME) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
+from pytest_graphbreak.baseline.model import by_layer
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.cap import Cap
@@ -93,7 +94,7 @@ class Judge:
             _cap(seen.test),
             ungated=self._ungated(seen, entry),
             excused=self._excused(seen),
-            torch=seen.report.torch,
+            versions=seen.report.versions,
             packages=_packages(seen),
         )
         rules = Rules(gate=True, strict=self.checkout.strict, ops=self.checkout.ops)
@@ -154,17 +155,17 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
     A layer on which it had graphs is judged also where it is missing here.
     """
     measured = values(Record.from_dict(other.test))
-    torch = minor(other.report.torch)
+    versions = {name: short for name, at in other.report.versions.items() if (short := minor(at))}
     expected = Expected(
         values=measured,
         profile=other.profile,
-        torch=torch,
+        versions=versions,
         recorded=True,
         own=measured.layers,
-        breaks_torch=torch,
-        eager_torch=torch,
-        ops_torch=dict.fromkeys(measured.ops, torch),
-        causes_torch=dict.fromkeys(LAYERS, torch),
+        breaks_with=versions,
+        eager_with=versions,
+        ops_with=by_layer(measured.ops, versions),
+        causes_with=by_layer(LAYERS, versions),
         packages=other.report.environment["packages"],
     )
     layers = tuple(layer for layer in record.layers if layer in other.test["layers"])

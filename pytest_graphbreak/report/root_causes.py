@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pytest_graphbreak.baseline.model import PLACES_LAYER, BaselinePlace, Cause, Expected, Values
 from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.verdict import Verdict, judge
+from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Plain, Record
 from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.repeats import Repeats, series
@@ -213,7 +214,7 @@ def _expected(test: Plain) -> Expected | None:
     return Expected(
         values,
         profile=known["profile"] or "",
-        torch=known["torch"],
+        versions={name: version for name in COMPILERS if (version := known.get(name))},
         recorded=own,
         own=values.layers if own else frozenset(),
     )

@@ -133,8 +133,8 @@ class ProfileRun:
         return self.reports[0].profile
 
     @property
-    def torch(self) -> str | None:
-        return self.reports[0].torch
+    def versions(self) -> dict[str, str]:
+        return self.reports[0].versions
 
     @property
     def tests(self) -> list[Plain]:
@@ -169,7 +169,7 @@ def named(test: Plain, run: ProfileRun, among: Sequence[ProfileRun]) -> str:
 def runs(reports: Iterable[Report]) -> list[ProfileRun]:
     """Put shards together.
 
-    Reports of one profile and torch that share no test are shards of one run;
+    Reports of one profile and of the same versions that share no test are shards of one run;
     a report that repeats a test of it is a run of its own (another branch, a
     retry).
     """
@@ -178,7 +178,8 @@ def runs(reports: Iterable[Report]) -> list[ProfileRun]:
         names = {test["nodeid"] for test in report.tests}
         for known, group in groups:
             first = group[0]
-            if (first.profile, first.torch) == (report.profile, report.torch) and not known & names:
+            made = (first.profile, first.versions) == (report.profile, report.versions)
+            if made and not known & names:
                 known |= names
                 group.append(report)
                 break

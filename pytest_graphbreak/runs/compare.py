@@ -21,13 +21,13 @@ graph that is lowered from it for the break, too. So the growth of a test is the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
-from pytest_graphbreak.model.layers import LAYERS, MEANT, VERSIONS
+from pytest_graphbreak.model.layers import LAYERS, MEANT, VERSIONS, made_by
 from pytest_graphbreak.model.record import Frame, Plain
 from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.runs.attribution import Key, PlacedCause, book
@@ -198,8 +198,8 @@ def _pair(
     layers = tuple(layer for layer in LAYERS if layer in was["layers"] and layer in now["layers"])
     mine: list[CauseChange] = []
     if not _same(was, now):
-        same_torch = same_minor(one.report.torch, other.report.torch)
-        steps = _steps(book(was, layers).causes, book(now, layers).causes, same_torch)
+        same = _comparable(one, other)
+        steps = _steps(book(was, layers).causes, book(now, layers).causes, same)
         breaks = _Heads(steps)
         heads: dict[int, CauseChange] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
@@ -224,6 +224,12 @@ def _pair(
         },
         changes=tuple(mine),
     )
+
+
+def _comparable(one: SeenTest, other: SeenTest) -> tuple[str, ...]:
+    """The layers of which both sides have graphs by one minor version of the compiler."""
+    was, now = one.report.versions, other.report.versions
+    return tuple(layer for layer in LAYERS if same_minor(made_by(layer, was), made_by(layer, now)))
 
 
 def _added(
@@ -324,14 +330,14 @@ def _settings(was: Plain, now: Plain) -> Iterator[SettingChange]:
 
 
 def _steps(
-    was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same_torch: bool
+    was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same: Collection[str]
 ) -> list[_Step]:
     """What moved from one record of a test to the other."""
     still = {kind for kind in MEANT if _number(was.values(), kind) == _number(now.values(), kind)}
     steps = []
     for key in dict.fromkeys((*was, *now)):
         before, after = was.get(key), now.get(key)
-        how = _how(before, after, same_torch)
+        how = _how(before, after, same)
         if how is not None and key[0] not in still:
             steps.append(_Step(how, before, after))
     # One graph that is told as an entry, or as what follows a break that is known, is the same one.
@@ -365,7 +371,10 @@ def _number(causes: Iterable[PlacedCause], kind: str) -> Counter[str]:
     return total
 
 
-def _how(before: PlacedCause | None, after: PlacedCause | None, same_torch: bool) -> How | None:
+def _how(
+    before: PlacedCause | None, after: PlacedCause | None, same: Collection[str]
+) -> How | None:
+    """How a cause moved. ``same``: the layers whose compiler is of one minor version."""
     if before is None:
         return "new"
     if after is None:
@@ -376,5 +385,5 @@ def _how(before: PlacedCause | None, after: PlacedCause | None, same_torch: bool
     if growth:
         return "more" if growth > 0 else "fewer"
     if after.id != before.id or without_numbers(after.reason) != without_numbers(before.reason):
-        return "reason" if same_torch else "reworded"
+        return "reason" if after.layer in same else "reworded"
     return None

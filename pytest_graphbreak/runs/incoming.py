@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from pytest_graphbreak.model.layers import BREAKING, LAYERS, VERSIONS
+from pytest_graphbreak.model.layers import BREAKING, COMPILERS, LAYERS, VERSIONS
 from pytest_graphbreak.model.record import CACHED, Plain
 from pytest_graphbreak.runs.containers import ReportFile, read, sources
 from pytest_graphbreak.text.garbage import uncollected
@@ -67,9 +67,9 @@ class Report:
         return self.environment["profile"] or "none"
 
     @property
-    def torch(self) -> str | None:
-        version: str | None = self.environment["torch"]
-        return version
+    def versions(self) -> dict[str, str]:
+        """Those of the compilers that were there."""
+        return {name: at for name in COMPILERS if (at := self.environment.get(name))}
 
 
 def load(path: str | os.PathLike[str], *, counts_only: bool = False) -> Report:
@@ -356,7 +356,7 @@ _KNOWN = _object(
 _CAUSE = _object(layer=_LAYER, cause=_TEXT, where=_TEXT, code=_TEXT, count=(_count, 1))
 _BASELINE = _object(
     profile=_MAYBE_TEXT,
-    torch=_MAYBE_TEXT,
+    **dict.fromkeys(COMPILERS, _MAYBE_TEXT),
     graphs=_COUNTS,
     recompiles=_COUNTS,
     ops=_COUNTS,

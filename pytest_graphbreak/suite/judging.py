@@ -32,7 +32,6 @@ def judge(
 ) -> Judgement:
     """The judgement on what ``item`` did. ``fixtures`` is their share in it, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
-    from pytest_graphbreak.config.device import version
     from pytest_graphbreak.report.judgement import Case, Rules, judgement
 
     settings, nodeid = gate.settings, canonical(item)
@@ -50,7 +49,7 @@ def judge(
         cap,
         ungated=_ungated(mark, entry),
         excused=("new",) if settings.new == "report" or is_xfail(item) else (),
-        torch=version("torch"),
+        versions=_versions(record),
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
     rules = Rules(
@@ -88,6 +87,15 @@ def _context(
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
     )
+
+
+def _versions(record: Record) -> dict[str, str]:
+    """The versions of what made the graphs of a record."""
+    from pytest_graphbreak.config.device import version
+    from pytest_graphbreak.model.layers import DESCRIPTIONS
+
+    names = dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in record.layers)
+    return {name: at for name in names if (at := version(name))}
 
 
 def _packages(record: Record, settings: Settings) -> dict[str, str]:

@@ -94,7 +94,7 @@ def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
     expected, record = budget_of(seen, after.record)
     # Other code in the same package is what is looked for: its operations are compared.
     expected = replace(expected, packages={})
-    return judge(record, expected, torch=after.report.torch), record
+    return judge(record, expected, versions=after.report.versions), record
 
 
 def _difference(found: BisectResult, source: SearchedRow) -> Iterator[str]:

@@ -18,7 +18,9 @@ PLAIN = Values({"dynamo": 1})
 
 def measured(name: str, graphs: int = 1, **packages: str) -> Measured:
     values = Values({"dynamo": graphs})
-    return Measured(f"tests/test_a.py::{name}", "cpu", "2.13", values, ("dynamo",), packages)
+    return Measured(
+        f"tests/test_a.py::{name}", "cpu", {"torch": "2.13"}, values, ("dynamo",), packages
+    )
 
 
 def test_packages_are_those_with_a_version(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from pytest_graphbreak.model.record import Record
 
 def expected(**graphs: int) -> Expected:
     own = frozenset(graphs)
-    return Expected(Values(graphs=graphs), profile="cpu", torch="2.9", recorded=True, own=own)
+    return Expected(
+        Values(graphs=graphs), profile="cpu", versions={"torch": "2.9"}, recorded=True, own=own
+    )
 
 
 def test_the_smaller_one_holds_on_each_layer() -> None:

@@ -32,7 +32,7 @@ def base(record: Record, functions: Mapping[str, int] | None = None) -> Expected
         "2.9",
         recorded=True,
         own=frozenset(record.graphs),
-        causes_torch={"dynamo": "2.9", "xla": "2.9"},
+        causes_with={"dynamo": "2.9", "xla": "2.9"},
     )
 
 
@@ -73,9 +73,9 @@ def test_what_a_later_version_calls_a_cause_is_not_written() -> None:
 
 def test_a_baseline_of_an_earlier_version_knows_no_causes() -> None:
     record = seen(graph("xla", "sync"))
-    old = Expected(Values({"xla": 1}), "cpu", "2.9", recorded=True)
+    old = Expected(Values({"xla": 1}), "cpu", {"torch": "2.9"}, recorded=True)
     assert compare(record, old, "xla") is None
-    assert judge(record, old, torch="2.9").name == "ok"
+    assert judge(record, old, versions={"torch": "2.9"}).name == "ok"
 
 
 def test_new_gone_and_known_in_numbers() -> None:
@@ -113,10 +113,10 @@ def test_which_of_two_functions_is_new_is_known_by_what_held_operations() -> Non
 def test_other_causes_with_equal_counts_are_a_change() -> None:
     before = seen(graph("dynamo", "entry"), graph("xla", "access", "g"))
     now = seen(graph("dynamo", "entry"), graph("xla", "access", "h"))
-    assert judge(now, base(before), torch="2.9.1").name == "changed"
-    assert judge(before, base(before), torch="2.9.1").name == "ok"
+    assert judge(now, base(before), versions={"torch": "2.9.1"}).name == "changed"
+    assert judge(before, base(before), versions={"torch": "2.9.1"}).name == "ok"
     # Another torch may cut the same code at other lines.
-    assert judge(now, base(before), torch="2.10").name == "ok"
+    assert judge(now, base(before), versions={"torch": "2.10"}).name == "ok"
 
 
 def test_graphs_of_dynamo_that_are_lowered_are_no_change() -> None:

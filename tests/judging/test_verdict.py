@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ def base(
         breaks=tuple(BaselinePlace("a.py::f", code, 1, "why", "GB1") for code in breaks),
         eager=tuple(BaselinePlace("a.py::f", code) for code in eager),
     )
-    entry = Entry("test_a.py", "test_a", None, "cpu", torch, values, overrides or {})
+    entry = Entry("test_a.py", "test_a", None, "cpu", {"torch": torch}, values, overrides or {})
     found = entry.expected(profile)
     assert found is not None
     return found
@@ -93,7 +94,7 @@ def base(
     ],
 )
 def test_against_a_baseline(record: Record, expected: Expected, verdict: str) -> None:
-    assert judge(record, expected, gate=True, torch="2.9.1").name == verdict
+    assert judge(record, expected, gate=True, versions={"torch": "2.9.1"}).name == verdict
 
 
 @pytest.mark.parametrize(
@@ -141,15 +142,15 @@ def test_a_cap_on_a_layer_that_was_not_there_is_not_judged_and_said() -> None:
 
 def test_reasons_are_compared_only_with_the_same_minor_of_torch() -> None:
     record = seen(1, breaks=("a",), id="GB2")
-    assert judge(record, base(1, breaks=("a",)), torch="2.9.1").name == "changed"
-    assert judge(record, base(1, breaks=("a",)), torch="2.13.0").name == "ok"
-    assert judge(record, base(1, breaks=("a",)), torch=None).name == "ok"
+    assert judge(record, base(1, breaks=("a",)), versions={"torch": "2.9.1"}).name == "changed"
+    assert judge(record, base(1, breaks=("a",)), versions={"torch": "2.13.0"}).name == "ok"
+    assert judge(record, base(1, breaks=("a",)), versions={}).name == "ok"
 
 
 def test_white_space_and_line_numbers_are_no_part_of_a_place() -> None:
     moved = Break("dynamo", "why", Frame("a.py", "f", 999, "x  =   1"), "GB1")
     record = Record(("dynamo",), {"dynamo": 1}, breaks=(moved,))
-    assert judge(record, base(1, breaks=("x = 1",)), torch="2.9.0").name == "ok"
+    assert judge(record, base(1, breaks=("x = 1",)), versions={"torch": "2.9.0"}).name == "ok"
 
 
 def test_the_diff_of_reasons() -> None:
@@ -191,7 +192,9 @@ def test_a_record_is_ok_against_itself(
     dynamo: int, xla: int, recompiles: int, breaks: Any, eager: Any
 ) -> None:
     same: dict[str, Any] = {"xla": xla, "recompiles": recompiles, "breaks": breaks, "eager": eager}
-    assert judge(seen(dynamo, **same), base(dynamo, **same), torch="2.9.1").name == "ok"
+    assert (
+        judge(seen(dynamo, **same), base(dynamo, **same), versions={"torch": "2.9.1"}).name == "ok"
+    )
 
 
 @given(counts, counts, counts, counts)
@@ -211,7 +214,7 @@ def held(*ops: int, layer: str = "dynamo", again: int = 0) -> Record:
 
 
 def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
-    entry = Entry("a.py", "test", None, "cpu", torch, values(record), packages=packages)
+    entry = Entry("a.py", "test", None, "cpu", {"torch": torch}, values(record), packages=packages)
     found = entry.expected("cpu")
     assert found is not None
     return found
@@ -235,23 +238,39 @@ def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
     ],
 )
 def test_captured_operations(now: Record, was: Record, verdict: str) -> None:
-    assert judge(now, written(was), torch="2.9.1").name == verdict
+    assert judge(now, written(was), versions={"torch": "2.9.1"}).name == verdict
+
+
+def test_each_layer_is_compared_by_the_version_of_its_compiler() -> None:
+    was = written(held(12, layer="jax"))
+    was = replace(was, ops_with={"jax": "0.10"}, causes_with={"jax": "0.10"})
+    now = held(2, layer="jax")
+    assert judge(now, was, versions={"jax": "0.10.2", "torch": "2.13"}).name == "lost"
+    assert judge(now, was, versions={"jax": "0.12.0"}).name == "ok"
+    assert judge(now, was, versions={"torch": "0.10"}).name == "ok"
 
 
 def test_operations_are_compared_where_they_can_be() -> None:
     was, now = held(12), held(2)
-    assert judge(now, written(was), torch="2.10.0").name == "ok"
-    assert judge(now, written(was), torch=None).name == "ok"
-    assert judge(now, written(was), torch="2.9.0", ops=None).name == "ok"
+    assert judge(now, written(was), versions={"torch": "2.10.0"}).name == "ok"
+    assert judge(now, written(was), versions={}).name == "ok"
+    assert judge(now, written(was), versions={"torch": "2.9.0"}, ops=None).name == "ok"
     assert (
-        judge(now, written(was, timm="1.0"), torch="2.9.0", packages={"timm": "1.1"}).name == "ok"
+        judge(
+            now, written(was, timm="1.0"), versions={"torch": "2.9.0"}, packages={"timm": "1.1"}
+        ).name
+        == "ok"
     )
-    assert judge(now, written(was, timm="1.0"), torch="2.9.0", packages={"timm": "1.0"}).fails
-    assert judge(seen(1), written(was), torch="2.9.0").name == "ok"  # its graphs are not known
-    assert judge(now, written(seen(1)), torch="2.9.0").name == "ok"
+    assert judge(
+        now, written(was, timm="1.0"), versions={"torch": "2.9.0"}, packages={"timm": "1.0"}
+    ).fails
+    assert (
+        judge(seen(1), written(was), versions={"torch": "2.9.0"}).name == "ok"
+    )  # its graphs are not known
+    assert judge(now, written(seen(1)), versions={"torch": "2.9.0"}).name == "ok"
 
 
 def test_what_grew_says_how_much_is_compiled() -> None:
-    verdict = judge(held(2, 2), written(held(2)), torch="2.9.1")
+    verdict = judge(held(2, 2), written(held(2)), versions={"torch": "2.9.1"})
     assert verdict.name == "over"
     assert [(step.allowed, step.now) for step in verdict.ops] == [(2, 4)]

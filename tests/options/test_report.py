@@ -129,6 +129,7 @@ def test_the_environment(suite: Suite) -> None:
         "arch",
         "torch",
         "torch_xla",
+        "jax",
         "python",
         "platform",
         "packages",

@@ -16,11 +16,11 @@ from pytest_graphbreak.report.footer import footer
 CONTEXT = Context(
     "tests/test_it.py::test_it",
     "cpu",
-    torch="2.13.0+cpu",
+    versions={"torch": "2.13.0+cpu"},
     baseline="baselines/tests/test_it.yaml",
     baseline_line=5,
     recorded_profile="cpu",
-    recorded_torch="2.13",
+    recorded_versions={"torch": "2.13"},
     typed=Typed(("python", "-m", "pytest")),
 )
 GROWN = Step("graphs", "dynamo", 1, 3, "baseline")
@@ -40,14 +40,40 @@ def test_the_baseline_and_what_accepts() -> None:
 @pytest.mark.parametrize(
     ("context", "line"),
     [
-        ({"torch": "2.14.1"}, f"{BASELINE} (now 2.14, where counts may differ)"),
-        ({"recorded_torch": None}, BASELINE.partition(",")[0]),
+        ({"versions": {"torch": "2.14.1"}}, f"{BASELINE} (now 2.14, where counts may differ)"),
+        ({"recorded_versions": {}}, BASELINE.partition(",")[0]),
         ({"baseline_line": None}, BASELINE.replace(":5", "")),
         ({"recorded_profile": None}, BASELINE.replace(" on cpu", "")),
     ],
 )
 def test_what_measured_the_baseline(context: dict[str, Any], line: str) -> None:
     assert of(OVER, **context)[0] == line
+
+
+@pytest.mark.parametrize(
+    ("layers", "versions", "words"),
+    [
+        (("jax",), {"jax": "0.10.2"}, "jax 0.10"),
+        (
+            ("jax",),
+            {"jax": "0.12.0", "torch": "2.14"},
+            "jax 0.10 (now 0.12, where counts may differ)",
+        ),
+        (("dynamo", "jax"), {"torch": "2.13.1", "jax": "0.10.2"}, "torch 2.13 and jax 0.10"),
+        (
+            ("dynamo", "jax"),
+            {"torch": "2.13.1", "jax": "0.12.0"},
+            "torch 2.13 and jax 0.10 (now jax 0.12, where counts may differ)",
+        ),
+    ],
+)
+def test_the_compilers_of_the_layers_that_were_there(
+    layers: tuple[str, ...], versions: dict[str, str], words: str
+) -> None:
+    both = {"torch": "2.13", "jax": "0.10"}
+    context = replace(CONTEXT, versions=versions, recorded_versions=both)
+    line = next(footer(OVER, Record(layers=layers), context))
+    assert line.endswith(f"recorded on cpu with {words}")
 
 
 def test_without_a_baseline_it_says_how_to_record() -> None:

@@ -17,7 +17,11 @@ BLIND = Record(errors=("Dynamo is disabled",))
 
 def expected(**graphs: int) -> Expected:
     return Expected(
-        Values(graphs=graphs), profile="cpu", torch="2.13", recorded=True, own=frozenset({"dynamo"})
+        Values(graphs=graphs),
+        profile="cpu",
+        versions={"torch": "2.13"},
+        recorded=True,
+        own=frozenset({"dynamo"}),
     )
 
 
@@ -94,7 +98,7 @@ def test_the_context_is_asked_only_where_the_case_fails() -> None:
 
 
 def test_the_text_knows_what_the_baseline_was_measured_with() -> None:
-    case = Case(TWO, expected(dynamo=1), torch="2.9.1")
+    case = Case(TWO, expected(dynamo=1), versions={"torch": "2.9.1"})
     context = Context("test_a.py::test_b", "cpu", baseline="test_a.yaml", baseline_line=3)
     message = judgement(case, Rules(gate=True), lambda: context).message
     assert message is not None

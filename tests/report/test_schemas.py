@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from pytest_graphbreak.baseline import BaselineError, update
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.judging.verdict import FAILING, STRICT
-from pytest_graphbreak.model.layers import CAUSES, LAYERS
+from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
 from pytest_graphbreak.model.record import (
     Break,
     Eager,
@@ -127,6 +127,7 @@ PLACE = st.fixed_dictionaries(
 PLACES = st.lists(PLACE, max_size=1) | SCALARS
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "torch": TEXTS | SCALARS,
+    "jax": TEXTS | SCALARS,
     "graphs": COUNTS,
     "recompiles": COUNTS,
     "breaks": PLACES,
@@ -146,7 +147,7 @@ BASELINES = st.fixed_dictionaries(
         "profile": st.sampled_from(["cpu", "cpu", "cpu", 3, ""]),
         "tests": st.dictionaries(TEXTS, ENTRY | CASES | SCALARS, max_size=2),
     },
-    optional={"torch": st.sampled_from(["2.9", "2.10.1", "x", 2.9])},
+    optional=dict.fromkeys(COMPILERS, st.sampled_from(["2.9", "2.10.1", "x", 2.9])),
 )
 
 
@@ -239,6 +240,7 @@ def full_report() -> dict[str, Any]:
             "arch": "cpu",
             "torch": "2.9.1",
             "torch_xla": "2.9.0",
+            "jax": None,
             "python": "3.11.7",
             "platform": "linux",
             "packages": {"transformers": "5.23.0"},
@@ -276,6 +278,7 @@ def test_every_key_is_always_there() -> None:
         del at(less, path[:-1])[path[-1]]
         optional = path[-1] in OPTIONAL and ("baseline" in path or path[-1] in LAYERS)
         optional |= not FREE.isdisjoint(path[:-1])
+        optional &= path[0] != "environment" or "packages" in path  # jax is a version, and a layer
         assert REPORT.is_valid(less) is optional, path
 
 

@@ -53,19 +53,19 @@ BROKEN = Record(
 
 def red(record: Record, **graphs: int) -> str:
     """The text of a record against a baseline that has these graphs and nothing else."""
-    expected = Expected(Values(graphs), "cpu", "2.13", True, own=frozenset(graphs))
+    expected = Expected(Values(graphs), "cpu", {"torch": "2.13"}, True, own=frozenset(graphs))
     context = Context(
         "tests/test_it.py::test_it",
         "cpu",
-        torch="2.13.0+cpu",
+        versions={"torch": "2.13.0+cpu"},
         baseline="baselines/tests/test_it.yaml",
         baseline_line=5,
         recorded_profile="cpu",
-        recorded_torch="2.13",
+        recorded_versions={"torch": "2.13"},
         typed=Typed(("python", "-m", "pytest")),
         test=Frame("tests/test_it.py", "test_it", 3),
     )
-    return failure(judge(record, expected, torch="2.13.0+cpu"), record, context)
+    return failure(judge(record, expected, versions={"torch": "2.13.0+cpu"}), record, context)
 
 
 def test_a_print_deep_inside_is_one_entry() -> None:

@@ -39,7 +39,7 @@ def put(data: Any, path: tuple[Any, ...], value: Any) -> None:
 def test_reads_what_the_plugin_writes(tmp_path: Path) -> None:
     report = load(write(tmp_path / "graphs.json", FULL))
     assert report.profile == "cpu"
-    assert report.torch == "2.13.0"
+    assert report.versions == {"torch": "2.13.0"}
     assert Record.from_dict(report.tests[0]) == Record.from_dict(FULL["tests"][0])
     assert report.tests[1]["baseline"]["graphs"] == {"dynamo": 1}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,10 +19,17 @@ from functools import cache
 from types import CodeType, FrameType, MethodType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax import equinox, private
 from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import Key
 from pytest_graphbreak.model.stacks import Line
+
+LIBRARIES: Final = re.compile(
+    r"/site-packages/(?:equinox/_\w+\.py|equinox/internal/|jaxtyping/|beartype/|chex/_src/"
+    r"|flax/core/|flax/linen/(?:module|transforms)\.py"
+    r"|flax/nnx/(?!nn/)|torchax/)"
+)
+"""Wrappers of libraries around a call of JAX: no model's code, and no line of a user's."""
 
 _FORWARD: Final = ("_pjit_jvp", "_pjit_linearize", "_pjit_partial_eval")
 _BACKWARD: Final = ("_pjit_transpose", "_pjit_transpose_fancy")
@@ -72,7 +80,9 @@ class JaxCall:
 
     @property
     def caller(self) -> Line | None:
-        return self.stack[-1] if self.stack else None
+        """The line that called JAX, or the library that did."""
+        own = (line for line in reversed(self.stack) if not LIBRARIES.search(line.file))
+        return next(own, self.stack[-1] if self.stack else None)
 
 
 def call(frame: FrameType | None) -> JaxCall:
@@ -113,6 +123,8 @@ def call(frame: FrameType | None) -> JaxCall:
             found.fun = miss.get("fun")
             found.own = _is_own(found.fun, direct)
         found.key = _key(params, miss, jaxpr)
+        if (parts := equinox.unpacked(frame, miss.get("args", ()), found.key)) is not None:
+            found.fun, found.key = parts[0] or found.fun, parts[1]
     elif jaxpr is not None:
         found.own = found.source.rpartition(" at ")[2].startswith(home())
         found.key = Key(arguments=_named((), jaxpr.in_avals))

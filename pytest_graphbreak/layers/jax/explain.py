@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
+from pytest_graphbreak.layers.jax.calls import LIBRARIES
 from pytest_graphbreak.layers.jax.events import (
     Event,
     Executable,
@@ -25,13 +24,6 @@ from pytest_graphbreak.model.record import (
 )
 from pytest_graphbreak.model.stacks import Line, since_test, users
 from pytest_graphbreak.text.numbers import plural
-
-_PASSED: Final = re.compile(
-    r"/site-packages/(?:equinox/_\w+\.py|equinox/internal/|jaxtyping/|beartype/|chex/_src/"
-    r"|flax/core/|flax/linen/(?:module|transforms)\.py"
-    r"|flax/nnx/(?!nn/)|torchax/)"
-)
-"""Wrappers of libraries around a call of JAX: no model's code, and no line of a user's."""
 
 
 def observation(
@@ -97,7 +89,7 @@ def _graph(layer: str, number: int, program: Executable, places: Places) -> Grap
 
 
 def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
-    own = [line for line in since_test(lines) if not _PASSED.search(line.file)]
+    own = [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
     return users(own or lines, places)
 
 

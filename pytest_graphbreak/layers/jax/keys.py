@@ -10,7 +10,7 @@ Nothing here imports jax: types are told by what they have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -60,28 +60,39 @@ def differences(before: Key, now: Key) -> Iterator[str]:
     yield from _statics(before.statics, now.statics)
     yield from _pairs("the setting ", before.settings, now.settings)
     yield from _pairs("the option ", before.options, now.options, " of jax.jit")
+    moved = dict(_moved(before, now))
     if not _same(before.tree, now.tree):
         yield _trees(before, now)
     else:
-        yield from _arguments(before.arguments, now.arguments)
+        yield from _arguments(before.arguments, now.arguments, moved)
     if before.devices != now.devices:
         yield f"for {_joined(before.devices)} before, for {_joined(now.devices)} now"
-    elif len(before.shardings) == len(now.shardings) and before.tree == now.tree:
-        names = [name for name, _ in now.arguments]
-        names += [""] * (len(now.shardings) - len(names))
-        for name, old, new in zip(names, before.shardings, now.shardings, strict=True):
-            if not _same(old, new):
-                yield f"at {name or 'an argument'}: {sharding(old)} before, {sharding(new)} now"
+    yield from moved.values()
+
+
+def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
+    """The arrays that the user put somewhere else, by name, each with what differs."""
+    if before.devices != now.devices or not _same(before.tree, now.tree):
+        return
+    if len(before.shardings) != len(now.shardings):
+        return
+    names = [name for name, _ in now.arguments]
+    names += [""] * (len(now.shardings) - len(names))
+    for name, old, new in zip(names, before.shardings, now.shardings, strict=True):
+        if not _same(old, new):
+            at = f"at {name or 'an argument'}"
+            yield name, f"{at}: {sharding(old)} before, {sharding(new)} now"
 
 
 def _arguments(
-    before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...]
+    before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...], moved: Container[str]
 ) -> Iterator[str]:
+    """``moved``: arrays of which it is told where they lie, and need not be by their type."""
     if len(before) != len(now):
         yield f"{len(before)} arrays before, {len(now)} now"
         return
     for (_, old), (name, new) in zip(before, now, strict=True):
-        if not _same(old, new):
+        if not _same(old, new) and not (name in moved and abstract(old) == abstract(new)):
             yield f"at {name or 'an argument'}: {_versus(abstract(old), abstract(new), old, new)}"
 
 
@@ -156,6 +167,8 @@ def sharding(found: Any) -> str:
     spec, mesh = getattr(found, "spec", None), getattr(found, "mesh", None)
     if spec is not None and mesh is not None:
         axes = ", ".join(f"{name}={size}" for name, size in dict(mesh.shape).items())
+        if not axes:
+            return "not sharded"
         return _short(f"sharded {tuple(spec)} over {axes}")
     devices = getattr(found, "device_set", None)
     if devices:

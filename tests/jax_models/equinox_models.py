@@ -1,0 +1,101 @@
+"""Models of equinox: a module is its parameters; what is no array is static."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from tests.jax_models.linen_models import batches, digits
+
+Array = Any
+
+
+class Convolutional(eqx.Module):
+    """Two convolutions and a number that scales what comes out."""
+
+    layers: list[Any]
+    scale: float
+
+    def __init__(self, key: Array) -> None:
+        first, second, last = jax.random.split(key, 3)
+        self.layers = [
+            eqx.nn.Conv2d(1, 4, 3, key=first),
+            eqx.nn.MaxPool2d(2, 2),
+            eqx.nn.Conv2d(4, 8, 3, key=second),
+            eqx.nn.Linear(8, 10, key=last),
+        ]
+        self.scale = 1.0
+
+    def __call__(self, x: Array) -> Array:
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.scale * self.layers[-1](x.reshape(-1))
+
+
+class Recurrent(eqx.Module):
+    """A GRU over what is heard, by `lax.scan`."""
+
+    cell: eqx.nn.GRUCell
+    head: eqx.nn.Linear
+
+    def __init__(self, key: Array) -> None:
+        first, last = jax.random.split(key)
+        self.cell = eqx.nn.GRUCell(4, 16, key=first)
+        self.head = eqx.nn.Linear(16, 3, key=last)
+
+    def __call__(self, state: Array, heard: Array) -> tuple[Array, Array]:
+        def one(state: Array, x: Array) -> tuple[Array, None]:
+            return self.cell(x, state), None
+
+        state, _ = jax.lax.scan(one, state, heard)
+        return state, self.head(state)
+
+
+def built(kind: type[Any], seed: int = 0) -> Any:
+    """A model, its weights drawn in one program."""
+    return eqx.filter_jit(lambda seed: kind(jax.random.key(seed)))(np.uint32(seed))
+
+
+def look() -> list[Array]:
+    """Batches of pictures, by a model that keeps its scale."""
+    model = built(Convolutional)
+    apply = eqx.filter_jit(lambda model, x: jax.vmap(model)(x))
+    scores = []
+    for batch in batches(digits(24, 1, 8, 8), 8):
+        scores.append(apply(model, batch))
+    return scores
+
+
+def hear() -> Array:
+    """A stream in parts of one length; the state goes from part to part."""
+    model = built(Recurrent)
+    step = eqx.filter_jit(lambda model, state, part: model(state, part))
+    state = np.zeros(16, np.float32)
+    scores = None
+    for part in batches(digits(32, 4), 8):
+        state, scores = step(model, state, part)
+    return np.asarray(scores)
+
+
+def ensemble() -> Array:
+    """Four models at once: `filter_vmap` makes them, and calls them."""
+
+    def member(key: Array) -> Any:
+        return eqx.nn.MLP(8, 2, 16, 2, key=key)
+
+    @eqx.filter_jit
+    def make(seed: Array) -> Any:
+        return eqx.filter_vmap(member)(jax.random.split(jax.random.key(seed), 4))
+
+    @eqx.filter_jit
+    def ask(models: Any, x: Array) -> Array:
+        return eqx.filter_vmap(lambda model: model(x))(models).mean(0)
+
+    models = make(np.uint32(0))
+    answers = []
+    for x in digits(3, 8):
+        answers.append(ask(models, x))
+    return np.stack(answers)

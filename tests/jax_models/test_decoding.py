@@ -1,0 +1,23 @@
+"""Prompts of any length: a program for each bucket, and none once all are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax")
+
+from tests.jax_models import decoding
+
+
+def test_scan() -> None:
+    assert all(len(text) >= 8 for text in decoding.scanned())
+
+
+def test_buckets(graph_budget: Any) -> None:
+    server = decoding.Server()
+    server.warm()
+    with graph_budget(max_graphs=0):
+        said = [server.answer([1] * length) for length in (1, 3, 5, 12, 16)]
+    assert [len(words) for words in said] == [5] * 5

@@ -1,0 +1,92 @@
+"""What equinox hands to JAX is told as the user wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_graphbreak import observe
+
+jax = pytest.importorskip("jax")
+eqx = pytest.importorskip("equinox")
+
+X = np.ones(3, np.float32)
+
+
+class Scaled(eqx.Module):  # type: ignore[misc,name-defined,unused-ignore]
+    weight: Any
+    scale: float
+    act: Any
+
+    def __call__(self, x: Any) -> Any:
+        return self.act(self.weight * x) * self.scale
+
+
+def told(run: Callable[[], Any]) -> list[tuple[str, str]]:
+    """The cause and the reason of each program."""
+    jax.clear_caches()
+    with observe() as seen:
+        run()
+    assert not seen.record.errors
+    return [(graph.cause, graph.reason) for graph in seen.record.graph_list if graph.layer == "jax"]
+
+
+def test_two_functions_are_no_retrace() -> None:
+    first, second = eqx.filter_jit(lambda x: x + 1), eqx.filter_jit(lambda x: x * 2)
+
+    def run() -> None:
+        first(X)
+        second(X)
+
+    assert told(run) == [("jit", ""), ("jit", "")]
+
+
+def test_an_array_and_what_is_static_have_the_names_of_the_user() -> None:
+    @eqx.filter_jit
+    def call(model: Any, x: Any, flag: bool = True) -> Any:
+        return model(x)
+
+    model = Scaled(X, 1.0, jax.nn.relu)
+
+    def run() -> None:
+        call(model, X)
+        call(eqx.tree_at(lambda m: m.weight, model, X[:1]), X)
+        call(model, X[None])
+        call(eqx.tree_at(lambda m: m.scale, model, 2.0), X)
+        call(model, X, flag=False)
+
+    causes, reasons = zip(*told(run), strict=True)
+    assert causes == ("jit", *["retrace"] * 4)
+    assert reasons[:4] == (
+        "",
+        "at model.weight: float32[3] before, float32[1] now",
+        "at x: float32[3] before, float32[1,3] now",
+        "the static argument model.scale: 1.0 before, 2.0 now",
+    )
+    assert reasons[4].startswith("the static argument flag was left out before, is False now")
+
+
+def test_a_function_made_anew() -> None:
+    def run() -> None:
+        for _ in range(3):
+            eqx.filter_jit(lambda x: x - 1)(X)
+
+    (first, _), *again = told(run)
+    assert first == "jit"
+    assert {cause for cause, _ in again} == {"retrace"}
+    assert all("made anew" in reason for _, reason in again)
+
+
+def test_a_method_and_a_module_that_is_called() -> None:
+    module = eqx.filter_jit(Scaled(X, 1.0, jax.nn.relu))
+
+    def run() -> None:
+        module(X)
+        module(X[:1])
+
+    (first, _), (cause, reason) = told(run)
+    assert (first, cause) == ("jit", "retrace")
+    assert reason == "at x: float32[3] before, float32[1] now"
