@@ -89,9 +89,9 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
         done += 1
         left = f", about {steps} more" if steps else ""
         words = f"{row.label(name)}{left}"
-        progress.step(done - 1, done + steps, words, row.now)
+        progress.step(done - 1, done + steps, words, row.status)
 
-    def tell(word: str, name: str, side: MeasuredEnd | None, why: str) -> None:
+    def show_step(word: str, name: str, side: MeasuredEnd | None, why: str) -> None:
         progress.clear()
         say(answer.step(row, word, name, side, why))
 
@@ -100,7 +100,7 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
             say(f"note   the counts are equal at both ends; what differs are {what}")
 
     try:
-        found = search(row, begin, tell, differs)
+        found = search(row, begin, show_step, differs)
     finally:
         progress.clear()
     for line in answer.lines(found, row):

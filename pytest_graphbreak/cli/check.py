@@ -203,11 +203,11 @@ def _compare(result: Result, checkout: Checkout, asked: str | None, other: Union
         result.baseless = str(error)
     if other is not None:
         result.base = result.base or "the reports of --against"
-        told = {(item.what, item.where) for item in result.loosened}
+        named = {(item.what, item.where) for item in result.loosened}
         for judged in result.judged:
             before = other.seen.get((judged.seen.profile, judged.seen.nodeid))
             for item in () if before is None else by_reports(before.test, judged.test):
-                if (item.what, item.where.partition("[")[0]) not in told:
+                if (item.what, item.where.partition("[")[0]) not in named:
                     result.loosened.append(item)
 
 

@@ -106,15 +106,15 @@ def _of_reports(args: argparse.Namespace) -> int:
 
 def _findings(found: Sequence[Finding]) -> Iterator[str]:
     """Each finding as a failure tells it, and the page behind it, once."""
-    told = set[str]()
+    pages = set[str]()
     for number, one in enumerate(found):
         if number:
             yield ""
         yield from explained.cause_lines(one.cause)
         page = mending.page(one.cause)
-        if page is None or page.family in told:
+        if page is None or page.family in pages:
             continue
-        told.add(page.family)
+        pages.add(page.family)
         yield from _items("What to write instead", page.page.instead if page.page else ())
         yield f"  more: graphbreak explain {page.family}"
 

@@ -106,8 +106,8 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         search.finish()
         stop = error
     progress.clear()
-    code, late = _result(target, desk, search.outcome, progress, proved=stop is not None)
-    stop = stop or late
+    code, timed_out = _result(target, desk, search.outcome, progress, proved=stop is not None)
+    stop = stop or timed_out
     if stop is not None:
         complain("graphbreak fix: interrupted")
         return ending.code(stop)

@@ -115,8 +115,8 @@ def _causes(points: Iterable[Point]) -> Iterator[str]:
 def _cause(shift: Shift) -> str:
     """``+ GB0124  Unsupported Tensor.item() call``."""
     place = shift.place
-    sign = "+" if shift.now > shift.was else "-"
-    much = f" {shift.was} -> {shift.now}" if shift.was and shift.now else ""
+    sign = "+" if shift.after > shift.before else "-"
+    much = f" {shift.before} -> {shift.after}" if shift.before and shift.after else ""
     kind = "" if place.kind == "break" and place.name else KINDS.get(place.kind, place.kind)
     name = "  ".join(part for part in (f"{kind}{much}", place.name) if part)
     return f"{sign} {cut(name)}"

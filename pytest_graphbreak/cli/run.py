@@ -126,7 +126,7 @@ def _here(
     except OSError as error:  # the script's own are shown by ``program``
         word = watched.Word(state=watched.ENDED, refused=_words(error))
         if channel is not None:
-            channel.tell(word)
+            channel.send(word)
         return UNUSABLE, word
 
 

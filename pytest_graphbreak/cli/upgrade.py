@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 def _upgrade(args: argparse.Namespace, work: Runner) -> int:
     progress = Progress()
     try:
-        progress.step(0, 3, f"installing {', '.join(args.requirements)}", work.now)
+        progress.step(0, 3, f"installing {', '.join(args.requirements)}", work.status)
         layer = make(work, "environment", args.requirements)
         progress.clear()
         if not layer.installed:
@@ -61,7 +61,7 @@ def _upgrade(args: argparse.Namespace, work: Runner) -> int:
         tests = Tests(work, args.rest)
         runs: list[SuiteRun] = []
         for number, (where, name) in enumerate(((present(), "before"), (layer, "after")), 1):
-            progress.step(number, 3, f"the tests {name}", tests.now)
+            progress.step(number, 3, f"the tests {name}", tests.status)
             runs.append(tests.run(where, name, cwd=Path.cwd()))
             progress.clear()
             if runs[-1].report is None:

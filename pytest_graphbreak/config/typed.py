@@ -71,7 +71,7 @@ class Typed:
         path = os.path.join(self.below, file) if self.below else file
         return self._line(flags, (f"{path}{mark}{rest}",))
 
-    def again(self, *flags: str) -> str:
+    def rerun(self, *flags: str) -> str:
         """The command for the same tests once more."""
         return self._line(flags, self.selection)
 
@@ -100,9 +100,9 @@ class Typed:
 
 def typed(config: pytest.Config) -> Typed:
     """How this session was started; in a worker of xdist, how its controller was."""
-    told = getattr(config, "workerinput", {}).get("graphbreak_typed")
-    if told:
-        return Typed.from_dict(told)
+    sent = getattr(config, "workerinput", {}).get("graphbreak_typed")
+    if sent:
+        return Typed.from_dict(sent)
     here = config.invocation_params.dir
     args = [str(arg) for arg in config.invocation_params.args]
     own = _own_options(config)

@@ -186,8 +186,8 @@ SHOWN_VARIABLES: Final = (
 
 def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """What is set that changes what can be seen."""
-    told = {name: environ[name] for name in (*BLINDING, *SHOWN_VARIABLES) if name in environ}
-    listed = ", ".join(f"{name}={value}" for name, value in told.items())
+    shown = {name: environ[name] for name in (*BLINDING, *SHOWN_VARIABLES) if name in environ}
+    listed = ", ".join(f"{name}={value}" for name, value in shown.items())
     yield CheckResult("variables", OK, listed or "none that matters is set")
     for name, values in BLINDING.items():
         if environ.get(name) in values:

@@ -20,15 +20,16 @@ from pytest_graphbreak.model.record import Frame, Graph, Record
 class Moved:
     """The graphs of one layer against those of the baseline, of which ``was`` are recorded.
 
-    ``known`` of ``now`` graphs were there before. ``added`` are the others, one by one, ``gone``
-    the causes that are there no longer. ``unsure``: a function more is compiled, and which of
-    several is the one that was recorded is not known; all of them are in ``added`` then.
+    ``matched`` of ``measured`` graphs were there before. ``added`` are the others, one by one,
+    ``gone`` the causes that are there no longer. ``unsure``: a function more is
+    compiled, and which of several is the one that was recorded is not known; all of them are
+    in ``added`` then.
     """
 
     layer: str
     was: int
-    now: int
-    known: int
+    measured: int
+    matched: int
     added: tuple[Graph, ...] = ()
     gone: tuple[Cause, ...] = ()
     unsure: bool = False
@@ -90,8 +91,8 @@ def compare(record: Record, expected: Expected, layer: str) -> Moved | None:
     return Moved(
         layer=layer,
         was=was,
-        now=len(graphs),
-        known=len(graphs) - len(added),
+        measured=len(graphs),
+        matched=len(graphs) - len(added),
         added=tuple(added),
         gone=tuple(replace(item, count=left[item.key]) for item in recorded if left[item.key]),
         unsure=unsure,

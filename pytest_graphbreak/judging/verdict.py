@@ -40,12 +40,12 @@ class Step:
     what: str
     layer: str | None
     allowed: int
-    now: int
+    measured: int
     by: str
 
     @property
     def growth(self) -> int:
-        return self.now - self.allowed
+        return self.measured - self.allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Held:
 
     name: str
     was: int
-    now: int
+    measured: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Verdict:
     """What the comparison of a record with its budget says.
 
     ``over``, ``lost`` and ``fewer`` hold every count that moved that way, also
-    where another verdict came first. ``added``, ``gone`` and ``known`` are the
+    where another verdict came first. ``added``, ``gone`` and ``matched`` are the
     breaks by place, against the baseline; ``left`` is code that left the
     compiler and had not before. ``ops`` are the captured operations that are
     others now, either way, where they can be compared. ``causes`` are the graphs of
@@ -79,7 +79,7 @@ class Verdict:
     fewer: tuple[Step, ...] = ()
     added: tuple[Break, ...] = ()
     gone: tuple[BaselinePlace, ...] = ()
-    known: tuple[Break, ...] = ()
+    matched: tuple[Break, ...] = ()
     left: tuple[Eager, ...] = ()
     returned: tuple[BaselinePlace, ...] = ()
     reworded: tuple[tuple[BaselinePlace, Break], ...] = ()
@@ -102,7 +102,7 @@ class Verdict:
     @property
     def emptied(self) -> bool:
         """Whether a layer that had graphs has none; an update never writes that."""
-        return any(step.what == "graphs" and not step.now for step in self.lost)
+        return any(step.what == "graphs" and not step.measured for step in self.lost)
 
     @property
     def moved(self) -> bool:
@@ -171,9 +171,9 @@ def _against_cap(record: Record, cap: Cap) -> Verdict:
             ("graphs", record.graphs, cap.graphs(layer)),
             ("recompiles", record.recompiles, cap.recompiles if judged else None),
         ):
-            now = counts.get(layer, 0)
-            if limit is not None and now > limit:
-                over.append(Step(what, layer, limit, now, cap.by))
+            measured = counts.get(layer, 0)
+            if limit is not None and measured > limit:
+                over.append(Step(what, layer, limit, measured, cap.by))
     if cap.breaks is not None and len(record.breaks) > cap.breaks:
         over.append(Step("breaks", None, cap.breaks, len(record.breaks), cap.by))
     lost: tuple[Step, ...] = ()
@@ -195,7 +195,7 @@ def _against_baseline(record: Record, expected: Expected, versions: Versions) ->
         if step.growth > 0:
             (lost if step.what == "eager" else over).append(step)
         elif step.growth < 0:
-            emptied = step.what == "graphs" and step.now == 0
+            emptied = step.what == "graphs" and step.measured == 0
             (lost if emptied else fewer).append(step)
     layers = expected.judged(record.layers)
     causes = [moved for layer in layers if (moved := compare(record, expected, layer))]
@@ -218,13 +218,13 @@ def _steps(record: Record, expected: Expected) -> Iterator[Step]:
     """Every count that the baseline speaks of and that is another one now."""
     values = expected.values
     judged = expected.judged(record.layers)
-    for what, was, now in (
+    for what, was, measured in (
         ("graphs", values.graphs, record.graphs),
         ("recompiles", values.recompiles, record.recompiles),
     ):
         for layer in judged:
-            if was.get(layer, 0) != now.get(layer, 0):
-                yield Step(what, layer, was.get(layer, 0), now.get(layer, 0), "baseline")
+            if was.get(layer, 0) != measured.get(layer, 0):
+                yield Step(what, layer, was.get(layer, 0), measured.get(layer, 0), "baseline")
     for what, places, found in (
         ("breaks", values.breaks, record.breaks),
         ("eager", values.eager, record.eager),
@@ -239,12 +239,12 @@ def _ops(
     record: Record, expected: Expected, versions: Versions, packages: Map[str, str]
 ) -> Iterator[Step]:
     """The captured operations that are others now, by layer, where both are known."""
-    now = record.ops
+    measured = record.ops
     for layer in expected.judged(record.layers):
         was = expected.values.ops.get(layer)
-        comparable = was and layer in now and expected.counts_ops(layer, versions, packages)
-        if was and comparable and was != now[layer]:
-            yield Step("ops", layer, was, now[layer], "baseline")
+        comparable = was and layer in measured and expected.counts_ops(layer, versions, packages)
+        if was and comparable and was != measured[layer]:
+            yield Step("ops", layer, was, measured[layer], "baseline")
 
 
 def _with_ops(
@@ -253,7 +253,7 @@ def _with_ops(
     """The comparison with captured operations: lost, where they fell and graphs did not grow."""
     moved = (*base.over, *base.fewer)
     graphs = {step.layer: step.growth for step in moved if step.what == "graphs"}
-    again = max((-step.growth for step in base.fewer if step.what == "recompiles"), default=0)
+    recompiles = max((-step.growth for step in base.fewer if step.what == "recompiles"), default=0)
     lost = []
     for step in steps:
         grown = graphs.get(step.layer, 0)
@@ -261,8 +261,8 @@ def _with_ops(
         if grown < 0:
             # A graph compiled again holds what the first one held: without it nothing is lost.
             before = record.graphs[step.layer or ""] - grown
-            was = was * (before - min(again, -grown)) // before
-        if grown <= 0 and step.now < was - was * percent / 100:
+            was = was * (before - min(recompiles, -grown)) // before
+        if grown <= 0 and step.measured < was - was * percent / 100:
             lost.append(step)
     emptied = any(step.what == "graphs" for step in base.lost)
     held = _held(record, expected) if lost or emptied else ()
@@ -271,13 +271,13 @@ def _with_ops(
 
 def _held(record: Record, expected: Expected) -> tuple[Held, ...]:
     """The functions that hold fewer operations now, those that hold none first."""
-    now = record.functions
+    measured = record.functions
     found = [
-        Held(name, was, now.get(name, 0))
+        Held(name, was, measured.get(name, 0))
         for name, was in expected.values.functions.items()
-        if now.get(name, 0) < was
+        if measured.get(name, 0) < was
     ]
-    return tuple(sorted(found, key=lambda item: (item.now > 0, -item.was)))
+    return tuple(sorted(found, key=lambda item: (item.measured > 0, -item.was)))
 
 
 def _key(item: Break | Eager) -> tuple[str, str, str]:
@@ -288,9 +288,9 @@ def _key(item: Break | Eager) -> tuple[str, str, str]:
 def _compare_places(record: Record, expected: Expected, versions: Versions) -> Verdict:
     judged = expected.judged(record.layers)
     recorded = {item.key: item for item in expected.values.breaks if item.layer in judged}
-    now = {_key(item): item for item in record.breaks if item.layer in judged}
+    measured = {_key(item): item for item in record.breaks if item.layer in judged}
     eager = {item.key: item for item in expected.values.eager if item.layer in judged}
-    eager_now = {_key(item): item for item in record.eager if item.layer in judged}
+    eager_measured = {_key(item): item for item in record.eager if item.layer in judged}
     others = (item for item in record.breaks if item.layer not in judged)
     comparable = {
         layer
@@ -299,14 +299,14 @@ def _compare_places(record: Record, expected: Expected, versions: Versions) -> V
     }
     return Verdict(
         "ok",
-        added=tuple(item for key, item in now.items() if key not in recorded),
-        known=(*(item for key, item in now.items() if key in recorded), *others),
-        gone=tuple(item for key, item in recorded.items() if key not in now),
-        left=tuple(item for key, item in eager_now.items() if key not in eager),
-        returned=tuple(item for key, item in eager.items() if key not in eager_now),
+        added=tuple(item for key, item in measured.items() if key not in recorded),
+        matched=(*(item for key, item in measured.items() if key in recorded), *others),
+        gone=tuple(item for key, item in recorded.items() if key not in measured),
+        left=tuple(item for key, item in eager_measured.items() if key not in eager),
+        returned=tuple(item for key, item in eager.items() if key not in eager_measured),
         reworded=tuple(
             (recorded[key], item)
-            for key, item in now.items()
+            for key, item in measured.items()
             if item.layer in comparable and key in recorded and _reworded(recorded[key], item)
         ),
         unseen=expected.unseen(record.layers),

@@ -92,11 +92,11 @@ class Setting:
     """One setting by name, with what it was and is: flags, numbers or words."""
 
     name: str
-    was: Any
-    now: Any
+    before: Any
+    after: Any
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.now} (it was {self.was})"
+        return f"{self.name} = {self.after} (it was {self.before})"
 
 
 def take() -> Snapshot:

@@ -79,8 +79,8 @@ class Origins:
         state = self._rank(rank)
         made = state.made or state.lowered
         lowers = explain.lowers(report)
-        again = lowers and made is not None and state.made is None
-        if again and not explain.in_backward(report):
+        relowered = lowers and made is not None and state.made is None
+        if relowered and not explain.in_backward(report):
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # one more part of it
         event = xlalog.event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
@@ -90,7 +90,7 @@ class Origins:
         if context is not None and context.kind == "cut":
             state.fx.cuts.append(Cut(0, explain.OUTSIDE))
         state.origin, state.kind = TORCH_XLA, graph.cause
-        if lowers and (graph.cause == "backward" or not again):
+        if lowers and (graph.cause == "backward" or not relowered):
             state.origin = EXPORT if made is not None and made.export else DYNAMO
             if graph.cause != "backward":
                 state.kind = made.graph.cause if made is not None else "entry"

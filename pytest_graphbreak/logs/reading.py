@@ -85,7 +85,7 @@ class Reading:
 
 
 def read(
-    path: str, places: Places, tell: OnProgress | None = None, more: Iterable[Path] = ()
+    path: str, places: Places, on_progress: OnProgress | None = None, more: Iterable[Path] = ()
 ) -> Reading:
     """Analyse one log. Raises as ``Source`` does where it cannot be opened or read.
 
@@ -96,8 +96,8 @@ def read(
     reader = _Reader(path, Sources(places, more))
     with Source(path) as source:
         for block in source.blocks():
-            if tell is not None:
-                tell(source.taken, source.size)
+            if on_progress is not None:
+                on_progress(source.taken, source.size)
             reader.block(block)
         return reader.finish(source.fault)
 

@@ -18,14 +18,14 @@ class GraphCause:
 
     ``kind``: ``plain`` is the one graph that was asked for (an ``entry``, an ``fx``); ``meant``
     is there, too, in a model that compiles well (a ``backward``); ``again`` is the same code
-    compiled once more; all else is a ``defect``, or what a defect led to. ``told_by`` is the
+    compiled once more; all else is a ``defect``, or what a defect led to. ``explained_by`` is the
     item of the record that tells of it, so that the graph itself needs no words. ``plural``
     is that of the name, where it is not in ``s``.
     """
 
     name: str
     kind: Literal["plain", "meant", "again", "defect"] = "defect"
-    told_by: Literal["", "break", "recompile"] = ""
+    explained_by: Literal["", "break", "recompile"] = ""
     plural: str = ""
 
     @property

@@ -176,7 +176,7 @@ class Capture:
                 found += flatten(buffer, name)
         return found
 
-    def again(self, *, eager: bool) -> list[Flat | str]:
+    def rerun(self, *, eager: bool) -> list[Flat | str]:
         """The results for other inputs; where a call raises, the word ``raises``."""
         found: list[Flat | str] = []
         for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:

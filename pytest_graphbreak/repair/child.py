@@ -126,7 +126,7 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
     own = {"calls": recorder.calls(), "state": recorder.state()}
     reference = order.get("reference")
     # The reference for inputs that the program never used is the program uncompiled.
-    own["variants"] = recorder.again(eager=reference is None)
+    own["variants"] = recorder.rerun(eager=reference is None)
     found: Answer = {"warm": recorder.warm(), "trained": bool(own["state"])}
     if reference is None:
         torch.save(own, order["keep"])

@@ -69,17 +69,17 @@ class _Knife:
         self._places = places
         self._folder = folder
         self._program = program
-        self._known: dict[CodeType, tuple[str, str] | None] = {}
+        self._names: dict[CodeType, tuple[str, str] | None] = {}
 
     def look(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call":
             return
         code = frame.f_code
-        if code not in self._known:
+        if code not in self._names:
             place = self._places.frame(code.co_filename, code.co_firstlineno, code.co_name)
             name = (place.file, place.function)
-            self._known[code] = name if name in self._wanted else None
-        key = self._known[code]
+            self._names[code] = name if name in self._wanted else None
+        key = self._names[code]
         if key is None or "\n".join(key) in self.cuts:
             return
         sys.setprofile(None)

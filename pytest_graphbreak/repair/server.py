@@ -43,16 +43,16 @@ class Server:
     over: bool = False
     _inbox: bytes = b""
     _directory: str = ""
-    _bell: tuple[int, int] = field(default_factory=os.pipe)
+    _wakeup: tuple[int, int] = field(default_factory=os.pipe)
     _out: int = 1
 
     def serve(self) -> int:
         self._out = os.dup(1)  # what is imported may print
         _replace(1, os.open(os.devnull, os.O_WRONLY))
-        for end in self._bell:
+        for end in self._wakeup:
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a run rings
-        signal.set_wakeup_fd(self._bell[1])
+        signal.set_wakeup_fd(self._wakeup[1])
         processes.adopt_orphans()
         while (order := self._next()) is not None:
             self._directory = order["directory"]
@@ -75,10 +75,10 @@ class Server:
 
     def _look(self, seconds: float) -> None:
         """Wait for input, the end of a child, or so many seconds."""
-        ready, _, _ = select.select([0, self._bell[0]], [], [], seconds)
-        if self._bell[0] in ready:
+        ready, _, _ = select.select([0, self._wakeup[0]], [], [], seconds)
+        if self._wakeup[0] in ready:
             with contextlib.suppress(BlockingIOError):
-                os.read(self._bell[0], 4096)
+                os.read(self._wakeup[0], 4096)
         if 0 in ready:
             data = os.read(0, 65536)
             self._inbox += data
@@ -107,7 +107,7 @@ class Server:
         while not _ended(pid):
             if time.monotonic() > until:
                 return None
-            select.select([self._bell[0]], [], [], 0.1)
+            select.select([self._wakeup[0]], [], [], 0.1)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     def _answer(self, text: str) -> None:
@@ -122,7 +122,7 @@ class Server:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             processes.die_with(parent)
-            for end in (*self._bell, self._out):
+            for end in (*self._wakeup, self._out):
                 os.close(end)
             _replace(0, os.open(os.devnull, os.O_RDONLY))
             _replace(1, _sink(order["out"]))

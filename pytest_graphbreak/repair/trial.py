@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def varies(self) -> list[dict[str, Any]]:
-        """Which sizes vary from call to call (``sizes.told``)."""
+        """Which sizes vary from call to call (``sizes.varying_sizes``)."""
         return list(self.answer.get("varies") or ())
 
     @property

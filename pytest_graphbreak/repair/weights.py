@@ -13,15 +13,15 @@ def digest(module: torch.nn.Module) -> str:
 
     Buffers are left out: running a module changes them.
     """
-    told = hashlib.sha256(str(module.training).encode())
+    found = hashlib.sha256(str(module.training).encode())
     for name, parameter in module.named_parameters():
         value = parameter.detach().cpu()
         if value.is_complex():
             value = torch.view_as_real(value)
         sums = [float(one) for one in (value.double().sum(), value.double().abs().sum())]
         words = (name, value.dtype, tuple(value.shape), parameter.requires_grad, sums)
-        told.update(repr(words).encode())
-    return told.hexdigest()
+        found.update(repr(words).encode())
+    return found.hexdigest()
 
 
 def called(entries: Any) -> str | None:

@@ -78,7 +78,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
     for graph in graphs[:MOST_PLACES]:
         number = f"{graph.ops or 0} of {step.allowed} operations left"
         if len(graphs) > 1:
-            number = f"{graph.ops or 0} of the {step.now} operations that are left"
+            number = f"{graph.ops or 0} of the {step.measured} operations that are left"
         yield f"  - {layer} graph {printable(graph.name)} has {number}{process(graph)}"
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
@@ -93,14 +93,14 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
 
 def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[str]:
     """The functions that are no longer reached; where all are, those that hold less."""
-    none = [item for item in verdict.functions if not item.now]
+    none = [item for item in verdict.functions if not item.measured]
     for item in (none or verdict.functions)[:most]:
         file, _, function = item.name.partition("::")
         where = place(Frame(file, function))
         if none:
             yield f"  - {where} is no longer reached ({_operations(item.was)})"
         else:
-            yield f"  - {where} holds {item.now} of {_operations(item.was)}"
+            yield f"  - {where} holds {item.measured} of {_operations(item.was)}"
 
 
 def _operations(count: int) -> str:
@@ -125,12 +125,12 @@ def places(verdict: Verdict, record: Record) -> Iterator[str]:
         yield from lines
     if len(shown) > MOST_PLACES:
         yield f"  ... and {len(shown) - MOST_PLACES} more places (the JSON report has them all)"
-    if verdict.known:
-        ids = ", ".join(dict.fromkeys(item.id or "break" for item in verdict.known))
-        number = len(verdict.known)
+    if verdict.matched:
+        ids = ", ".join(dict.fromkeys(item.id or "break" for item in verdict.matched))
+        number = len(verdict.matched)
         yield f"  = {ids}   {number} known {noun(number, 'break')} unchanged"
     if parts := [
-        f"{moved.known} of {moved.now} {moved.layer} {noun(moved.now, 'graph')} known"
+        f"{moved.matched} of {moved.measured} {moved.layer} {noun(moved.measured, 'graph')} known"
         for moved in regressions.partly_matched(verdict)
     ]:
         yield f"  = {', '.join(parts)}"
@@ -150,18 +150,18 @@ def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
 
 def _with_it(fallen: Fallen) -> Iterator[str]:
     """What fell with a break, a line for each and no advice: it comes back with it."""
-    again = series(fallen.recompiles)
-    if not (fallen.breaks or fallen.eager or fallen.graphs or again):
+    repeats = series(fallen.recompiles)
+    if not (fallen.breaks or fallen.eager or fallen.graphs or repeats):
         return
     yield "      and with it, until it is mended:"
     for item in fallen.breaks:
         name = f"{item.id}  " if item.id else ""
         yield f"        {place(item.where)} breaks, too: {name}{printable(item.reason)}"
-    told = {item.where.key for item in fallen.breaks}
+    breaking = {item.where.key for item in fallen.breaks}
     for left in fallen.eager:
-        if left.where.key not in told:
+        if left.where.key not in breaking:
             yield f"        {place(left.where)} runs without the compiler"
-    for where, numbers, why in _recompiled(again):
+    for where, numbers, why in _recompiled(repeats):
         yield f"        {place(where)} is compiled again ({numbers}){why}"
     for graph in fallen.graphs:
         yield f"        {place(graph.where)} is a graph more: {printable(graph.reason)}"
@@ -217,8 +217,8 @@ def _followers(item: Repeats) -> Iterator[str]:
     if item.followers:
         yield f"      and recompiled with its caller, since {printable(item.since)}:"
     for where, graphs in item.followers[:MOST_FUNCTIONS]:
-        told = ", ".join((*graphs[:3], "...") if graphs[3:] else graphs)
-        yield f"        {place(where)}   {printable(told)}"
+        names = ", ".join((*graphs[:3], "...") if graphs[3:] else graphs)
+        yield f"        {place(where)}   {printable(names)}"
     if len(item.followers) > MOST_FUNCTIONS:
         yield f"        ... and {len(item.followers) - MOST_FUNCTIONS} more functions"
 

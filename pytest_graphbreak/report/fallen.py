@@ -64,11 +64,11 @@ def sort(
     for left in eager:
         fallen = None if LIMIT.search(left.reason) else cause(left.where)
         (fallen.eager if fallen else found.eager).append(left)
-    for again in recompiles:
+    for recompile in recompiles:
         # What the user compiled (an entry) is compiled again for a reason of its own.
-        own = again.layer != "dynamo" or _frame(again.graph) in entries
-        fallen = None if own else cause(again.where)
-        (fallen.recompiles if fallen else found.recompiles).append(again)
+        own = recompile.layer != "dynamo" or _frame(recompile.graph) in entries
+        fallen = None if own else cause(recompile.where)
+        (fallen.recompiles if fallen else found.recompiles).append(recompile)
 
     def called(graph: Graph) -> Fallen | None:
         """Of the break below the very function whose sync computes what eager code left pending."""

@@ -43,10 +43,10 @@ def _moved(verdict: Verdict, record: Record, context: Context) -> Iterator[tuple
         *(item.where.file for item in verdict.added),
         *(item.where.file for item in verdict.left),
     ]
-    again = [item.where.file for item in regressions.recompiles(verdict, record)]
+    recompiled = [item.where.file for item in regressions.recompiles(verdict, record)]
     graphs = [item.where.file for item in regressions.graphs(verdict, record)]
     gone = [item.where.partition("::")[0] for item in (*verdict.gone, *verdict.returned)]
-    for name in dict.fromkeys(map(owner, (*added, *again, *graphs, *gone))):
+    for name in dict.fromkeys(map(owner, (*added, *recompiled, *graphs, *gone))):
         was, now = context.recorded_packages.get(name), context.packages.get(name)
         if was and now and was != now:
             short = not same_minor(was, now)

@@ -42,8 +42,8 @@ def annotations(tests: Iterable[Plain], root: Path, workspace: Path | None = Non
     commands = []
     for cause in found[:MOST]:
         first = cause.tests[0]
-        told = _of_test(cause, red[first], causes[first]) if len(cause.tests) == 1 else _of(cause)
-        commands.append(_command(base, _place(cause, red[first], root), *told))
+        words = _of_test(cause, red[first], causes[first]) if len(cause.tests) == 1 else _of(cause)
+        commands.append(_command(base, _place(cause, red[first], root), *words))
     return commands
 
 
@@ -91,9 +91,9 @@ def publish(
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         environment, session = document["environment"], document["session"]
-        told = Report("this run", environment, session, document["tests"])
+        report = Report("this run", environment, session, document["tests"])
         page = step_summary(
-            [ProfileRun(told.profile, (told,))], accept if run is not None and accept else ""
+            [ProfileRun(report.profile, (report,))], accept if run is not None and accept else ""
         )
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")

@@ -25,7 +25,7 @@ def headline(verdict: Verdict, record: Record) -> str:
 
 def _nothing_left(verdict: Verdict, record: Record) -> str:
     """A layer that makes no graph any more: worse than any that makes more."""
-    step = next(step for step in verdict.lost if step.what == "graphs" and not step.now)
+    step = next(step for step in verdict.lost if step.what == "graphs" and not step.measured)
     made = f"{totals(record)} still" if any(record.graphs.values()) else "nothing was compiled"
     return f"graph budget: no {step.layer} graph any more, {_who(step)} {step.allowed} ({made})"
 
@@ -37,15 +37,16 @@ def _who(step: Step) -> str:
 
 
 def _amount(step: Step) -> str:
+    count, layer = step.measured, step.layer
     if step.what == "graphs":
-        return f"{step.now} {step.layer} {noun(step.now, 'graph')}"
+        return f"{count} {layer} {noun(count, 'graph')}"
     if step.what == "recompiles":
-        return f"{step.now} {step.layer} {noun(step.now, 'recompile')}"
+        return f"{count} {layer} {noun(count, 'recompile')}"
     if step.what == "ops":
-        return f"{step.now} captured {noun(step.now, 'operation')} left in {step.layer} graphs"
+        return f"{count} captured {noun(count, 'operation')} left in {layer} graphs"
     if step.what == "breaks":
-        return f"{step.now} {noun(step.now, 'breaking place')}"
-    return f"{step.now} {noun(step.now, 'place')} left the compiler"
+        return f"{count} {noun(count, 'breaking place')}"
+    return f"{count} {noun(count, 'place')} left the compiler"
 
 
 def totals(record: Record) -> str:
@@ -63,19 +64,19 @@ def counts(verdict: Verdict, record: Record) -> Iterator[str]:
     """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
     steps = _unique((*verdict.over, *verdict.lost, *verdict.fewer))
     steps = [step for step in steps if step.what != "ops"]
-    for step in sorted(steps, key=lambda item: item.what != "graphs" or item.now > 0):
+    for step in sorted(steps, key=lambda item: item.what != "graphs" or item.measured > 0):
         name = step.layer if step.what == "graphs" else step.what
         if step.what == "recompiles":
             name = f"{step.layer} recompiles"
         note = "" if step.by == "baseline" else "   (marker)"
-        yield f"  {name:<18} {step.allowed:>3} -> {step.now:<3}  {step.growth:+d}{note}"
+        yield f"  {name:<18} {step.allowed:>3} -> {step.measured:<3}  {step.growth:+d}{note}"
 
 
 def operations(verdict: Verdict) -> Iterator[str]:
     """``  captured operations 2 -> 4`` of each layer: whether more or less of it is compiled."""
     moved: dict[tuple[int, int], list[str]] = {}
     for step in verdict.ops:
-        moved.setdefault((step.allowed, step.now), []).append(step.layer or "")
+        moved.setdefault((step.allowed, step.measured), []).append(step.layer or "")
     for (was, now), layers in moved.items():
         words = "more" if now > was else "less"
         yield f"  captured operations {was} -> {now}   ({', '.join(layers)})"

@@ -230,7 +230,7 @@ def _growth(here: Sequence[Plain | None], reference: int) -> int:
             continue
         for move in moves(test):
             was = move.was if move.was is not None else first["graphs"].get(move.layer, 0)
-            found.append(move.now - was)
+            found.append(move.measured - was)
     return max(found, default=0)
 
 
@@ -278,7 +278,7 @@ def _layer(number: int, move: Move, test: Plain, places: _Places) -> Plain:
     return {
         "name": move.layer,
         "was": move.was,
-        "now": move.now,
+        "now": move.measured,
         "graphs": [_graph(number, graph, places) for graph in graphs[:MOST_GRAPHS]],
     }
 
@@ -309,7 +309,7 @@ class _Places:
         self.shared = shared
         self._runs = runs
         self._index: dict[tuple[str, ...], int] = {}
-        self._again: dict[tuple[int, str, str], tuple[str, ...]] = {}
+        self._recompiles: dict[tuple[int, str, str], tuple[str, ...]] = {}
         self._frames: dict[tuple[str, str], int] = {}
         self._functions: dict[tuple[str, str], int] = {}
 
@@ -331,7 +331,7 @@ class _Places:
         for data in test["breaks"]:
             item = Break.from_dict(data)
             row = self._row("break", item.layer, data["where"], item.reason, item.id)
-            self._tell(row, data, advice.short(item))
+            self._describe(row, data, advice.short(item))
             row["stack"] = self._calls(data["stack"][:-1])
             row["more"] = [
                 self.shared.text(text) for text in (item.explanation, *item.hints) if text
@@ -345,22 +345,22 @@ class _Places:
         for data in test["eager"]:
             left = Eager.from_dict(data)
             row = self._row("eager", left.layer, data["where"], left.reason)
-            self._tell(row, data, advice.short(left))
+            self._describe(row, data, advice.short(left))
             _count(row, number, left.count, gated)
         for data in test["recompile_list"]:
-            again = Recompile.from_dict(data)
-            row = self._row("recompile", again.layer, data["where"], again.reason)
-            self._tell(row, data, advice.short(again))
+            recompile = Recompile.from_dict(data)
+            row = self._row("recompile", recompile.layer, data["where"], recompile.reason)
+            self._describe(row, data, advice.short(recompile))
             row["stack"] = row["stack"] or self._calls(data["stack"])
-            row["graphs"].append(_clean(again.graph))
-            key = _key("recompile", again.layer, data["where"], again.reason)
-            self._again[number, again.layer, again.graph] = key
-            _count(row, number, 1, gated and _never(test["baseline"], again.layer))
+            row["graphs"].append(_clean(recompile.graph))
+            key = _key("recompile", recompile.layer, data["where"], recompile.reason)
+            self._recompiles[number, recompile.layer, recompile.graph] = key
+            _count(row, number, 1, gated and _never(test["baseline"], recompile.layer))
         for data in test["graph_list"]:
             if self._is_cut(data):
                 graph = Graph.from_dict(data)
                 row = self._row(graph.cause, graph.layer, data["where"], graph.reason)
-                self._tell(row, data, advice.short(graph))
+                self._describe(row, data, advice.short(graph))
                 row["stack"] = row["stack"] or self._calls(data["stack"][:-1])
                 _count(row, number, 1, False)
 
@@ -373,7 +373,7 @@ class _Places:
         layer, cause = graph["layer"], DESCRIPTIONS[graph["layer"]].cause(graph["cause"])
         if cause.is_meant:
             return None
-        if cause.told_by == "break":
+        if cause.explained_by == "break":
             where = graph["where"]
             if not where:
                 return None
@@ -381,13 +381,13 @@ class _Places:
             # compiled from its first line.
             found = self._frames.get(_identity(where))
             return self._functions.get(_function(where)) if found is None else found
-        key = self._again.get((number, layer, graph["name"]))
+        key = self._recompiles.get((number, layer, graph["name"]))
         return self._index.get(key or _key(cause.name, layer, graph["where"], graph["reason"]))
 
     def _is_cut(self, graph: Plain) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
         cause = DESCRIPTIONS[graph["layer"]].cause(graph["cause"])
-        return not (cause.is_meant or cause.told_by)
+        return not (cause.is_meant or cause.explained_by)
 
     def _row(
         self, kind: str, layer: str, where: Plain, reason: str, id: str | None = None
@@ -411,7 +411,7 @@ class _Places:
             )
         return self.rows[self._index[key]]
 
-    def _tell(self, row: Plain, data: Plain, words: str | None) -> None:
+    def _describe(self, row: Plain, data: Plain, words: str | None) -> None:
         """What a run knows of a place and a baseline does not: its line, and what mends it."""
         if data["where"]:
             row["at"] = self.shared.frame(data["where"])

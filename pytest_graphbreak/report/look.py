@@ -50,13 +50,13 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
         places |= {item.where.key for item in record.breaks if item.layer == layer}
         left |= {item.where.key for item in record.eager if item.layer == layer}
     parts = causes_text({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
-    told = plural(graphs, "graph") + (f" = {parts}" if parts else "")
+    words = plural(graphs, "graph") + (f" = {parts}" if parts else "")
     if DESCRIPTIONS[layer].breaks:
-        told += f"; {plural(len(places), 'breaking place')}"
-        told += f", {plural(recompiles, 'recompile')}"
+        words += f"; {plural(len(places), 'breaking place')}"
+        words += f", {plural(recompiles, 'recompile')}"
     if left:
-        told += f", {plural(len(left), 'place')} left to eager"
-    return told
+        words += f", {plural(len(left), 'place')} left to eager"
+    return words
 
 
 def _reasons(records: Iterable[Record]) -> list[tuple[LogFinding, int]]:

@@ -23,7 +23,6 @@ from pytest_graphbreak.report.view import (
     ProfileRun,
     counted,
     moves,
-    named,
     standing,
     weight,
 )
@@ -62,14 +61,14 @@ _RESERVE: Final = 700
 
 def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTHING) -> str:
     """The comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
-    told = sorted(
+    rows = sorted(
         ((run, test) for run in runs for test in run.tests if standing(test) in NAMED),
         key=lambda pair: weight(pair[1]),
     )
     page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
     failing = {
-        named(test, run, runs): (run, test) for run, test in told if test["verdict"] in _FAILING
+        named(test, run, runs): (run, test) for run, test in rows if test["verdict"] in _FAILING
     }
     found = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(found, limit // 4))
@@ -86,7 +85,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTH
             some = (f"- {_code(name)}\n" for name in names[:_NAMES])
             _listed(page, some, len(names), "", limit // 16)
     # The table may take half: then there is room for the reasons of the first tests.
-    shown = _table(page, told, len(runs) > 1, limit // 2)
+    shown = _table(page, rows, len(runs) > 1, limit // 2)
     firsts = set(found.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1]["failed_by"] != "gate"
@@ -95,8 +94,8 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTH
     page.add(_same(len(failing) - len(folded)))
     page.add(_looked_at(runs))
     page.reserve(_RESERVE)
-    page.add(_left_out(len(told) - shown, untold))
-    page.add(_next(told, aside.accept))
+    page.add(_left_out(len(rows) - shown, untold))
+    page.add(_next(rows, aside.accept))
     return page.text
 
 
@@ -158,11 +157,11 @@ def _causes(found: RootCauses, size: int) -> str:
     lines: list[str] = []
     left = len(found.all)
     for cause in found.all:
-        told = [part for line in explained.cause_lines(cause) for part in wrapped(line, _WIDE)]
-        size -= sum(len(safe.preformatted(line).encode()) for line in told)
+        block = [part for line in explained.cause_lines(cause) for part in wrapped(line, _WIDE)]
+        size -= sum(len(safe.preformatted(line).encode()) for line in block)
         if size < 0:
             break
-        lines += told
+        lines += block
         left -= 1
     if left:
         lines.append(f"  ... and {plural(left, 'more cause')}")
@@ -211,29 +210,29 @@ def _listed(page: BoundedText, lines: Iterable[str], total: int, word: str, size
 
 
 def _table(
-    page: BoundedText, told: Sequence[tuple[ProfileRun, Plain]], many_runs: bool, limit: int
+    page: BoundedText, rows: Sequence[tuple[ProfileRun, Plain]], many_runs: bool, limit: int
 ) -> int:
     """The table of tests, as many rows as fit; returns how many.
 
     The first rows are there to be read; further ones are folded away.
     """
-    if not told:
+    if not rows:
         return 0
     run, line = ("| run ", "|---") if many_runs else ("", "")
     head = f"\n| verdict {run}| test | graphs | breaking places |\n|---{line}|---|---|---|\n"
     page.add(head)
-    for number, (at, test) in enumerate(told):
+    for number, (at, test) in enumerate(rows):
         row = _row(at if many_runs else None, test)
         if page.size + len(row.encode()) > limit:
             if number > _UNFOLDED:
                 page.add(_FOLD_END)
             return number
         if number == _UNFOLDED:
-            page.add(f"\n<details><summary>{len(told) - number:,} more</summary>\n{head}")
+            page.add(f"\n<details><summary>{len(rows) - number:,} more</summary>\n{head}")
         page.add(row)
-    if len(told) > _UNFOLDED:
+    if len(rows) > _UNFOLDED:
         page.add(_FOLD_END)
-    return len(told)
+    return len(rows)
 
 
 def _row(run: ProfileRun | None, test: Plain) -> str:
@@ -308,8 +307,8 @@ def _left_out(rows: int, reasons: int) -> str:
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"
 
 
-def _next(told: Iterable[tuple[ProfileRun, Plain]], accept: str) -> str:
-    verdicts = {standing(test) for _, test in told}
+def _next(rows: Iterable[tuple[ProfileRun, Plain]], accept: str) -> str:
+    verdicts = {standing(test) for _, test in rows}
     if not verdicts & {"over", "lost", "new", REPORTED, "improved"}:
         return ""
     if accept:

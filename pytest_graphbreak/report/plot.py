@@ -64,7 +64,10 @@ def _series(one: Series, numbers: dict[Commit, int], places: _Places) -> Plain:
             [
                 numbers[point.commit],
                 None if point.graphs is None else [point.graphs.get(layer, 0) for layer in LAYERS],
-                [[_number(shift.place, places), shift.was, shift.now] for shift in point.shifts],
+                [
+                    [_number(shift.place, places), shift.before, shift.after]
+                    for shift in point.shifts
+                ],
             ]
             for point in one.points
         ],

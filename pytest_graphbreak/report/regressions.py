@@ -73,7 +73,7 @@ def _moved(verdict: Verdict) -> dict[str, Moved]:
 def _has_own_reason(graph: Graph) -> bool:
     """Whether a graph has a reason of its own, and no break or recompile that tells it."""
     cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
-    return not (cause.is_plain or cause.told_by)
+    return not (cause.is_plain or cause.explained_by)
 
 
 def _stands_alone(graph: Graph, verdict: Verdict, above: bool) -> bool:
@@ -82,9 +82,9 @@ def _stands_alone(graph: Graph, verdict: Verdict, above: bool) -> bool:
     cause = layer.cause(graph.cause)
     if cause.is_plain:  # an entry is told by its function
         return layer.above is not None and not above
-    if cause.told_by == "break":
+    if cause.explained_by == "break":
         return not (verdict.added or verdict.left)
-    return not cause.told_by
+    return not cause.explained_by
 
 
 def gone(verdict: Verdict) -> Iterator[Cause]:
@@ -92,7 +92,9 @@ def gone(verdict: Verdict) -> Iterator[Cause]:
     places = verdict.added or verdict.gone or verdict.left or verdict.returned
     for moved in _moved(verdict).values():
         for item in moved.gone:
-            follows = DESCRIPTIONS[item.layer].cause(item.cause).told_by or item.cause == "pending"
+            follows = (
+                DESCRIPTIONS[item.layer].cause(item.cause).explained_by or item.cause == "pending"
+            )
             if not (follows and places):
                 yield item
 
@@ -100,7 +102,7 @@ def gone(verdict: Verdict) -> Iterator[Cause]:
 def partly_matched(verdict: Verdict) -> Iterator[Moved]:
     """The layers of which some graphs are known and some are not."""
     for moved in _moved(verdict).values():
-        if moved.was and moved.known < moved.now:
+        if moved.was and moved.matched < moved.measured:
             yield moved
 
 

@@ -156,11 +156,11 @@ def _unreached(test: Plain) -> Frame:
 
 def _items(verdict: Verdict, record: Record) -> Iterator[Item]:
     """What the failure of a test tells as new and of itself, a break before all else."""
-    told = regressions.found(verdict, record)
-    yield from (item for item, _ in told.breaks)
-    yield from told.graphs
-    yield from series(told.recompiles)
-    yield from told.eager
+    found = regressions.found(verdict, record)
+    yield from (item for item, _ in found.breaks)
+    yield from found.graphs
+    yield from series(found.recompiles)
+    yield from found.eager
     functions = list(regressions.entries(verdict, record))
     for sign, graph, _ in functions:
         if sign == "+" or len(functions) == 1:  # of several, which one is new may not be known

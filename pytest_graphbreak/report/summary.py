@@ -186,7 +186,7 @@ def _next(outcome: Outcome) -> Iterator[Line]:
     if settings.writes:
         return
     typed = settings.typed
-    update, record = typed.again("--graph-budget-update"), typed.again("--graph-budget-record")
+    update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     if verdicts & {"over", "changed", "lost"}:
         yield PLAIN, f"next       mend the code, or accept: {update}"
     if any(map(_needs_prune, _standing(outcome))):

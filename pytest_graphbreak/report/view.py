@@ -54,18 +54,22 @@ class Move:
 
     layer: str
     was: int | None
-    now: int
+    measured: int
 
     @property
     def growth(self) -> int:
-        return 0 if self.was is None else self.now - self.was
+        return 0 if self.was is None else self.measured - self.was
 
     def __str__(self) -> str:
         return f"{self.layer} {self.counts}"
 
     @property
     def counts(self) -> str:
-        return str(self.now) if self.was in (None, self.now) else f"{self.was} -> {self.now}"
+        return (
+            str(self.measured)
+            if self.was in (None, self.measured)
+            else f"{self.was} -> {self.measured}"
+        )
 
 
 def moves(test: Plain) -> list[Move]:

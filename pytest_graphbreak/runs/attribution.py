@@ -51,17 +51,25 @@ class Book:
         self._frames: dict[Key, Key] = {}
         self._functions: dict[Key, Key] = {}
         self._reasons: dict[str, Key] = {}
-        self._again: dict[tuple[str, str], Key] = {}
+        self._recompiles: dict[tuple[str, str], Key] = {}
         breaks = [item for item in record.breaks if item.layer in layers]
         for item in breaks:
             self._add("break", item.layer, item.where, item.reason, item.count, item.id, item.stack)
         for left in (item for item in record.eager if item.layer in layers):
             self._add("eager", left.layer, left.where, left.reason, left.count)
-        for again in (item for item in record.recompile_list if item.layer in layers):
+        for recompile in (
+            recompile for recompile in record.recompile_list if recompile.layer in layers
+        ):
             key = self._add(
-                "recompile", again.layer, again.where, again.reason, 1, None, again.stack
+                "recompile",
+                recompile.layer,
+                recompile.where,
+                recompile.reason,
+                1,
+                None,
+                recompile.stack,
             )
-            self._again[again.layer, again.graph] = key
+            self._recompiles[recompile.layer, recompile.graph] = key
         for item in breaks:
             key = ("break", item.layer, *item.where.key)
             self._reasons.setdefault(item.reason, key)
@@ -101,7 +109,7 @@ class Book:
     def _of_graph(self, graph: Graph) -> Key:
         layer, cause, where = graph.layer, graph.cause, graph.where
         known = DESCRIPTIONS[layer].cause(cause)
-        if known.told_by == "break":
+        if known.explained_by == "break":
             # A frame that called the one that broke goes on after its call; what it called is
             # compiled from its first line.
             found = self._frames.get(where.key) or self._functions.get(where.key[:2])
@@ -109,7 +117,7 @@ class Book:
             if found is not None:
                 return found
         if known.kind == "again":
-            found = self._again.get((layer, graph.name))
+            found = self._recompiles.get((layer, graph.name))
             if found is not None:
                 return found
         if DESCRIPTIONS[layer].above is not None and (known.is_meant or cause == "pending"):

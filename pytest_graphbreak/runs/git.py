@@ -80,10 +80,10 @@ def _sizes(directory: Path, wanted: list[str]) -> dict[str, int]:
     if not wanted:
         return {}
     output = git(directory, "cat-file", "--batch-check", given=_lines(wanted))
-    told = zip(wanted, output.decode("utf-8", "surrogateescape").split("\n"), strict=False)
+    answers = zip(wanted, output.decode("utf-8", "surrogateescape").split("\n"), strict=False)
     return {
         name: int(words[-1])
-        for name, line in told
+        for name, line in answers
         if len(words := line.split(" ")) >= 3 and words[-2] == "blob"
     }
 

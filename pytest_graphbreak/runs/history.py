@@ -67,8 +67,8 @@ class Shift:
     """A cause that moved in one step: how often it was there before (0: not at all), and is now."""
 
     place: Place
-    was: int
-    now: int
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _State:
 
     graphs: Mapping[str, int]
     places: Mapping[Place, int]
-    known: frozenset[str] = field(default=frozenset(), compare=False)
+    complete: frozenset[str] = field(default=frozenset(), compare=False)
     """The layers of which all causes are known."""
 
 
@@ -279,22 +279,22 @@ def _places(values: Values) -> Iterator[tuple[Place, int]]:
             yield Place(kind, *item.key, name), 1
     for cause in values.causes:
         known = BY_NAME.get(cause.cause)
-        if known is not None and known.told_by != "break":
+        if known is not None and known.explained_by != "break":
             layer, kind, *place = cause.key
             yield Place(kind, layer, *place), cause.count
 
 
-def _shifts(was: _State, now: _State) -> Iterator[Shift]:
+def _shifts(before: _State, after: _State) -> Iterator[Shift]:
     """The causes that moved. A frame that is left at a break, and comes or goes with it, is one."""
     moved = {
-        place: Shift(place, was.places.get(place, 0), now.places.get(place, 0))
-        for place in dict.fromkeys((*now.places, *was.places))
-        if was.places.get(place) != now.places.get(place)
-        and all(_would_name(state, place) for state in (was, now))
+        place: Shift(place, before.places.get(place, 0), after.places.get(place, 0))
+        for place in dict.fromkeys((*after.places, *before.places))
+        if before.places.get(place) != after.places.get(place)
+        and all(_would_name(state, place) for state in (before, after))
     }
     for place, shift in moved.items():
         head = moved.get(replace(place, kind="break")) if place.kind == "eager" else None
-        if head is None or head.was != shift.was:
+        if head is None or head.before != shift.before:
             yield shift
 
 
@@ -307,7 +307,7 @@ def _would_name(state: _State, place: Place) -> bool:
         return True
     if BY_NAME[place.kind].is_plain:
         return any((one.kind, one.layer) == (place.kind, place.layer) for one in state.places)
-    return place.layer in state.known
+    return place.layer in state.complete
 
 
 _REMOTE: Final = re.compile(

@@ -38,12 +38,12 @@ class Loosened:
 
     what: str
     where: str
-    now: str
+    after: str
     before: str | None = None
 
     def __str__(self) -> str:
         was = "" if self.before is None else f"   was {self.before}"
-        return f"{self.where}   {self.now}{was}"
+        return f"{self.where}   {self.after}{was}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,15 +245,15 @@ def _baseline(directory: Path, path: str) -> str:
 def _changed(directory: Path, commit: str, *endings: str) -> Iterator[tuple[str, str]]:
     """Files below that are otherwise than at ``commit``, each with its text of then."""
     raw = ("diff", "--raw", "-z", "-M", "--no-abbrev", "--no-ext-diff", "--relative")
-    told = iter(names(directory, *raw, "--end-of-options", commit, "--", "."))
+    tokens = iter(names(directory, *raw, "--end-of-options", commit, "--", "."))
     found: dict[str, str | None] = {}
-    for token in told:
+    for token in tokens:
         known = _RAW.fullmatch(token)
         if known is None:
             continue
-        path = next(told, "")
+        path = next(tokens, "")
         if known[2] in "RC":
-            path = next(told, "")
+            path = next(tokens, "")
         if path.endswith(endings):
             found[path] = None if known[2] == "A" else known[1]
     for path in names(directory, "ls-files", "--others", "--exclude-standard", "-z", "--", "."):

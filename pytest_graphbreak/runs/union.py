@@ -108,14 +108,14 @@ class Union:
         ``recorded(nodeid, profile)``: then it ran on this one before.
         """
         anywhere = {nodeid for _, nodeid in self.seen}
-        told = self.seen.keys() | set(self.unmeasured)
+        accounted = self.seen.keys() | set(self.unmeasured)
         lost = {profile for profile, _, _ in self.lost_shards}
         return [
             (profile, nodeid)
             for profile, nodeids in self.collected.items()
             if profile in lost or profile not in self.shards
             for nodeid in sorted(nodeids)
-            if (profile, nodeid) not in told
+            if (profile, nodeid) not in accounted
             and (nodeid not in anywhere or recorded(nodeid, profile))
         ]
 
@@ -199,8 +199,8 @@ def _incomplete(report: Report) -> Iterator[str]:
         return
     if session["collected"] is None:
         return
-    told = {test["nodeid"] for test in report.tests} | set(session["unmeasured"])
-    missing = session["collected"] - session["deselected"] - len(told)
+    accounted = {test["nodeid"] for test in report.tests} | set(session["unmeasured"])
+    missing = session["collected"] - session["deselected"] - len(accounted)
     if missing > 0:
         yield (
             f"{report.name}: {missing} of the tests that its run collected are not in it; "

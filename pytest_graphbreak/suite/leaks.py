@@ -123,7 +123,7 @@ class Leaks:
                     words = [str(fault)]
         settings = sorted(left.values(), key=lambda setting: setting.name)
         note = f"{self._test} left {', '.join(map(str, settings))}; {'; '.join(words)}"
-        return Left({setting.name: setting.now for setting in settings}, (note,))
+        return Left({setting.name: setting.after for setting in settings}, (note,))
 
     def _before_import(self) -> None:
         self._importing = self._take()

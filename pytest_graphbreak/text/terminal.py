@@ -40,7 +40,7 @@ _COMMAND: Final = re.compile(
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 
 _CAUSE_NAMES: Final = [
-    name for name, cause in BY_NAME.items() if not cause.is_plain and cause.told_by != "break"
+    name for name, cause in BY_NAME.items() if not cause.is_plain and cause.explained_by != "break"
 ]
 _CAUSES: Final = "|".join((r"GB\d+", *map(re.escape, _CAUSE_NAMES), "eager"))
 _MARKUP: Final = tuple(

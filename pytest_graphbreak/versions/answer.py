@@ -127,7 +127,7 @@ def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
     for one, other, new in ((found.before, found.after, True), (found.after, found.before, False)):
         item = regressions.found(*_judged(one, other))
         stacks = [(*broken.stack, broken.where) for broken, _ in item.breaks]
-        stacks += [(*again.stack, again.where) for again in item.recompiles]
+        stacks += [(*recompile.stack, recompile.where) for recompile in item.recompiles]
         stacks += [(*graph.stack, graph.where) for graph in item.graphs]
         stacks += [(left.where,) for left in item.eager]
         if stacks:

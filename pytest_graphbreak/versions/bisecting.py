@@ -63,7 +63,7 @@ class Row(Protocol):
         """Run the test there."""
         ...
 
-    def now(self) -> str:
+    def status(self) -> str:
         """How far that is."""
         ...
 
@@ -103,7 +103,7 @@ OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
 
 
 def search(
-    row: Row, begin: Callable[[str, int], None], tell: OnStep, differs: Callable[[str], None]
+    row: Row, begin: Callable[[str, int], None], on_step: OnStep, differs: Callable[[str], None]
 ) -> BisectResult:
     """Search. ``begin`` is told what is tried next, and about how many steps are left after it.
 
@@ -113,14 +113,14 @@ def search(
     """
     begin(row.good, 0)
     good = _end(row, row.good, "--good")
-    tell(GOOD, row.good, good, "")
+    on_step(GOOD, row.good, good, "")
     begin(row.bad, 0)
     bad = _end(row, row.bad, "--bad")
     moved = Likeness(good.record, bad.record)
     if not moved.what:
-        tell(GOOD, row.bad, bad, "")
+        on_step(GOOD, row.bad, bad, "")
         raise BisectError("the test is the same at --good and at --bad: there is nothing to find")
-    tell(BAD, row.bad, bad, "")
+    on_step(BAD, row.bad, bad, "")
     differs(moved.what)
     known = {row.good: good, row.bad: bad}
     found = BisectResult(moved.what, good, bad, bad)
@@ -130,12 +130,12 @@ def search(
         side, why = _side(row, name)
         if side is None:
             found.skipped[name] = why
-            tell(SKIP, name, None, why)
+            on_step(SKIP, name, None, why)
             row.say(SKIP, name)
             continue
         known[name] = side
         word = BAD if moved(side.record) else GOOD
-        tell(word, name, side, "")
+        on_step(word, name, side, "")
         row.say(word, name)
     found.answers = row.answers
     if not found.answers:

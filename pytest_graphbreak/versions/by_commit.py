@@ -113,8 +113,8 @@ class Commits:
     def changed(self, before: str, after: str) -> list[str]:
         return self.checkout.changed(before, after)
 
-    def now(self) -> str:
-        return self._tests.now()
+    def status(self) -> str:
+        return self._tests.status()
 
     def measure(self, name: str) -> SuiteRun:
         self._runs += 1

@@ -92,8 +92,8 @@ class Releases:
             if was.get(name) != now.get(name)
         ]
 
-    def now(self) -> str:
-        return self._runner.now() if self._installing else self._tests.now()
+    def status(self) -> str:
+        return self._runner.status() if self._installing else self._tests.status()
 
     def measure(self, name: str) -> SuiteRun:
         self._installing = True

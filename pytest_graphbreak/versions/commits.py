@@ -66,9 +66,9 @@ class UserCheckout:
 
     def about(self, hash: str) -> CommitInfo:
         form = "--format=%H%x00%P%x00%cs%x00%an%x00%s"
-        told = git(self.top, "show", "--no-patch", "--no-show-signature", form, hash, "--")
+        output = git(self.top, "show", "--no-patch", "--no-show-signature", form, hash, "--")
         full, parents, date, author, subject = (
-            told.decode("utf-8", "replace").rstrip("\n").split("\0", 4)
+            output.decode("utf-8", "replace").rstrip("\n").split("\0", 4)
         )
         return CommitInfo(full, date, author, subject, tuple(parents.split()))
 
@@ -84,10 +84,10 @@ class UserCheckout:
 
     def renamed(self, old: str, new: str) -> dict[str, str]:
         """The names in ``old`` of files that have another one in ``new``."""
-        told = names(
+        fields = names(
             self.top, "diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", old, new
         )
-        return {told[n + 2]: told[n + 1] for n in range(0, len(told) - 2, 3)}
+        return {fields[n + 2]: fields[n + 1] for n in range(0, len(fields) - 2, 3)}
 
     def has(self, hash: str, path: str) -> bool:
         """Whether a commit has this file or directory."""
@@ -157,7 +157,7 @@ class Bisection:
             return None
         with contextlib.suppress(GitError):
             found = self._git("rev-parse", "--verify", "--quiet", "BISECT_HEAD").strip()
-            if found not in self._told():
+            if found not in self._marked():
                 return found
         return None
 
@@ -185,13 +185,13 @@ class Bisection:
             return "" if self.answers else str(error)
         return ""
 
-    def _told(self) -> set[str]:
+    def _marked(self) -> set[str]:
         """The commits of which something was said."""
         return {*self._refs("refs/bisect/*"), *self._refs("refs/bisect/bad")}
 
     def _refs(self, pattern: str) -> list[str]:
-        told = self._git("for-each-ref", "--format=%(objectname)", pattern)
-        return told.split()
+        found = self._git("for-each-ref", "--format=%(objectname)", pattern)
+        return found.split()
 
     def _git(self, *args: str) -> str:
         # safe.bareRepository: a repository that is named is explicit.
@@ -260,11 +260,11 @@ def _module(common: Path, repository: Path, commit: str, where: str) -> Path | N
 
     Below ``modules``, by the name that ``.gitmodules`` of this commit gives it.
     """
-    told = git(
+    found = git(
         repository, f"--git-dir={repository}", "config", "-z", "--blob", f"{commit}:.gitmodules",
         "--get-regexp", r"^submodule\..*\.path$",
     )  # fmt: skip
-    for entry in told.decode("utf-8", "surrogateescape").split("\0"):
+    for entry in found.decode("utf-8", "surrogateescape").split("\0"):
         key, _, path = entry.partition("\n")
         name = key.removeprefix("submodule.").removesuffix(".path")
         modules = common / "modules"

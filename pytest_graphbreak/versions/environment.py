@@ -93,8 +93,8 @@ def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
     with _descriptions(tool, layer):
         done = runner.run([*_command(tool, layer), "--", *requirements], environ=_environ(layer))
     if done.code is None:
-        late = f"{asked}: {tool} did not install it within {runner.timeout:g} s"
-        raise InstallError(late, done.last(WORDS))
+        message = f"{asked}: {tool} did not install it within {runner.timeout:g} s"
+        raise InstallError(message, done.last(WORDS))
     if done.code:
         raise InstallError(f"{asked}: {tool} cannot install it", _words(done))
     return Environment(

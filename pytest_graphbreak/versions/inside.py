@@ -36,14 +36,14 @@ class TestCounter:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._most = len(session.items)
-        self._tell()
+        self._write()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":
             self._done.add(report.nodeid)
-            self._tell()
+            self._write()
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         most = f" of {self._most:,}" if self._most else ""
         with contextlib.suppress(OSError):
             Path(self._path).write_text(f"{len(self._done):,}{most} tests", encoding="utf-8")

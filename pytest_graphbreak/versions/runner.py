@@ -77,7 +77,7 @@ class Runner:
         )
         return CommandResult(code, tail(self.out), tail(Path(f"{self.out}.err")))
 
-    def now(self) -> str:
+    def status(self) -> str:
         """The last line that the command has printed so far."""
         said = tail(self.out, 4096).strip().rpartition("\n")[2]
         return said.strip()

@@ -84,13 +84,13 @@ class Tests:
         }
         ended = self._runner.run(command, cwd=cwd, environ=environ)
         self._progress.unlink(missing_ok=True)
-        return self._told(ended, report)
+        return self._result(ended, report)
 
-    def now(self) -> str:
+    def status(self) -> str:
         """How far the run is: ``12 of 120 tests``."""
         return tail(self._progress, 100)
 
-    def _told(self, ended: CommandResult, path: Path) -> SuiteRun:
+    def _result(self, ended: CommandResult, path: Path) -> SuiteRun:
         foreign: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError):
             foreign = json.loads(self._foreign.read_text(encoding="utf-8"))
@@ -112,9 +112,9 @@ class Tests:
 def _why(ended: CommandResult) -> str:
     """Why nothing ran, in one line of pytest's."""
     said = [line.strip() for line in (*ended.out.splitlines(), *ended.err.splitlines())]
-    told = [line for line in said if _ERROR.match(line)]
-    raised = [line for line in told if _RAISED.match(line)]
-    line = (raised[-1:] or told[:1] or ended.last(1) or ["nothing was printed"])[0]
+    errors = [line for line in said if _ERROR.match(line)]
+    raised = [line for line in errors if _RAISED.match(line)]
+    line = (raised[-1:] or errors[:1] or ended.last(1) or ["nothing was printed"])[0]
     return f"{line.removeprefix('E ').strip()} (exit {ended.code})"
 
 

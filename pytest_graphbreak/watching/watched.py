@@ -64,15 +64,17 @@ class Channel:
 
     def __init__(self) -> None:
         self._files = [_nameless(), _nameless()]
-        self._known = [_identity(file) for file in self._files]
+        self._identities = [_identity(file) for file in self._files]
         self._number = 0
 
-    def tell(self, word: Word) -> None:
+    def send(self, word: Word) -> None:
         """Raises ``OSError`` where it cannot be written."""
         self._number += 1
         turn = self._number % 2
         file = self._files[turn]
-        if _identity(file) != self._known[turn]:  # the script closed it, and it is another's now
+        if (
+            _identity(file) != self._identities[turn]
+        ):  # the script closed it, and it is another's now
             raise OSError("the channel was closed")
         data = {
             "number": self._number,
@@ -156,7 +158,7 @@ class Teller:
         if dear or not self._lock.acquire(blocking=False):
             return
         try:
-            self._tell(RUNNING)
+            self._send(RUNNING)
             self._spent += time.monotonic() - now
         finally:
             self._lock.release()
@@ -166,12 +168,12 @@ class Teller:
         if os.getpid() == self._process:
             self._over = True
             with contextlib.suppress(OSError):  # who watches finds it missing
-                self._channel.tell(word)
+                self._channel.send(word)
 
-    def _tell(self, state: str) -> None:
+    def _send(self, state: str) -> None:
         with contextlib.suppress(Exception):  # the script's own work is worth more
             if os.getpid() == self._process and not self._over:
-                self._channel.tell(Word(self._peek(), self._name(), state))
+                self._channel.send(Word(self._peek(), self._name(), state))
 
     def _first(self, name: str, state: str) -> None:
         """Tell before the process ends, or is another one."""
@@ -179,7 +181,7 @@ class Teller:
 
         @functools.wraps(original)
         def first(*args: Any, **kwargs: Any) -> Any:
-            self._tell(state)
+            self._send(state)
             return original(*args, **kwargs)
 
         self._before.append((name, original))

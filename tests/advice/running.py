@@ -121,10 +121,10 @@ def families(record: Record) -> set[str]:
     return {found.name for item in items if (found := advice.family(item)) is not None}
 
 
-def _run_on_xla(code: str, inputs: str, folder: Path, salt: str) -> dict[str, Any]:
+def _run_on_xla(code: str, inputs: str, folder: Path, cache_key: str) -> dict[str, Any]:
     """One example on torch_xla, counted by its own metric of compiles.
 
-    The salt keeps examples with equal graphs apart: it is part of the hash by
+    The key keeps examples with equal graphs apart: it is part of the hash by
     which torch_xla finds graphs that it has compiled.
     """
     import torch_xla
@@ -135,7 +135,7 @@ def _run_on_xla(code: str, inputs: str, folder: Path, salt: str) -> dict[str, An
         return int(data[0]) if data else 0
 
     with _clean_dynamo():
-        os.environ["XLA_AUTO_SPMD_MESH"] = salt
+        os.environ["XLA_AUTO_SPMD_MESH"] = cache_key
         names = _execute(
             code,
             folder,

@@ -119,11 +119,11 @@ def test_the_last_word_is_whole_whenever_the_writer_is_killed() -> None:
     assert channel.last() is None
     for number in range(1, 4):
         graphs = tuple(Graph("dynamo", str(n), "entry") for n in range(number * 1000))
-        channel.tell(Word(Record(layers=("dynamo",), graph_list=graphs), "a.py"))
+        channel.send(Word(Record(layers=("dynamo",), graph_list=graphs), "a.py"))
     writer = os.fork()
     if writer == 0:
         while True:
-            channel.tell(Word(Record(layers=("dynamo",), graph_list=graphs), "b.py"))
+            channel.send(Word(Record(layers=("dynamo",), graph_list=graphs), "b.py"))
     time.sleep(0.05)
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)

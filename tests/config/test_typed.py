@@ -50,7 +50,7 @@ def test_it_crosses_processes_as_builtin_types() -> None:
     told = Typed(("python", "-m", "pytest"), ("-p", "x"), ("tests",), "..")
     assert Typed.from_dict(told.to_dict()) == told
     assert told.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
-    assert told.again("--x") == "python -m pytest -p x --x tests"
+    assert told.rerun("--x") == "python -m pytest -p x --x tests"
 
 
 def test_what_decides_is_kept_and_what_decorates_is_not(suite: Suite) -> None:

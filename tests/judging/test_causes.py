@@ -83,7 +83,7 @@ def test_new_gone_and_known_in_numbers() -> None:
     now = seen(graph("dynamo", "entry"), LOWERED, *(graph("xla", "access", n) for n in "gggkk"))
     moved = compare(now, base(before), "xla")
     assert moved is not None
-    assert (moved.was, moved.now, moved.known) == (4, 6, 3)
+    assert (moved.was, moved.measured, moved.matched) == (4, 6, 3)
     assert [item.where.function for item in moved.added] == ["g", "k", "k"]
     assert moved.gone == (Cause("xla", "access", "a.py::h", "def h(x):"),)
 
@@ -94,7 +94,7 @@ def test_the_only_entry_is_known_under_any_name() -> None:
     )
     assert moved is not None
     assert not moved.differs
-    assert moved.known == 1
+    assert moved.matched == 1
 
 
 def test_which_of_two_functions_is_new_is_known_by_what_held_operations() -> None:
@@ -103,7 +103,7 @@ def test_which_of_two_functions_is_new_is_known_by_what_held_operations() -> Non
     moved = compare(now, base(before, {"a.py::g": 2}), "dynamo")
     assert moved is not None
     assert [item.where.function for item in moved.added] == ["f"]
-    assert (moved.known, moved.unsure) == (1, False)
+    assert (moved.matched, moved.unsure) == (1, False)
     unknown = compare(now, base(before), "dynamo")
     assert unknown is not None
     assert unknown.unsure
@@ -124,4 +124,8 @@ def test_graphs_of_dynamo_that_are_lowered_are_no_change() -> None:
     now = seen(graph("dynamo", "entry"), LOWERED, LOWERED)
     moved = compare(now, base(before), "xla")
     assert moved is not None
-    assert (moved.known, [item.cause for item in moved.added], moved.differs) == (1, ["fx"], False)
+    assert (moved.matched, [item.cause for item in moved.added], moved.differs) == (
+        1,
+        ["fx"],
+        False,
+    )

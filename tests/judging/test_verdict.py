@@ -156,7 +156,7 @@ def test_white_space_and_line_numbers_are_no_part_of_a_place() -> None:
 def test_the_diff_of_reasons() -> None:
     verdict = judge(seen(3, breaks=("a", "b")), base(2, breaks=("b", "c")))
     assert [item.where.code for item in verdict.added] == ["a"]
-    assert [item.where.code for item in verdict.known] == ["b"]
+    assert [item.where.code for item in verdict.matched] == ["b"]
     assert [item.code for item in verdict.gone] == ["c"]
 
 
@@ -273,4 +273,4 @@ def test_operations_are_compared_where_they_can_be() -> None:
 def test_what_grew_says_how_much_is_compiled() -> None:
     verdict = judge(held(2, 2), written(held(2)), versions={"torch": "2.9.1"})
     assert verdict.name == "over"
-    assert [(step.allowed, step.now) for step in verdict.ops] == [(2, 4)]
+    assert [(step.allowed, step.measured) for step in verdict.ops] == [(2, 4)]

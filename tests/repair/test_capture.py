@@ -51,7 +51,7 @@ def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
             with torch.compiler.set_stance("force_eager"):
                 for size in sizes:
                     compiled(torch.ones(size))
-        assert len(recorder.again(eager=True)) == len(kinds)
+        assert len(recorder.rerun(eager=True)) == len(kinds)
         del seen[:2]
         assert [len(x) for x in seen] == [3, 3, 3, 3, 2, 2, 2, 6][: len(kinds)]
         for x in seen[4:5]:
@@ -64,8 +64,8 @@ def test_each_of_the_other_inputs_has_random_numbers_of_its_own() -> None:
     recorder = Capture(allow_breaks=True)
     with recorder.installed(), torch.compiler.set_stance("force_eager"):
         torch.compile(lambda x: torch.rand(1), backend="eager")(torch.ones(1))
-    found = [one[1][1].item() for one in recorder.again(eager=True) if not isinstance(one, str)]
+    found = [one[1][1].item() for one in recorder.rerun(eager=True) if not isinstance(one, str)]
     assert len(set(found)) == len(VARIANTS)
     assert found == [
-        one[1][1].item() for one in recorder.again(eager=True) if not isinstance(one, str)
+        one[1][1].item() for one in recorder.rerun(eager=True) if not isinstance(one, str)
     ]

@@ -86,7 +86,7 @@ def test_where_nothing_is_written_the_report_accepts() -> None:
 
 
 def test_what_is_gone_takes_a_prune_and_fewer_operations_do_not() -> None:
-    gone = Verdict("lost", lost=(replace(GROWN, now=0),))
+    gone = Verdict("lost", lost=(replace(GROWN, measured=0),))
     assert of(gone)[1].startswith(f"{UPDATE} --graph-budget-prune ")
     shrunk = Verdict("lost", lost=(Step("ops", "dynamo", 12, 2, "baseline"),))
     assert of(shrunk)[1].startswith(f"{UPDATE} tests/")

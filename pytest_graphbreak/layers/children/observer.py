@@ -145,8 +145,8 @@ class Following:
     def _begin(self) -> None:
         """What was told up to now is not ours."""
         heard = spool.read(FAMILY.spool)
-        self._before = {told.node: told.record for told in heard}
-        self._over = {told.node for told in heard if not told.alive}
+        self._before = {child.node: child.record for child in heard}
+        self._over = {child.node for child in heard if not child.alive}
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -171,25 +171,25 @@ class Following:
 
     def _records(self) -> Iterator[Record]:
         heard = [
-            (told, since(told.record, self._before.get(told.node)))
-            for told in spool.read(FAMILY.spool)
-            if told.node not in self._over
+            (child, since(child.record, self._before.get(child.node)))
+            for child in spool.read(FAMILY.spool)
+            if child.node not in self._over
         ]
-        heard = [(told, new) for told, new in heard if new.active or new.errors or _note(told)]
-        names = numbered((told.name for told, _ in heard), [new for _, new in heard])
-        for (told, new), name in zip(heard, names, strict=True):
-            yield of_process(_with_note(new, _note(told)), name)
+        heard = [(child, new) for child, new in heard if new.active or new.errors or _note(child)]
+        names = numbered((child.name for child, _ in heard), [new for _, new in heard])
+        for (child, new), name in zip(heard, names, strict=True):
+            yield of_process(_with_note(new, _note(child)), name)
 
 
-def _note(told: ProcessRecord) -> str:
+def _note(child: ProcessRecord) -> str:
     """What may be missing of a process."""
-    if told.unseen:
-        return f"what it compiled is not counted: {told.unseen}"
-    if told.compiling:
-        if told.alive:
+    if child.unseen:
+        return f"what it compiled is not counted: {child.unseen}"
+    if child.compiling:
+        if child.alive:
             return "it was still compiling when the test ended: the rest is not counted"
         return "it ended in the middle of a compilation, which is not counted"
-    if told.rest and not told.alive:
+    if child.rest and not child.alive:
         return "it was killed: device graphs since its last compilation may be missing"
     return ""
 

@@ -36,8 +36,8 @@ class Child:
         self._running = 0
         self._lock = threading.Lock()
         self._count = threading.Lock()
-        self._again = False
-        self._told = False
+        self._repeat = False
+        self._written = False
         self.about = About(self._node.path, about.root, about.owner, about.infra)
         """For the children of this process."""
         self._watched = [observer for observer in observers if _can_watch(observer, forked)]
@@ -63,11 +63,11 @@ class Child:
 
     def noted(self) -> None:
         """Tell what was seen. If another thread is about to, it goes round once more."""
-        self._again = True
-        while self._again and self._lock.acquire(blocking=False):
+        self._repeat = True
+        while self._repeat and self._lock.acquire(blocking=False):
             try:
-                self._again = False
-                self._tell(final=False)
+                self._repeat = False
+                self._write(final=False)
             finally:
                 self._lock.release()
 
@@ -76,15 +76,15 @@ class Child:
         if os.getpid() != self._pid:
             return
         with self._lock:
-            self._tell(final=True)
+            self._write(final=True)
 
-    def _tell(self, final: bool) -> None:
+    def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child's own work is worth more
             seen = [window.peek() for window in self._windows]
             record = combine(item for item in seen if item is not None)
-            if not (record.active or self._told) or not is_alive(self._about.owner):
+            if not (record.active or self._written) or not is_alive(self._about.owner):
                 return
-            self._told = True
+            self._written = True
             device = any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=device)
 

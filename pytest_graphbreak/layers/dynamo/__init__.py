@@ -8,10 +8,10 @@ LAYER = Layer(
     name="dynamo",
     causes=(
         GraphCause("entry", "plain", plural="entries"),
-        GraphCause("break", told_by="break"),
-        GraphCause("callee", told_by="break"),
+        GraphCause("break", explained_by="break"),
+        GraphCause("callee", explained_by="break"),
         GraphCause("bucket"),
-        GraphCause("recompile", "again", told_by="recompile"),
+        GraphCause("recompile", "again", explained_by="recompile"),
     ),
     observer="pytest_graphbreak.layers.dynamo.observer:DynamoObserver",
     needs=("torch",),

@@ -33,7 +33,7 @@ class Attempt:
     ``above`` is the Python stack from the test to the frame, outermost first;
     ``parent`` the latest attempt at the nearest function on that stack, up to
     the ``torch.compile`` that it was called through. ``guards`` are the guards
-    that failed, or None if it was not compiled before, ``now`` says what the first
+    that failed, or None if it was not compiled before, ``guard_value`` says what the first
     of them met instead. ``outcome`` is one of
     ``running``, ``compiled``, ``skipped`` and ``failed``; ``skip`` is what Dynamo
     said when it skipped the frame, ``suppressed`` whether it kept an error to
@@ -48,7 +48,7 @@ class Attempt:
     above: tuple[Line, ...] = ()
     parent: Attempt | None = None
     guards: tuple[str, ...] | None = None
-    now: str = ""
+    guard_value: str = ""
     outcome: str = "running"
     fault: Fault | None = None
     skip: str = ""

@@ -84,7 +84,7 @@ class EventReader:
         return Recompile(
             LAYER,
             self._name(attempt),
-            f"{guard} ({attempt.now})" if attempt.now else guard,
+            f"{guard} ({attempt.guard_value})" if attempt.guard_value else guard,
             self.where(attempt),
             self._stack(attempt.above),
         )

@@ -193,7 +193,7 @@ class Dynamo:
         process.add(record.id, attempt)
         self.attempted += 1
         if record.id in process.guards:  # said before the frame began
-            self._compiled_again(process, record.id, attempt, process.guards[record.id])
+            self._recompiled(process, record.id, attempt, process.guards[record.id])
 
     def _graph(self, process: Process, record: Torch) -> LoggedGraph:
         """The backend made a graph; of DDP's, one of each gradient bucket."""
@@ -202,7 +202,7 @@ class Dynamo:
             attempt = LoggedAttempt(process.name(record.id))
             process.attempts[record.id] = attempt
         if is_recompile(record.id) and attempt.guards is None:
-            self._compiled_again(process, record.id, attempt, Guards((NO_GUARD,)))
+            self._recompiled(process, record.id, attempt, Guards((NO_GUARD,)))
         parts, attempt.buckets = attempt.buckets, 1
         label = process.label if self.processes > 1 else None
         self.compiled += not attempt.graphs
@@ -288,9 +288,9 @@ class Dynamo:
         if attempt is None:
             code = Line(file, int(line), name)
             attempt = LoggedAttempt.at(process.name(record.id), code)
-        self._compiled_again(process, record.id, attempt, Guards(guards, record.artifact))
+        self._recompiled(process, record.id, attempt, Guards(guards, record.artifact))
 
-    def _compiled_again(
+    def _recompiled(
         self, process: Process, id: str, attempt: LoggedAttempt, guards: Guards
     ) -> None:
         """An attempt compiles a frame again; more may be known of it the second time."""

@@ -149,7 +149,7 @@ class DynamoWindow:
         self._aside: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to the windows before
         self._first = len(sensors.events)
-        self._known: tuple[int, Observation] | None = None
+        self._last_read: tuple[int, Observation] | None = None
         self._open = True
         self._seen: Observation | None = None
 
@@ -201,9 +201,9 @@ class DynamoWindow:
         self._sensors.check()
         events = self._sensors.events
         until = len(events)
-        if self._known is None or self._known[0] != until:
-            self._known = (until, self._read(list(self._own(events, until))))
-        return self._known[1]
+        if self._last_read is None or self._last_read[0] != until:
+            self._last_read = (until, self._read(list(self._own(events, until))))
+        return self._last_read[1]
 
     def _own(self, events: Sequence[Event], until: int) -> Iterator[Event]:
         """The events of this window, without those aside."""

@@ -298,7 +298,7 @@ class DynamoSensors:
                 attempt.guards = tuple(str(reason) for reason in reasons or ())
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
                 if attempt.guards:
-                    attempt.now = current_value(attempt.guards[0], frame.f_locals)
+                    attempt.guard_value = current_value(attempt.guards[0], frame.f_locals)
         except Exception as fault:
             self._fell("recompiles", fault)
         return reasons

@@ -27,43 +27,41 @@ def enabled() -> bool:
 
 
 class CacheKeys:
-    """The salts of this process. Tests nest: an inner one gives the outer one's back."""
+    """The values of this process. Tests nest: an inner one gives the outer one's back."""
 
     def __init__(self) -> None:
-        self._salts: list[str] = []
+        self._values: list[str] = []
         self._uses: Counter[str] = Counter()
 
-    def push(self, key: str) -> str:
-        """Use a salt made of ``key`` from now on; returns what ``pop`` wants.
+    def push(self, test: str) -> str:
+        """Use a value made of the name of a test from now on; returns what ``pop`` wants.
 
-        A key that is used again (a test that is run again) gets another salt, or
-        it would find what its first run compiled. To be called while the device
-        is idle: the C environment changes.
+        A test that is run again gets another value, or it would find what its first run
+        compiled. To be called while the device is idle: the C environment changes.
         """
         users = os.environ.get(VARIABLE, "")
-        again = f"\0{self._uses[key]}" if self._uses[key] else ""
-        self._uses[key] += 1
-        digest = hashlib.sha256(f"{users}\0{key}{again}".encode()).hexdigest()[:24]
-        salt = f"graphbreak-{digest}"
-        self._salts.append(salt)
-        self._apply()
-        return salt
+        rerun = f"\0{self._uses[test]}" if self._uses[test] else ""
+        self._uses[test] += 1
+        digest = hashlib.sha256(f"{users}\0{test}{rerun}".encode()).hexdigest()[:24]
+        value = f"graphbreak-{digest}"
+        self.resume(value)
+        return value
 
-    def pop(self, salt: str) -> None:
-        """End the use of a salt; in force is then the one before it, else the user's own value."""
-        if salt in self._salts:
-            self._salts.reverse()
-            self._salts.remove(salt)
-            self._salts.reverse()
+    def pop(self, value: str) -> None:
+        """End the use of a value; in force is then the one before it, else the user's own."""
+        if value in self._values:
+            self._values.reverse()
+            self._values.remove(value)
+            self._values.reverse()
             self._apply()
 
-    def again(self, salt: str) -> None:
-        """Go on with a salt that was ended, so that what was compiled under it is found."""
-        self._salts.append(salt)
+    def resume(self, value: str) -> None:
+        """Go on with a value that was ended, so that what was compiled under it is found."""
+        self._values.append(value)
         self._apply()
 
     def _apply(self) -> None:
-        value = self._salts[-1] if self._salts else os.environ.get(VARIABLE)
+        value = self._values[-1] if self._values else os.environ.get(VARIABLE)
         if value is None:
             os.unsetenv(VARIABLE)
         else:

@@ -83,50 +83,50 @@ class _Isolation:
     so only for a graph that computes all that is pending.
     """
 
-    def __init__(self, key: str, reasons: bool) -> None:
+    def __init__(self, test: str, reasons: bool) -> None:
         self.errors: list[str] = []
         self.doubts: list[str] = []
-        self._key = key
+        self._test = test
         self._reasons = reasons
-        self._salt: str | None = None
+        self._cache_key: str | None = None
         if native.loaded():
             self._settle()
             self._push()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """While a fixture of wider scope is set up: without the salt of this test.
+        """While a fixture of wider scope is set up: without the cache key of this test.
 
         What that fixture leaves pending is computed and charged to nobody, unless
         the test had left something pending before it.
         """
-        pending, salted = False, self._salt
+        pending, own = False, self._cache_key
         if native.loaded():
             self._settle(flush=False)
             try:
                 pending = native.pending() > 0
             except Exception:  # what cannot be computed is pending too
                 pending = True
-            if salted is not None:
-                _cache_keys.pop(salted)
+            if own is not None:
+                _cache_keys.pop(own)
         try:
             yield
         finally:
             if native.loaded():
                 self._settle(flush=not pending)
-                if salted is not None:
-                    _cache_keys.again(salted)
+                if own is not None:
+                    _cache_keys.resume(own)
                 else:
                     self._push()
 
     def end(self) -> None:
-        if self._salt is not None:
-            _cache_keys.pop(self._salt)
-            self._salt = None
+        if self._cache_key is not None:
+            _cache_keys.pop(self._cache_key)
+            self._cache_key = None
 
     def _push(self) -> None:
         if cache_key.enabled():
-            self._salt = _cache_keys.push(self._key)
+            self._cache_key = _cache_keys.push(self._test)
 
     def _settle(self, flush: bool = True) -> None:
         """Compute what is pending, and wait until the devices are done."""
@@ -220,14 +220,14 @@ class XlaWindow:
             errors.append(UNFOLLOWED)
         if _recorder.meter.gaps != gaps:
             errors.append(CLEARED)
-        again = [number for number, event in enumerate(events) if is_recompile(event)]
+        recompiles = [number for number, event in enumerate(events) if is_recompile(event)]
         return Observation(
             LAYER,
             graphs=made,
-            recompiles=len(again),
+            recompiles=len(recompiles),
             recompile_list=tuple(
                 Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1])
-                for graph in (explained[number] for number in again if explained)
+                for graph in (explained[number] for number in recompiles if explained)
             ),
             graph_list=tuple(explained or ()),
             errors=tuple(dict.fromkeys(errors)),

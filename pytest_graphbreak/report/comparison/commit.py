@@ -35,7 +35,7 @@ _ACTED_ON: Final = re.compile(r"@(?=\w)|#(?=\d)|\bGH-(?=\d)", re.IGNORECASE)
 def message(found: Comparison, entries: Sequence[Entry]) -> str:
     """Why these entries of the baselines moved, as far as the two runs tell."""
     left = {(entry.nodeid, entry.profile) for entry in entries}
-    blocks, told = _blocks(found, left)
+    blocks, named = _blocks(found, left)
     lines = [subject(found, len(left)), "", *_wrapped(f"{words.headline(found)}.")]
     title = ""
     for name, block in blocks[:MOST]:
@@ -45,7 +45,7 @@ def message(found: Comparison, entries: Sequence[Entry]) -> str:
         title = name
     if len(blocks) > MOST:
         lines += ["", f"And {plural(len(blocks) - MOST, 'cause')} more."]
-    rest = list(_rest(found, entries, left, told))
+    rest = list(_rest(found, entries, left, named))
     lines += ["", *(part for line in rest for part in _wrapped(line))] if rest else []
     return "\n".join(lines) + "\n"
 
@@ -54,19 +54,19 @@ def _blocks(found: Comparison, left: set[_Test]) -> tuple[list[tuple[str, list[s
     """A block of lines for each cause that moved some of these tests, and all that they moved."""
     after = {(pair.nodeid, pair.profile): pair.after.profile for pair in found.pairs}
     blocks: list[tuple[str, list[str]]] = []
-    told: set[_Test] = set()
+    named: set[_Test] = set()
     for title, change in _changes(found):
         tests = {
             (effect.nodeid, after[effect.nodeid, effect.profile]) for effect in change.effects
         } & left
         if tests:
-            told |= tests
+            named |= tests
             blocks.append((title, list(_block(change, tests, found))))
-    return blocks, told
+    return blocks, named
 
 
 def _rest(
-    found: Comparison, entries: Iterable[Entry], left: set[_Test], told: set[_Test]
+    found: Comparison, entries: Iterable[Entry], left: set[_Test], named: set[_Test]
 ) -> Iterator[str]:
     """The tests that moved for no cause of these two runs."""
     added, pruned = (
@@ -74,11 +74,11 @@ def _rest(
         for kind in ("added", "pruned")
     )
     moved = {(pair.nodeid, pair.after.profile) for pair in found.pairs if pair.moved}
-    older = left - told - added - pruned - moved
+    older = left - named - added - pruned - moved
     for tests, what in (
-        (added - told, "recorded for the first time"),
-        ((moved & left) - told - added, "with other operations, or for no cause that is told"),
-        (pruned - told, "dropped, since the test is gone"),
+        (added - named, "recorded for the first time"),
+        ((moved & left) - named - added, "with other operations, or for no cause that is told"),
+        (pruned - named, "dropped, since the test is gone"),
         (older, "as in both runs: the baseline was older"),
     ):
         if tests:

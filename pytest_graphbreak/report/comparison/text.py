@@ -116,13 +116,13 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
     for layer in LAYERS:
         steps = [now - was for _, name, was, now in changed if name == layer]
         up, down = [step for step in steps if step > 0], [step for step in steps if step < 0]
-        told = [
+        lines = [
             f"{plural(len(some), 'test')} {word} ({sum(some):+,})"
             for word, some in (("up", up), ("down", down))
             if some
         ]
-        if told:
-            yield f"  {layer}: {', '.join(told)}"
+        if lines:
+            yield f"  {layer}: {', '.join(lines)}"
     fell = [item for item in changed if item[3] < item[2] * (1 - percent / 100)]
     fell.sort(key=lambda item: (item[3] / item[2], item[0].nodeid))
     for pair, layer, was, now in fell[:MOST]:

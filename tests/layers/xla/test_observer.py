@@ -45,7 +45,7 @@ def _reported() -> None:
 
 @pytest.fixture(autouse=True)
 def _settled(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test of this file sees work or a salt of another."""
+    """No test of this file sees work or a cache key of another."""
     torch_xla.sync()
     yield
     torch_xla.sync()
@@ -298,9 +298,9 @@ def test_random_numbers_are_the_same_with_and_without_isolation() -> None:
     assert draw(isolated=True) == draw(isolated=False)
 
 
-def test_the_salt_is_in_the_c_environment_only_and_only_inside() -> None:
+def test_the_cache_key_is_in_the_c_environment_only_and_only_inside() -> None:
     before = dict(os.environ)
-    window = open_window("salted")
+    window = open_window("keyed")
     assert str(c_env(cache_key.VARIABLE)).startswith("graphbreak-")
     assert dict(os.environ) == before
     close(window)
@@ -316,14 +316,14 @@ def test_the_users_own_mesh_is_given_back(monkeypatch: pytest.MonkeyPatch) -> No
     assert c_env(cache_key.VARIABLE) == "2,2"
 
 
-def test_no_salt_under_auto_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cache_key_under_auto_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_AUTO_SPMD", "1")
     window = open_window("auto")
     assert c_env(cache_key.VARIABLE) is None
     close(window)
 
 
-def test_an_inner_test_gives_the_salt_back_to_the_outer_one() -> None:
+def test_an_inner_test_gives_the_cache_key_back_to_the_outer_one() -> None:
     outer = open_window("outer")
     mine = c_env(cache_key.VARIABLE)
     inner = open_window("inner")
@@ -337,7 +337,7 @@ def test_an_inner_test_gives_the_salt_back_to_the_outer_one() -> None:
     assert c_env(cache_key.VARIABLE) is None
 
 
-def test_a_test_that_was_isolated_and_never_measured_leaves_no_salt() -> None:
+def test_a_test_that_was_isolated_and_never_measured_leaves_no_cache_key() -> None:
     observer = XlaObserver()
     observer.isolate("skipped")
     observer.isolate("measured")

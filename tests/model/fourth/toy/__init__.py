@@ -8,8 +8,8 @@ LAYER = Layer(
     name="toy",
     causes=(
         GraphCause("made", "plain", plural="made"),
-        GraphCause("broken", told_by="break", plural="broken"),
-        GraphCause("again", "again", told_by="recompile", plural="again"),
+        GraphCause("broken", explained_by="break", plural="broken"),
+        GraphCause("again", "again", explained_by="recompile", plural="again"),
     ),
     observer="pytest_graphbreak.layers.toy.observer:ToyObserver",
     needs=("toycompiler",),
