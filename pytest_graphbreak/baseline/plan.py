@@ -64,11 +64,11 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
         return frozenset(measured.layers)
     found = set()
     for layer in measured.layers:
-        for was, now in (
+        for before, after in (
             (expected.values.graphs, values.graphs),
             (expected.values.recompiles, values.recompiles),
         ):
-            if was.get(layer, 0) != now.get(layer, 0):
+            if before.get(layer, 0) != after.get(layer, 0):
                 found.add(layer)
         if expected.counts_ops(layer, measured.versions, measured.packages):
             counted = values.ops.get(layer)
@@ -89,11 +89,11 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
     return frozenset(found)
 
 
-def _same_causes(was: Iterable[Cause] | None, now: Iterable[Cause] | None) -> bool:
+def _same_causes(before: Iterable[Cause] | None, after: Iterable[Cause] | None) -> bool:
     """Whether a layer's graphs have the causes that are written; so do those not known."""
-    if was is None or now is None:
+    if before is None or after is None:
         return True
-    return {item.key: item.count for item in was} == {item.key: item.count for item in now}
+    return {item.key: item.count for item in before} == {item.key: item.count for item in after}
 
 
 def _breaking(layers: Collection[str]) -> list[str]:
@@ -112,13 +112,13 @@ def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
 
 
 def same_places(
-    was: Iterable[BaselinePlace],
-    now: Iterable[BaselinePlace],
+    before: Iterable[BaselinePlace],
+    after: Iterable[BaselinePlace],
     was_with: Versions,
     now_with: Versions,
 ) -> bool:
     """Whether two lists name the same places, as often, and for the same reasons."""
-    old, new = by_place(was), by_place(now)
+    old, new = by_place(before), by_place(after)
     if old.keys() != new.keys():
         return False
     return all(
@@ -127,13 +127,13 @@ def same_places(
     )
 
 
-def _same(was: BaselinePlace, now: BaselinePlace, wording: bool) -> bool:
+def _same(before: BaselinePlace, after: BaselinePlace, wording: bool) -> bool:
     # What was left out of an entry written by hand is not compared.
-    return was.count == now.count and not (
+    return before.count == after.count and not (
         wording
         and (
-            (was.reason is not None and was.reason != _text(now.reason))
-            or (was.id is not None and was.id != _text(now.id))
+            (before.reason is not None and before.reason != _text(after.reason))
+            or (before.id is not None and before.id != _text(after.id))
         )
     )
 
@@ -250,8 +250,8 @@ def _override(
         stays = [item for item in inherited if item.layer not in layers]
         if before is not None:
             stays = [item for item in before if item.layer not in layers]
-        now = [*stays, *_on(getattr(measured.values, field), layers)]
-        if same_places(inherited, now, versions, measured.versions):
+        after = [*stays, *_on(getattr(measured.values, field), layers)]
+        if same_places(inherited, after, versions, measured.versions):
             override.pop(field, None)
         else:
             raw = [_place(item) for item in stays] if before is None else override[field]
@@ -265,13 +265,13 @@ def _override_causes(
     """The causes of the layers that have others than the plain values, or other graphs."""
     kept = _causes(override.get("causes", []), measured, layers)
     for layer in layers:
-        now = tuple(item for item in measured.values.causes if item.layer == layer)
-        was = tuple(item for item in plain.causes if item.layer == layer)
+        after = tuple(item for item in measured.values.causes if item.layer == layer)
+        before = tuple(item for item in plain.causes if item.layer == layer)
         if layer in override.get("graphs", {}):
             continue
-        if _same_causes(was, now):
+        if _same_causes(before, after):
             kept = [item for item in kept if item["layer"] != layer]
-        elif not now:  # none are its own: only its graphs can name the layer
+        elif not after:  # none are its own: only its graphs can name the layer
             count = measured.values.graphs.get(layer, 0)
             override["graphs"] = {**override.get("graphs", {}), layer: count}
     _put_changed(override, "causes", kept)
@@ -320,11 +320,11 @@ def _causes(raw: list[Raw], measured: Measured, layers: Collection[str]) -> list
     wanted = {item.key: item for item in measured.values.causes if item.layer in layers}
     items = []
     for item in raw:
-        now = wanted.pop(cause(item).key, None)
-        if now is not None:
+        after = wanted.pop(cause(item).key, None)
+        if after is not None:
             new = dict(item)
-            _put(new, "count", now.count if now.count > 1 else None)
-            items.append(item if now.count == item.get("count", 1) else new)
+            _put(new, "count", after.count if after.count > 1 else None)
+            items.append(item if after.count == item.get("count", 1) else new)
         elif item["layer"] not in layers:
             items.append(item)
     return [*items, *(_cause(item) for item in wanted.values())]
@@ -352,24 +352,24 @@ def _merged(raw: list[Raw], measured: Measured, field: str, layers: Collection[s
     wanted = by_place(_on(getattr(measured.values, field), layers))
     items = []
     for item in raw:
-        now = wanted.pop(parse_place(item).key, None)
-        if now is not None:
-            wording = made_by(now.layer, measured.versions) is not None
+        after = wanted.pop(parse_place(item).key, None)
+        if after is not None:
+            wording = made_by(after.layer, measured.versions) is not None
             items.append(
-                item if _same(parse_place(item), now, wording) else _reworded(item, now, wording)
+                item if _same(parse_place(item), after, wording) else _reworded(item, after, wording)
             )
         elif parse_place(item).layer not in layers:
             items.append(item)
     return [*items, *(_place(item) for item in wanted.values())]
 
 
-def _reworded(raw: Raw, now: BaselinePlace, wording: bool) -> Raw:
+def _reworded(raw: Raw, after: BaselinePlace, wording: bool) -> Raw:
     new = dict(raw)
-    if now.count != parse_place(raw).count:
-        _put(new, "count", now.count if now.count > 1 else None)
+    if after.count != parse_place(raw).count:
+        _put(new, "count", after.count if after.count > 1 else None)
     if wording:
-        _put(new, "reason", _text(now.reason))
-        _put(new, "id", _text(now.id))
+        _put(new, "reason", _text(after.reason))
+        _put(new, "id", _text(after.id))
     return new
 
 

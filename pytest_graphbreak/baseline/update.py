@@ -289,10 +289,10 @@ class _File:
         ordered = [layer for layer in LAYERS if layer in layers]
         self._put(key, plan.written(raw, entry, item, ordered, self.top))
         self.packages |= {writable(name): writable(at) for name, at in item.packages.items()}
-        now = self.after.entry(*key)
-        assert now is not None
+        after = self.after.entry(*key)
+        assert after is not None
         self._changed(
-            "added" if entry is None else "changed", item, expected, now.expected(item.profile)
+            "added" if entry is None else "changed", item, expected, after.expected(item.profile)
         )
 
     def _would_drop(self, key: Key) -> bool:
@@ -425,14 +425,14 @@ def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
 
 def _moved(old: Values, new: Values) -> Iterator[str]:
     """What is another count now, in words."""
-    for what, was, now in (
+    for what, before, after in (
         ("", old.graphs, new.graphs),
         (" recompiles", old.recompiles, new.recompiles),
         (" operations", *both_ops(old, new)),
     ):
         for layer in LAYERS:
-            if was.get(layer, 0) != now.get(layer, 0):
-                yield f"{layer}{what} {was.get(layer, 0)} -> {now.get(layer, 0)}"
+            if before.get(layer, 0) != after.get(layer, 0):
+                yield f"{layer}{what} {before.get(layer, 0)} -> {after.get(layer, 0)}"
     for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
         if len(one) != len(other):
             yield f"{what} {len(one)} -> {len(other)}"

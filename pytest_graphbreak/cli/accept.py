@@ -277,14 +277,14 @@ def _line(change: Change) -> str:
         return f"  - {name}   its test is gone"
     old, new = change.old or Values(), change.new or Values()
     counts = [
-        f"{layer}{word} {_from_to(was.get(layer, 0), now.get(layer, 0), change.old is None)}"
-        for word, was, now in (
+        f"{layer}{word} {_from_to(before.get(layer, 0), after.get(layer, 0), change.old is None)}"
+        for word, before, after in (
             ("", old.graphs, new.graphs),
             (" recompiles", old.recompiles, new.recompiles),
             (" operations", *both_ops(old, new)),
         )
         for layer in LAYERS
-        if was.get(layer, 0) != now.get(layer, 0)
+        if before.get(layer, 0) != after.get(layer, 0)
     ]
     lost = [layer for layer in LAYERS if old.graphs.get(layer, 0) and not new.graphs.get(layer, 0)]
     words = ", ".join(counts) or ("no graphs" if change.old is None else "other places or reasons")
@@ -293,8 +293,8 @@ def _line(change: Change) -> str:
     return f"  {'+' if change.kind == 'added' else '~'} {name}   {change.profile}   {words}"
 
 
-def _from_to(was: int, now: int, is_new: bool) -> str:
-    return f"{now}" if is_new else f"{was} -> {now}"
+def _from_to(before: int, after: int, is_new: bool) -> str:
+    return f"{after}" if is_new else f"{before} -> {after}"
 
 
 def _places(change: Change) -> Iterator[str]:

@@ -188,16 +188,16 @@ class Search:
 
     def _next(self, seen: set[tuple[str, ...]]) -> Problem | None:
         """The next break that nobody has worked on; at the end, the recompiles."""
-        now = graphs(self.outcome.last.record)
+        after = graphs(self.outcome.last.record)
         for item in places(self.outcome.last.record):
             key = self._key(item)
             if key not in seen:
                 seen.add(key)
                 stack = tuple(self._placed(frame) for frame in item.stack)
-                return Problem(replace(item, where=self._placed(item.where), stack=stack), now)
+                return Problem(replace(item, where=self._placed(item.where), stack=stack), after)
         if _recompiled(self.outcome.last.record) and ("recompiles",) not in seen:
             seen.add(("recompiles",))
-            return Problem(None, now)
+            return Problem(None, after)
         return None
 
     def _key(self, item: Break) -> tuple[str, ...]:
@@ -402,9 +402,11 @@ def _printed(first: Trial, trial: Trial, drops: bool) -> str | None:
 
     A patch that says which line it drops may drop lines, and nobody may add any.
     """
-    was, now = (Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial))
-    if now - was:
-        return f"it prints what the original does not: {next(iter(now - was))[:60]!r}"
-    if was - now and not drops:
-        return f"it no longer prints {next(iter(was - now))[:60]!r}"
+    before, after = (
+        Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial)
+    )
+    if after - before:
+        return f"it prints what the original does not: {next(iter(after - before))[:60]!r}"
+    if before - after and not drops:
+        return f"it no longer prints {next(iter(before - after))[:60]!r}"
     return None

@@ -23,8 +23,8 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
             place += f":{context.baseline_line}"
         yield f"  baseline  {printable(place)}{_measured(record, context)}"
     yield from measured_with(record)
-    for name, was, now in _moved(verdict, record, context):
-        yield f"  package   {name} {was} -> {now}"
+    for name, before, after in _moved(verdict, record, context):
+        yield f"  package   {name} {before} -> {after}"
     if verdict.foreign:
         yield (
             f"  profile   {context.profile} was never recorded, "
@@ -47,13 +47,13 @@ def _moved(verdict: Verdict, record: Record, context: Context) -> Iterator[tuple
     graphs = [item.where.file for item in regressions.graphs(verdict, record)]
     gone = [item.where.partition("::")[0] for item in (*verdict.gone, *verdict.returned)]
     for name in dict.fromkeys(map(owner, (*added, *recompiled, *graphs, *gone))):
-        was, now = context.recorded_packages.get(name), context.packages.get(name)
-        if was and now and was != now:
-            short = not same_minor(was, now)
+        before, after = context.recorded_packages.get(name), context.packages.get(name)
+        if before and after and before != after:
+            short = not same_minor(before, after)
             yield (
                 printable(name),
-                printable(str(minor(was)) if short else was),
-                printable(str(minor(now)) if short else now),
+                printable(str(minor(before)) if short else before),
+                printable(str(minor(after)) if short else after),
             )
 
 
@@ -67,12 +67,12 @@ def _measured(record: Record, context: Context) -> str:
     }
     if not recorded:
         return ""
-    now = [
+    after = [
         minor(version) if len(recorded) == 1 else f"{name} {minor(version)}"
-        for name, was in recorded.items()
-        if (version := context.versions.get(name)) and not same_minor(version, was)
+        for name, before in recorded.items()
+        if (version := context.versions.get(name)) and not same_minor(version, before)
     ]
-    others = f" (now {' and '.join(map(str, now))}, where counts may differ)" if now else ""
+    others = f" (now {' and '.join(map(str, after))}, where counts may differ)" if after else ""
     on = f" on {context.recorded_profile}" if context.recorded_profile else ""
     made = " and ".join(f"{name} {version}" for name, version in recorded.items())
     return f", recorded{on} with {made}{others}"

@@ -91,9 +91,9 @@ def publish(
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         environment, session = document["environment"], document["session"]
-        report = Report("this run", environment, session, document["tests"])
+        this_run = Report("this run", environment, session, document["tests"])
         page = step_summary(
-            [ProfileRun(report.profile, (report,))], accept if run is not None and accept else ""
+            [ProfileRun(this_run.profile, (report,))], accept if run is not None and accept else ""
         )
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")

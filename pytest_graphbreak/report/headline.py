@@ -77,9 +77,9 @@ def operations(verdict: Verdict) -> Iterator[str]:
     moved: dict[tuple[int, int], list[str]] = {}
     for step in verdict.ops:
         moved.setdefault((step.allowed, step.measured), []).append(step.layer or "")
-    for (was, now), layers in moved.items():
-        words = "more" if now > was else "less"
-        yield f"  captured operations {was} -> {now}   ({', '.join(layers)})"
+    for (before, after), layers in moved.items():
+        words = "more" if after > before else "less"
+        yield f"  captured operations {before} -> {after}   ({', '.join(layers)})"
         yield f"    {words} of the program is compiled now"
 
 

@@ -23,6 +23,7 @@ from pytest_graphbreak.report.view import (
     ProfileRun,
     counted,
     moves,
+    named,
     standing,
     weight,
 )
@@ -248,11 +249,11 @@ def _row(run: ProfileRun | None, test: Plain) -> str:
 
 
 def _breaks(test: Plain) -> str:
-    now = len(test["breaks"])
+    after = len(test["breaks"])
     if test["baseline"] is None:
-        return str(now or "")
-    was = len(test["baseline"]["breaks"])
-    return str(now or "") if was == now else f"{was} → {now}"
+        return str(after or "")
+    before = len(test["baseline"]["breaks"])
+    return str(after or "") if before == after else f"{before} → {after}"
 
 
 def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, Plain]]) -> int:

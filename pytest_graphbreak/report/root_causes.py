@@ -144,9 +144,9 @@ def _by_words(words: str, function: Frame = NOWHERE) -> dict[Hashable, RootCause
 
 def _unreached(test: Plain) -> Frame:
     """The function with the most operations of those that are not compiled any more."""
-    was = (test["baseline"] or {}).get("functions") or {}
-    now = {name for graph in test["graph_list"] for name in graph.get("functions") or ()}
-    gone = {name: count for name, count in was.items() if name not in now}
+    before = (test["baseline"] or {}).get("functions") or {}
+    after = {name for graph in test["graph_list"] for name in graph.get("functions") or ()}
+    gone = {name: count for name, count in before.items() if name not in after}
     if not gone:
         return NOWHERE
     # Of equal ones the first: a baseline has them in the same order in every run.

@@ -79,10 +79,10 @@ def moves(test: Plain) -> list[Move]:
     for layer in LAYERS:
         # Of a layer that is not judged by itself nobody said how many it may make.
         zero = 0 if layer in JUDGED else None
-        was = known.get(layer, zero) if known is not None else None
-        now = test["graphs"].get(layer, 0)
-        if layer in test["layers"] and (was or now):
-            found.append(Move(layer, was, now))
+        before = known.get(layer, zero) if known is not None else None
+        after = test["graphs"].get(layer, 0)
+        if layer in test["layers"] and (before or after):
+            found.append(Move(layer, before, after))
     return found
 
 
@@ -92,12 +92,12 @@ def row(test: Plain) -> str:
     budget = (test["budget"] or {}).get("graphs", {})
     moves = []
     for layer in LAYERS:
-        now = test["graphs"].get(layer, 0)
+        after = test["graphs"].get(layer, 0)
         # Of a layer that is not judged by itself nobody said how many it may make.
-        was = allowed.get(layer, budget.get(layer, 0 if layer in JUDGED else now))
+        before = allowed.get(layer, budget.get(layer, 0 if layer in JUDGED else after))
         judged = layer in budget or layer in allowed or not budget
-        if judged and (was or now):
-            moves.append(f"{layer} {was} -> {now}" if was != now else f"{layer} {now}")
+        if judged and (before or after):
+            moves.append(f"{layer} {before} -> {after}" if before != after else f"{layer} {after}")
     places = len(test["breaks"])
     if places:
         moves.append(f"{places} {noun(places, 'breaking place')}")

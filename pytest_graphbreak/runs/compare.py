@@ -183,8 +183,8 @@ class _Step:
 
     @property
     def graphs(self) -> dict[str, int]:
-        was, now = (cause.graphs if cause else {} for cause in (self.before, self.after))
-        return _less(now, was)
+        before, after = (cause.graphs if cause else {} for cause in (self.before, self.after))
+        return _less(after, before)
 
 
 _Groups = dict[tuple[object, ...], CauseChange]
@@ -194,12 +194,12 @@ def _pair(
     one: SeenTest, other: SeenTest, profile: str, changes: _Groups, found: Comparison
 ) -> Pair:
     """One test of both sides; what moved in it is added to ``changes``."""
-    was, now = one.test, other.test
-    layers = tuple(layer for layer in LAYERS if layer in was["layers"] and layer in now["layers"])
+    before, after = one.test, other.test
+    layers = tuple(layer for layer in LAYERS if layer in before["layers"] and layer in after["layers"])
     mine: list[CauseChange] = []
-    if not _same(was, now):
+    if not _same(before, after):
         same = _comparable(one, other)
-        steps = _steps(book(was, layers).causes, book(now, layers).causes, same)
+        steps = _steps(book(before, layers).causes, book(after, layers).causes, same)
         breaks = _Heads(steps)
         heads: dict[int, CauseChange] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
@@ -215,12 +215,12 @@ def _pair(
         before=one,
         after=other,
         layers=layers,
-        graphs=_both(was["graphs"], now["graphs"], layers),
-        recompiles=_both(was["recompiles"], now["recompiles"], layers),
+        graphs=_both(before["graphs"], after["graphs"], layers),
+        recompiles=_both(before["recompiles"], after["recompiles"], layers),
         ops={
-            layer: (was["ops"][layer], now["ops"][layer])
+            layer: (before["ops"][layer], after["ops"][layer])
             for layer in layers
-            if layer in was["ops"] and layer in now["ops"]
+            if layer in before["ops"] and layer in after["ops"]
         },
         changes=tuple(mine),
     )
@@ -228,8 +228,8 @@ def _pair(
 
 def _comparable(one: SeenTest, other: SeenTest) -> tuple[str, ...]:
     """The layers of which both sides have graphs by one minor version of the compiler."""
-    was, now = one.report.versions, other.report.versions
-    return tuple(layer for layer in LAYERS if same_minor(made_by(layer, was), made_by(layer, now)))
+    before, after = one.report.versions, other.report.versions
+    return tuple(layer for layer in LAYERS if same_minor(made_by(layer, before), made_by(layer, after)))
 
 
 def _added(
@@ -291,27 +291,27 @@ class _Heads:
         return self._found.get((how, *where)) or self._found.get((how, *where[:2]))
 
 
-def _same(was: Plain, now: Plain) -> bool:
+def _same(before: Plain, after: Plain) -> bool:
     """Whether two tests are told in equal words: the most of them, and quick to see."""
-    return all(was[key] == now[key] for key in (*_COMPARED, *_LISTED))
+    return all(before[key] == after[key] for key in (*_COMPARED, *_LISTED))
 
 
 def _both(
-    was: Mapping[str, int], now: Mapping[str, int], layers: Iterable[str]
+    before: Mapping[str, int], after: Mapping[str, int], layers: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
-    found = {layer: (was.get(layer, 0), now.get(layer, 0)) for layer in layers}
+    found = {layer: (before.get(layer, 0), after.get(layer, 0)) for layer in layers}
     return {layer: pair for layer, pair in found.items() if any(pair)}
 
 
-def _less(now: Mapping[str, int], was: Mapping[str, int]) -> dict[str, int]:
-    growth = {layer: now.get(layer, 0) - was.get(layer, 0) for layer in LAYERS}
+def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    growth = {layer: after.get(layer, 0) - before.get(layer, 0) for layer in LAYERS}
     return {layer: count for layer, count in growth.items() if count}
 
 
-def _alone(was: Plain, now: Plain) -> Iterator[tuple[str, Where]]:
+def _alone(before: Plain, after: Plain) -> Iterator[tuple[str, Where]]:
     """The layers that have graphs on one side and were not observed on the other."""
     side: Where
-    for side, mine, others in (("before", was, now), ("after", now, was)):
+    for side, mine, others in (("before", before, after), ("after", after, before)):
         for layer in mine["layers"]:
             if layer not in others["layers"] and mine["graphs"].get(layer):
                 yield layer, side

@@ -132,17 +132,19 @@ class Pair:
     @property
     def growth(self) -> int:
         """Graphs more or less on the layer where that is most."""
-        return max((now - was for was, now in self.graphs.values()), key=abs, default=0)
+        return max((after - before for before, after in self.graphs.values()), key=abs, default=0)
 
     @property
     def emptied(self) -> tuple[str, ...]:
         """The layers that had graphs and have none."""
-        return tuple(layer for layer, (was, now) in self.graphs.items() if was and not now)
+        return tuple(
+            layer for layer, (before, after) in self.graphs.items() if before and not after
+        )
 
     @property
     def moved(self) -> bool:
         counts = (*self.graphs.values(), *self.recompiles.values(), *self.ops.values())
-        return bool(self.changes) or any(was != now for was, now in counts)
+        return bool(self.changes) or any(before != after for before, after in counts)
 
 
 @dataclass(frozen=True, slots=True)

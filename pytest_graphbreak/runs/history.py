@@ -177,13 +177,13 @@ class _HistoryReader:
 
     def take_worktree(self) -> None:
         """What the files say now, where git does not have that."""
-        now = Commit("", int(datetime.datetime.now().timestamp()), "", "not committed")
+        after = Commit("", int(datetime.datetime.now().timestamp()), "", "not committed")
         for path in (
             *names(self.directory, "diff", "HEAD", "--name-only", "--relative", "-z", "--", "."),
             *names(self.directory, "ls-files", "--others", "--exclude-standard", "-z", "--", "."),
         ):
             if path.endswith(SUFFIX):
-                self._update(now, path, partial(self._file, path))
+                self._update(after, path, partial(self._file, path))
 
     def _file(self, path: str) -> str | None:
         """A file as it is now. What is no file, or leads out of the directory, is not read."""

@@ -101,12 +101,12 @@ def since(checkout: Checkout, commit: str) -> list[Loosened]:
     return [*found, *_entries_since(checkout, commit)]
 
 
-def by_reports(before: Plain, now: Plain) -> Iterator[Loosened]:
+def by_reports(before: Plain, after: Plain) -> Iterator[Loosened]:
     """As ``since``, of one test that two runs tell of: also what no text of the source shows."""
-    nodeid = now["nodeid"]
-    if now["ungated"] is not None and before["ungated"] is None:
-        yield Loosened("ungated", nodeid, now["ungated"] or "no reason given")
-    old, new = before["cap"], now["cap"]
+    nodeid = after["nodeid"]
+    if after["ungated"] is not None and before["ungated"] is None:
+        yield Loosened("ungated", nodeid, after["ungated"] or "no reason given")
+    old, new = before["cap"], after["cap"]
     if old is not None and (new is None or _allows_more(old, new)):
         now_words = "no max_graphs any more" if new is None else _cap(new)
         yield Loosened("cap", nodeid, now_words, _cap(old))
@@ -134,9 +134,9 @@ def _cap(data: Plain) -> str:
 
 def _marks_since(root: Path, commit: str) -> Iterator[Loosened]:
     for path, before in _changed(root, commit, ".py"):
-        now = _source(root, path) or ""
-        if WORD.search(before) or WORD.search(now):
-            yield from compare(path, read(before), read(now))
+        after = _source(root, path) or ""
+        if WORD.search(before) or WORD.search(after):
+            yield from compare(path, read(before), read(after))
 
 
 def compare(path: str, before: Marks, now: Marks) -> Iterator[Loosened]:
@@ -191,8 +191,8 @@ def _keys_since(root: Path, commit: str) -> Iterator[Loosened]:
         old, new = _keys(root / path, before), _keys(root / path, _source(root, path) or "")
         for key in dict.fromkeys((*old, *new)):
             if old.get(key) != new.get(key):
-                now = f"{key} = {new[key]}" if key in new else f"no {key} any more"
-                yield Loosened("setting", path, _brief(now), _brief(old.get(key, "not set")))
+                after = f"{key} = {new[key]}" if key in new else f"no {key} any more"
+                yield Loosened("setting", path, _brief(after), _brief(old.get(key, "not set")))
 
 
 def _keys(path: Path, text: str) -> dict[str, str]:

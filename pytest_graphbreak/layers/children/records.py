@@ -14,40 +14,40 @@ from pytest_graphbreak.model.record import Break, Eager, Graph, Record, merge_ea
 Placed = TypeVar("Placed", Break, Eager)
 
 
-def since(now: Record, before: Record | None) -> Record:
+def since(after: Record, before: Record | None) -> Record:
     """What was added to a record that only grows."""
     if before is None:
-        return now
+        return after
     return replace(
-        now,
-        graphs=_less(now.graphs, before.graphs),
-        recompiles=_less(now.recompiles, before.recompiles),
-        attempted=max(0, now.attempted - before.attempted),
-        compiled=max(0, now.compiled - before.compiled),
-        breaks=_later(now.breaks, before.breaks),
-        eager=_later(now.eager, before.eager),
-        recompile_list=now.recompile_list[len(before.recompile_list) :],
-        graph_list=_later_graphs(now, before),
-        errors=tuple(error for error in now.errors if error not in before.errors),
+        after,
+        graphs=_less(after.graphs, before.graphs),
+        recompiles=_less(after.recompiles, before.recompiles),
+        attempted=max(0, after.attempted - before.attempted),
+        compiled=max(0, after.compiled - before.compiled),
+        breaks=_later(after.breaks, before.breaks),
+        eager=_later(after.eager, before.eager),
+        recompile_list=after.recompile_list[len(before.recompile_list) :],
+        graph_list=_later_graphs(after, before),
+        errors=tuple(error for error in after.errors if error not in before.errors),
     )
 
 
-def _less(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    left = {layer: count - before.get(layer, 0) for layer, count in now.items()}
+def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    left = {layer: count - before.get(layer, 0) for layer, count in after.items()}
     return {layer: count for layer, count in left.items() if count > 0}
 
 
-def _later_graphs(now: Record, before: Record) -> tuple[Graph, ...]:
+def _later_graphs(after: Record, before: Record) -> tuple[Graph, ...]:
     found = []
     for layer in LAYERS:
         known = sum(graph.layer == layer for graph in before.graph_list)
-        found += [graph for graph in now.graph_list if graph.layer == layer][known:]
+        found += [graph for graph in after.graph_list if graph.layer == layer][known:]
     return tuple(found)
 
 
-def _later(now: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, ...]:
+def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, ...]:
     known = {item.key: item.count for item in before}
-    left = [replace(item, count=item.count - known.get(item.key, 0)) for item in now]
+    left = [replace(item, count=item.count - known.get(item.key, 0)) for item in after]
     return tuple(item for item in left if item.count > 0)
 
 

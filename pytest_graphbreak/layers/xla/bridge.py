@@ -109,12 +109,12 @@ class Bridge:
         frame, _, number = graph.source.rpartition("/")
         if not number.isdigit():
             return ""
-        now = differences.signature(gm, inputs, graph.names)
-        self._signatures[graph.source, graph.backward] = now
+        after = differences.signature(gm, inputs, graph.names)
+        self._signatures[graph.source, graph.backward] = after
         if number == "0":
             return ""
         before = f"{frame}/{int(number) - 1}"
-        return differences.change(self._signatures.get((before, graph.backward)), now)
+        return differences.change(self._signatures.get((before, graph.backward)), after)
 
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
     # compiled program calls it again when it runs for sizes that it was not lowered for.

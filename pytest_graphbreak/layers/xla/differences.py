@@ -60,12 +60,12 @@ def change(before: Signature | None, now: Signature) -> str:
 def new_sizes(piece: Piece, args: Sequence[Any], before: tuple[Any, ...] | None) -> str:
     """Why a graph with dynamic shapes was lowered again, from its Python numbers."""
     names = [name for name, _ in piece.inputs]
-    now = [(name, arg) for name, arg in zip(names, args, strict=False) if _number(arg)]
-    if before is None or len(before) != len(now):
+    after = [(name, arg) for name, arg in zip(names, args, strict=False) if _number(arg)]
+    if before is None or len(before) != len(after):
         return "lowered again for new sizes"
     changes = [
         f"{name} went from {old} to {new}"
-        for old, (name, new) in zip(before, now, strict=True)
+        for old, (name, new) in zip(before, after, strict=True)
         if old != new
     ]
     return "; ".join(changes) or "lowered again since the sharding of an input changed"

@@ -205,6 +205,6 @@ def python_stack() -> tuple[Line, ...]:
     return tuple(found)
 
 
-def _since(before: int, now: int) -> int:
+def _since(before: int, after: int) -> int:
     """How much a counter grew. One that went down was cleared: the bridge does so at each node."""
-    return now - before if now >= before else now
+    return after - before if after >= before else after

@@ -177,14 +177,14 @@ def _cut(frames: Sequence[Line], ops: Iterable[str], module: Any, graph: FxGraph
     return cut
 
 
-def _relowered(context: LoweringContext, before: _ModuleRun, now: _ModuleRun) -> LoweringContext:
+def _relowered(context: LoweringContext, before: _ModuleRun, after: _ModuleRun) -> LoweringContext:
     """The same graph is lowered once more: what is different from the last time."""
     assert context.piece is not None
-    if now.numbers != before.numbers:
-        change = differences.new_sizes(context.piece, now.numbers, before.numbers)
-    elif now.pending and now.pending != before.pending:
-        return replace(context, pending=tuple((name, False) for name in now.pending))
-    elif before.pending and not now.pending:
+    if after.numbers != before.numbers:
+        change = differences.new_sizes(context.piece, after.numbers, before.numbers)
+    elif after.pending and after.pending != before.pending:
+        return replace(context, pending=tuple((name, False) for name in after.pending))
+    elif before.pending and not after.pending:
         names = " and ".join(dict.fromkeys(before.pending))
         change = f"{names} was pending the last time, and is not now"
     else:

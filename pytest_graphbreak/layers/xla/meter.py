@@ -32,11 +32,11 @@ class Meter:
 
     def total(self) -> int:
         """Graphs compiled so far but for our own. Only differences have a meaning."""
-        now = native.compiles()
-        if not _continues(self._seen, now):
+        after = native.compiles()
+        if not _continues(self._seen, after):
             self.gaps += 1
-        self._seen = now
-        return now.graphs + self._kept - self._own
+        self._seen = after
+        return after.graphs + self._kept - self._own
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
@@ -73,15 +73,15 @@ class Meter:
         self._seen = native.Compiles(0, ())
 
 
-def _continues(before: native.Compiles, now: native.Compiles) -> bool:
+def _continues(before: native.Compiles, after: native.Compiles) -> bool:
     """Whether ``now`` can have come from ``before`` by compiling alone.
 
     The metric keeps its latest 1024 samples, each with a time of its own: the
     last one seen must still be where it was.
     """
-    if now.graphs < before.graphs:
+    if after.graphs < before.graphs:
         return False
     if not before.graphs:
         return True
-    position = len(now.samples) - 1 - (now.graphs - before.graphs)
-    return position < 0 or now.samples[position] == before.samples[-1]
+    position = len(after.samples) - 1 - (after.graphs - before.graphs)
+    return position < 0 or after.samples[position] == before.samples[-1]

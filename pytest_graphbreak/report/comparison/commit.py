@@ -168,14 +168,14 @@ def _file(file: FileChange, name: str) -> Iterator[str]:
         yield "deleted file mode 100644"
     yield f"--- {old if file.old is not None else '/dev/null'}"
     yield f"+++ {new if file.new is not None else '/dev/null'}"
-    was, now = ((text or "").split("\n") for text in (file.old, file.new))
+    before, after = ((text or "").split("\n") for text in (file.old, file.new))
     # What follows the last line end is no line, and git wants to know where there is none.
-    ends = [lines.pop() for lines in (was, now)]
+    ends = [lines.pop() for lines in (before, after)]
     if ends[0]:
-        was.append(f"{ends[0]}\n\\ No newline at end of file")
+        before.append(f"{ends[0]}\n\\ No newline at end of file")
     if ends[1]:
-        now.append(f"{ends[1]}\n\\ No newline at end of file")
-    lines = list(difflib.unified_diff(was, now, lineterm="", n=3))
+        after.append(f"{ends[1]}\n\\ No newline at end of file")
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=3))
     yield from lines[2:]
 
 

@@ -98,8 +98,8 @@ def _moved(pair: PerhapsMoved, found: Comparison, shared: Shared) -> Plain:
 
 def _test(pair: Pair, shared: Shared) -> Plain:
     books = book(pair.before.test, pair.layers), book(pair.after.test, pair.layers)
-    was, now = books
-    keys = list(dict.fromkeys((*was.causes, *now.causes)))
+    before, after = books
+    keys = list(dict.fromkeys((*before.causes, *after.causes)))
     rows = {key: number for number, key in enumerate(keys)}
     return {
         "id": printable(pair.nodeid),
@@ -114,7 +114,7 @@ def _test(pair: Pair, shared: Shared) -> Plain:
             {layer: _strip(seen, layer, one, rows) for layer in pair.layers}
             for seen, one in zip((pair.before, pair.after), books, strict=True)
         ],
-        "rows": [_row(was.causes.get(key), now.causes.get(key), shared) for key in keys],
+        "rows": [_row(before.causes.get(key), after.causes.get(key), shared) for key in keys],
     }
 
 
@@ -132,14 +132,14 @@ def _strip(seen: SeenTest, layer: str, one: Book, rows: Mapping[Key, int]) -> li
     ]
 
 
-def _row(was: PlacedCause | None, now: PlacedCause | None, shared: Shared) -> list[Any]:
+def _row(before: PlacedCause | None, after: PlacedCause | None, shared: Shared) -> list[Any]:
     """A cause of a test: its kind, place, and what it is called and does on either side."""
-    shown = now or was
+    shown = after or before
     assert shown is not None
     return [
         printable(words.KINDS.get(shown.kind, shown.kind)),
         shared.frame(shown.where.to_dict() if shown.where.file else {}),
-        *(_cell(cause, shared) for cause in (was, now)),
+        *(_cell(cause, shared) for cause in (before, after)),
     ]
 
 

@@ -41,7 +41,7 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[s
         blocks = (_moved(pair, found) for pair in found.moved[:MOST])
         title = f"cannot be told: {plural(len(found.moved), 'place')}"
         yield title, _listed(blocks, len(found.moved))
-    if any(was != now for pair in found.pairs for was, now in pair.ops.values()):
+    if any(before != after for pair in found.pairs for before, after in pair.ops.values()):
         yield "captured operations", _operations(found.pairs, ops)
     for title, unit, items in words.asides(found):
         if items:
@@ -108,13 +108,13 @@ def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[str]:
 def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
     """Captured operations up and down; those that fell most by name."""
     changed = [
-        (pair, layer, was, now)
+        (pair, layer, before, after)
         for pair in pairs
-        for layer, (was, now) in pair.ops.items()
-        if was != now
+        for layer, (before, after) in pair.ops.items()
+        if before != after
     ]
     for layer in LAYERS:
-        steps = [now - was for _, name, was, now in changed if name == layer]
+        steps = [after - before for _, name, before, after in changed if name == layer]
         up, down = [step for step in steps if step > 0], [step for step in steps if step < 0]
         lines = [
             f"{plural(len(some), 'test')} {word} ({sum(some):+,})"
@@ -125,8 +125,8 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
             yield f"  {layer}: {', '.join(lines)}"
     fell = [item for item in changed if item[3] < item[2] * (1 - percent / 100)]
     fell.sort(key=lambda item: (item[3] / item[2], item[0].nodeid))
-    for pair, layer, was, now in fell[:MOST]:
-        yield f"    {layer} {was:,} -> {now:,}   {printable(pair.nodeid)}"
+    for pair, layer, before, after in fell[:MOST]:
+        yield f"    {layer} {before:,} -> {after:,}   {printable(pair.nodeid)}"
     if len(fell) > MOST:
         yield f"    ... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
 

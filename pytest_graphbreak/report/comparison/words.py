@@ -79,8 +79,8 @@ def _section(change: CauseChange) -> str:
 
 
 def _torch(found: Comparison) -> str:
-    now = found.after.versions.get("torch")
-    return f"torch {minor(now)}" if now and "," not in now else "another torch"
+    after = found.after.versions.get("torch")
+    return f"torch {minor(after)}" if after and "," not in after else "another torch"
 
 
 def sign(change: CauseChange) -> str:
@@ -198,8 +198,8 @@ def totals(pairs: Iterable[Pair]) -> Iterator[str]:
         yield f"{layer} {moved(count, after[layer])}"
 
 
-def moved(was: int, now: int) -> str:
-    return f"{now:,}" if was == now else f"{was:,} -> {now:,}"
+def moved(before: int, after: int) -> str:
+    return f"{after:,}" if before == after else f"{before:,} -> {after:,}"
 
 
 def counts(pair: Pair) -> str:
@@ -226,7 +226,7 @@ def asides(found: Comparison) -> Iterator[tuple[str, str, list[str]]]:
         [
             f"{counts(pair)}   {pair.nodeid}{_profiles(pair)}"
             for pair in found.pairs
-            if any(was != now for was, now in pair.graphs.values())
+            if any(before != after for before, after in pair.graphs.values())
         ],
     )
     for side in ("before", "after"):
