@@ -93,7 +93,8 @@ def publish(
         environment, session = document["environment"], document["session"]
         this_run = Report("this run", environment, session, document["tests"])
         page = step_summary(
-            [ProfileRun(this_run.profile, (this_run,))], accept if run is not None and accept else ""
+            [ProfileRun(this_run.profile, (this_run,))],
+            accept if run is not None and accept else "",
         )
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")

@@ -8,7 +8,7 @@ CAUSES = (
     GraphCause("jit", "plain", plural="jit"),
     GraphCause("aot", "meant", plural="aot"),
     GraphCause("backward", "meant", plural="backward"),
-    GraphCause("retrace", "again", told_by="recompile"),
+    GraphCause("retrace", "again", explained_by="recompile"),
     GraphCause("eager", plural="eager"),
     GraphCause("transfer"),
     GraphCause("other", plural="other"),
