@@ -32,7 +32,7 @@ def moved(change: Callable[[], Any]) -> dict[str, tuple[Any, Any]]:
     change()
     after = settings.take()
     keys = settings.differing(before, after)
-    found = {item.name: (item.was, item.now) for item in settings.changes(before, after, keys)}
+    found = {item.name: (item.before, item.after) for item in settings.changes(before, after, keys)}
     for key in keys:
         settings.put_back(before, key)
     assert settings.differing(before, settings.take()) == []

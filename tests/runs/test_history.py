@@ -298,7 +298,7 @@ def shifts(found: History) -> list[tuple[str, list[tuple[str, str, int, int]]]]:
     return [
         (
             point.commit.subject,
-            [(one.place.kind, one.place.code, one.was, one.now) for one in point.shifts],
+            [(one.place.kind, one.place.code, one.before, one.after) for one in point.shifts],
         )
         for point in series.points
     ]
