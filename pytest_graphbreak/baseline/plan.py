@@ -356,7 +356,9 @@ def _merged(raw: list[Raw], measured: Measured, field: str, layers: Collection[s
         if after is not None:
             wording = made_by(after.layer, measured.versions) is not None
             items.append(
-                item if _same(parse_place(item), after, wording) else _reworded(item, after, wording)
+                item
+                if _same(parse_place(item), after, wording)
+                else _reworded(item, after, wording)
             )
         elif parse_place(item).layer not in layers:
             items.append(item)

@@ -67,12 +67,14 @@ def _measured(record: Record, context: Context) -> str:
     }
     if not recorded:
         return ""
-    after = [
+    differing = [
         minor(version) if len(recorded) == 1 else f"{name} {minor(version)}"
         for name, before in recorded.items()
         if (version := context.versions.get(name)) and not same_minor(version, before)
     ]
-    others = f" (now {' and '.join(map(str, after))}, where counts may differ)" if after else ""
+    others = (
+        f" (now {' and '.join(map(str, differing))}, where counts may differ)" if differing else ""
+    )
     on = f" on {context.recorded_profile}" if context.recorded_profile else ""
     made = " and ".join(f"{name} {version}" for name, version in recorded.items())
     return f", recorded{on} with {made}{others}"

@@ -195,7 +195,9 @@ def _pair(
 ) -> Pair:
     """One test of both sides; what moved in it is added to ``changes``."""
     before, after = one.test, other.test
-    layers = tuple(layer for layer in LAYERS if layer in before["layers"] and layer in after["layers"])
+    layers = tuple(
+        layer for layer in LAYERS if layer in before["layers"] and layer in after["layers"]
+    )
     mine: list[CauseChange] = []
     if not _same(before, after):
         same = _comparable(one, other)
@@ -229,7 +231,9 @@ def _pair(
 def _comparable(one: SeenTest, other: SeenTest) -> tuple[str, ...]:
     """The layers of which both sides have graphs by one minor version of the compiler."""
     before, after = one.report.versions, other.report.versions
-    return tuple(layer for layer in LAYERS if same_minor(made_by(layer, before), made_by(layer, after)))
+    return tuple(
+        layer for layer in LAYERS if same_minor(made_by(layer, before), made_by(layer, after))
+    )
 
 
 def _added(
