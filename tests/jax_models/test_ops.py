@@ -1,0 +1,76 @@
+"""One program on the device for each operation, however many the host needs beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+from tests.jax_models.ops import run_op  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    "len(__import__('jax').devices()) < 2", reason="JAX has opened a single device"
+)
+
+
+@pytest.fixture(autouse=True)
+def second_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``graph_budget_jax_device = cpu:1`` would set for a whole suite."""
+    monkeypatch.setenv("GRAPH_BUDGET_JAX_DEVICE", "cpu:1")
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (64, 16)], ids=str)
+def test_reduce_sum(shape: tuple[int, ...]) -> None:
+    run_op(lambda x: jnp.sum(x, axis=-1), shape)
+
+
+def test_softmax() -> None:
+    run_op(lambda x: jax.nn.softmax(x, axis=-1), (8, 32))
+
+
+def test_dot_general() -> None:
+    run_op(
+        lambda x, y: jax.lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,)))), (2, 8, 4), (2, 4, 8)
+    )
+
+
+def test_convolution() -> None:
+    def op(x: Any, weight: Any) -> Any:
+        return jax.lax.conv_general_dilated(
+            x, weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    run_op(op, (1, 8, 8, 3), (3, 3, 3, 4))
+
+
+def test_gather() -> None:
+    run_op(lambda x: x[jnp.array([3, 1, 2])], (6, 4))
+
+
+def test_scatter() -> None:
+    run_op(lambda x, y: x.at[jnp.array([1, 3])].add(y), (6, 4), (2, 4))
+
+
+def test_transpose() -> None:
+    run_op(lambda x: jnp.transpose(x, (2, 0, 1)), (4, 5, 6))
+
+
+def test_concatenate() -> None:
+    run_op(lambda x, y: jnp.concatenate([x, y], axis=1), (8, 4), (8, 6))
+
+
+def test_clamp() -> None:
+    run_op(lambda x: jax.lax.clamp(0.25, x, 0.75), (16, 16))
+
+
+def test_reduce_window() -> None:
+    run_op(
+        lambda x: jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
+        ),
+        (1, 8, 8, 2),
+    )
