@@ -654,7 +654,7 @@ def rank_promotion() -> None:
         f(X())  # promotion warned of
 
 
-@case(jit("f(X())  # first device"), retrace("f(X())  # second device", host=True))
+@case(jit("f(X())  # first device"), jit("f(X())  # second device", host=True))
 def default_device() -> None:
     f = jax.jit(lambda x: x + 1)
     f(X())  # first device
@@ -664,7 +664,7 @@ def default_device() -> None:
 
 @case(
     jit("f(jax.device_put(X(), jax.devices()[0]))  # committed to the first"),
-    retrace("f(jax.device_put(X(), jax.devices()[1]))  # committed to the second", host=True),
+    jit("f(jax.device_put(X(), jax.devices()[1]))  # committed to the second", host=True),
 )
 def committed_to_another_device() -> None:
     f = jax.jit(lambda x: x + 1)
@@ -1469,7 +1469,7 @@ def sharding_constraint() -> None:
 
 @case(
     jit("f(jax.device_put(X(), there))  # here and there"),
-    retrace("f(jax.device_put(X(), there))  # here and there", host=True),
+    jit("f(jax.device_put(X(), there))  # here and there", host=True),
 )
 def single_device_sharding() -> None:
     f = jax.jit(wave)

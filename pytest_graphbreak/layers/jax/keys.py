@@ -78,7 +78,8 @@ def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
         return
     names = [name for name, _ in now.arguments]
     names += [""] * (len(now.shardings) - len(names))
-    for name, old, new in zip(names, before.shardings, now.shardings, strict=True):
+    # pmap names its arrays by axes as well: there are more names than arrays.
+    for name, old, new in zip(names, before.shardings, now.shardings, strict=False):
         if not _same(old, new):
             at = f"at {name or 'an argument'}"
             yield name, f"{at}: {sharding(old)} before, {sharding(new)} now"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from contextlib import suppress
+from itertools import product
 from types import MethodType
 from typing import Any, get_args
 
@@ -28,15 +29,19 @@ class FunctionLedger:
         self._alive: dict[Identity, weakref.ref[Any]] = {}
         self._made: dict[Identity, str] = {}
 
-    def note(self, call: JaxCall) -> str:
-        """Why a function is compiled again; empty if it is the first time."""
-        with self._lock:
-            return self._note(call)
+    def note(self, call: JaxCall, on_device: bool = True) -> str:
+        """Why a function is compiled again; empty if it is the first time.
 
-    def _note(self, call: JaxCall) -> str:
-        identity = (*self._identity(call), call.kind)
+        The device and the host are counted apart: a function whose golden result the host
+        computed before is compiled for the device for the first time.
+        """
+        with self._lock:
+            return self._note(call, on_device)
+
+    def _note(self, call: JaxCall, on_device: bool) -> str:
+        identity = (*self._identity(call), call.kind, on_device)
         known = self._keys.setdefault(identity, [])
-        why = keys.reason(call.key, known) if known else self._anew(call)
+        why = keys.reason(call.key, known) if known else self._anew(call, on_device)
         known.append(call.key)
         return why
 
@@ -50,17 +55,17 @@ class FunctionLedger:
         identity = ("function", id(fun))
         alive = self._alive.get(identity)
         if alive is not None and alive() is not fun:  # its number was given to another
-            for kind in get_args(Kind):
-                self._keys.pop((*identity, kind), None)
+            for kind, here in product(get_args(Kind), (True, False)):
+                self._keys.pop((*identity, kind, here), None)
         with suppress(TypeError):  # an object without weak references
             self._alive[identity] = weakref.ref(fun)
         return identity
 
-    def _anew(self, call: JaxCall) -> str:
+    def _anew(self, call: JaxCall, on_device: bool) -> str:
         """The same code, called from the same line, and another function to JAX."""
         if call.fun is None or call.caller is None:
             return ""
-        place = (definition(call.fun), call.caller.file, call.caller.line, call.kind)
+        place = (definition(call.fun), call.caller.file, call.caller.line, call.kind, on_device)
         name = str(getattr(call.fun, "__name__", type(call.fun).__name__))
         if place not in self._made:
             self._made[place] = name

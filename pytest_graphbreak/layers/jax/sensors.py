@@ -16,6 +16,7 @@ from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
+from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.events import Event, Executable, MissedExecutable, SensorFault
 from pytest_graphbreak.layers.jax.ledger import FunctionLedger
 from pytest_graphbreak.layers.jax.private import JaxName
@@ -165,20 +166,20 @@ class JaxSensors:
         platform = str(backend.platform)
         made = call(caller())
         made.key = _placed(made, platform, devices)
-        cause, reason = self._cause(made)
         program = Executable(
             _name(made, module),
-            cause,
-            reason,
+            "other",
+            "",
             platform,
             tuple(devices),
             _default_platform(),
             made.stack,
         )
+        program.cause, program.reason = self._cause(made, is_on_device(program))
         program.ops, program.inputs, program.outputs = _measured(module)
         return program
 
-    def _cause(self, made: JaxCall) -> tuple[str, str]:
+    def _cause(self, made: JaxCall, on_device: bool) -> tuple[str, str]:
         if made.aot:
             return "aot", ""
         if made.moves:
@@ -187,7 +188,7 @@ class JaxSensors:
             return "eager", ""
         if made.fun is None and not made.source:
             return "other", ""
-        if again := self.ledger.note(made):
+        if again := self.ledger.note(made, on_device):
             return "retrace", again
         return ("backward" if made.kind == "backward" else "jit"), ""
 
