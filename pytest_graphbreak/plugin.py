@@ -36,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
         pass_over(gate.settings.root, gate.settings.infra)
         config.add_cleanup(lambda: pass_over(gate.settings.root, ()))
+    if gate.settings.jax_device:
+        gate.name_jax_device(config)
     if gate.settings.active and not _dry(config):
         from pytest_graphbreak.suite.session import register
 

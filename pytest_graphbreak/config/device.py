@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,7 +47,10 @@ class DeviceError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A place to compile for. ``kind`` is tt, xla, cuda or cpu; ``arch`` its model or client."""
+    """A place to compile for. ``kind`` is tt, xla, cuda or cpu; ``arch`` its model or client.
+
+    Where JAX alone is installed it may also be tpu.
+    """
 
     kind: str
     arch: str
@@ -74,10 +78,14 @@ class Machine:
         modules = all(map(self.installed, layer.needs))
         return modules and (layer.name != "tt" or self.tt_hardware())
 
+    def only_jax(self) -> bool:
+        """Whether JAX is what compiles here: it is installed, and torch is not."""
+        return self.installed("jax") and not self.installed("torch")
+
     def tt(self) -> list[str]:
         """Why there is no TT device here; empty when there is one."""
         missing = []
-        if not self.torch_xla():
+        if not (self.torch_xla() or self.only_jax()):
             missing.append("the package torch_xla")
         if not self.installed("pjrt_plugin_tt"):
             missing.append("the PJRT plugin pjrt_plugin_tt")
@@ -130,6 +138,16 @@ class Machine:
         """The PJRT client that torch_xla would open, in lower case; ``cpu`` if nothing says."""
         return self.environ.get("PJRT_DEVICE", "cpu").lower()
 
+    def jax(self) -> str:
+        """The first platform that JAX was told to use, in lower case; empty if it was told none.
+
+        It is asked where the user's code has imported it, since a setting wins over the
+        environment. No backend is opened.
+        """
+        config = getattr(sys.modules.get("jax"), "config", None)
+        told = getattr(config, "jax_platforms", None) or self.environ.get("JAX_PLATFORMS", "")
+        return str(told).split(",")[0].strip().lower()
+
     def cuda(self) -> bool:
         return bool(self.nodes(CUDA_NODES))
 
@@ -154,8 +172,9 @@ def choose(asked: str, arch: str | None = None, machine: Machine | None = None) 
     """The device for ``asked`` (a value of ``--graph-budget-device``).
 
     ``auto`` takes tt, then a real xla device, then cuda, then PJRT's CPU client
-    where torch_xla is installed, then cpu. ``arch`` names the TT card where the
-    suite knows it (``n150``); else the driver is asked. Raises ``DeviceError`` if it is not here.
+    where torch_xla is installed, then cpu; without torch the device that JAX takes.
+    ``arch`` names the TT card where the suite knows it (``n150``); else the driver is
+    asked. Raises ``DeviceError`` if it is not here.
     """
     here = machine or this_machine()
     if asked == "auto":
@@ -181,6 +200,8 @@ def choose(asked: str, arch: str | None = None, machine: Machine | None = None) 
 
 
 def _auto(here: Machine, arch: str | None) -> Device:
+    if here.only_jax():
+        return _of_jax(here, arch)
     if here.tt_hardware() and not here.tt():
         return _tt(here, arch)
     if here.torch_xla() and here.pjrt() not in ("cpu", "tt"):
@@ -190,6 +211,22 @@ def _auto(here: Machine, arch: str | None) -> Device:
     if here.torch_xla():
         return Device("xla", "cpu")
     return Device("cpu", "cpu")
+
+
+def _of_jax(here: Machine, arch: str | None) -> Device:
+    """The device that JAX takes by itself where there is no torch."""
+    told = here.jax()
+    if told == "tt" or (not told and not here.tt()):
+        return _tt(here, arch)
+    if told in ("cuda", "gpu", "rocm") or (not told and here.cuda() and _has_gpu_plugin(here)):
+        return Device("cuda", "gpu")
+    if told == "tpu" or (not told and here.installed("libtpu")):
+        return Device("tpu", "tpu")
+    return Device("cpu", "cpu")
+
+
+def _has_gpu_plugin(here: Machine) -> bool:
+    return any(here.installed(f"jax_cuda{version}_plugin") for version in (12, 13))
 
 
 def runs_tt(asked: str, machine: Machine | None = None) -> bool:
@@ -235,7 +272,6 @@ def profile_name(template: str | None, device: Device) -> str:
 def environment(device: Device, profile: str) -> dict[str, Any]:
     """The ``environment`` of the JSON report; who measured fills in ``packages``."""
     import platform
-    import sys
 
     return {
         "profile": profile,

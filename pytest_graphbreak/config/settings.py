@@ -58,6 +58,7 @@ class Settings:
     ops: float | None = OPS
     reasons: bool = True
     tt_log: str = "headers"
+    jax_device: str = ""
     infra: tuple[str, ...] = ()
     typed: Typed = field(default_factory=Typed)
 
@@ -127,6 +128,12 @@ def add_options(parser: pytest.Parser) -> None:
         "headers: of the TT plugin's log what counting needs is turned on; full: what analysis "
         "needs; off: nothing, and tt graphs are counted through xla.",
         default="headers",
+    )
+    parser.addini(
+        "graph_budget_jax_device",
+        "The device whose programs the jax layer counts: a platform of JAX (tt), or one with the "
+        "number of a device (cpu:1). What is compiled for others is jax_host's.",
+        default="",
     )
     parser.addini(
         "graph_budget_infra",
@@ -199,6 +206,7 @@ def from_config(config: pytest.Config) -> Settings:
         new=new,
         ops=ops,
         tt_log=tt_log,
+        jax_device=str(config.getini("graph_budget_jax_device")),
         typed=typed(config),
     )
     _refuse_writing_in_ci(settings)

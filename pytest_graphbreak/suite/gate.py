@@ -84,6 +84,18 @@ class Gate:
         if "torch" in sys.modules:
             importlib.import_module("torch._dynamo")
 
+    def name_jax_device(self, config: pytest.Config) -> None:
+        """Tell observers, also those of child processes, which device the jax layer counts for.
+
+        Raises ``pytest.UsageError`` for what names none.
+        """
+        from pytest_graphbreak.layers.jax.device import named
+
+        try:
+            config.add_cleanup(named(self.settings.jax_device))
+        except ValueError as error:
+            raise pytest.UsageError(f"graph_budget_jax_device: {error}") from None
+
     def log_tt(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
         """Turn on the TT plugin's log until the end of the session, if tests here may use TT.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -48,6 +51,35 @@ TT = ("torch_xla", "pjrt_plugin_tt")
 )
 def test_auto_takes_the_best_that_is_there(here: Machine, profile: str) -> None:
     assert choose("auto", "n150", here).profile == profile
+
+
+@pytest.mark.parametrize(
+    ("here", "profile"),
+    [
+        (machine("jax"), "cpu"),
+        (machine("jax", env={"JAX_PLATFORMS": "cpu"}, nodes="nvidia"), "cpu"),
+        (machine("jax", env={"JAX_PLATFORMS": "tt,cpu"}), "tt-n150"),
+        (machine("jax", "pjrt_plugin_tt", nodes="tenstorrent"), "tt-n150"),
+        (machine("jax", nodes="tenstorrent"), "cpu"),  # a card, and no plugin
+        (machine("jax", nodes="nvidia"), "cpu"),  # the same
+        (machine("jax", "jax_cuda13_plugin", nodes="nvidia"), "cuda"),
+        (machine("jax", "jax_cuda13_plugin"), "cpu"),  # a plugin, and no card
+        (machine("jax", env={"JAX_PLATFORMS": "cuda"}), "cuda"),
+        (machine("jax", "libtpu"), "tpu"),
+        (machine("jax", "libtpu", env={"JAX_PLATFORMS": "cpu"}), "cpu"),
+        (machine("jax", "torch", "libtpu"), "cpu"),  # torch says as it always did
+        (machine("jax", "torch", "torch_xla"), "xla-cpu"),
+    ],
+)
+def test_without_torch_auto_takes_the_device_that_jax_takes(here: Machine, profile: str) -> None:
+    assert choose("auto", "n150", here).profile == profile
+
+
+def test_what_jax_was_told_in_its_config_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = SimpleNamespace(config=SimpleNamespace(jax_platforms="cpu"))
+    monkeypatch.setitem(sys.modules, "jax", cast("ModuleType", told))
+    here = machine("jax", env={"JAX_PLATFORMS": "cuda"})
+    assert choose("auto", None, here).profile == "cpu"
 
 
 def test_tt_where_there_is_none_says_what_was_looked_for() -> None:

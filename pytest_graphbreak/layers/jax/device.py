@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_graphbreak.layers.jax.events import Executable
 
-VARIABLE: Final = "GRAPH_BUDGET_JAX_DEVICE"
-"""What the ini key is handed on by, to observers and to child processes."""
+VARIABLE: Final = "GRAPHBREAK_JAX_DEVICE"
+"""What the ini key is handed on by, to observers and to child processes; a user may set it, too."""
 
 _NAME: Final = re.compile(r"([A-Za-z_]\w{0,63})(?::(\d{1,6}))?")
 _ALIASES: Final = {"cuda": "gpu", "rocm": "gpu"}
@@ -43,6 +44,22 @@ def parse(text: str) -> JaxTarget:
         raise ValueError(f"{text!r} is not a platform of JAX (tt), or one with a number (cpu:1)")
     platform = found[1].lower()
     return JaxTarget(_ALIASES.get(platform, platform), int(found[2]) if found[2] else None)
+
+
+def named(text: str) -> Callable[[], None]:
+    """Count for this device from now on; what is returned puts the environment back.
+
+    The environment variable wins where it is set. Raises ``ValueError`` as ``parse`` does.
+    """
+    parse(text)
+    if VARIABLE in os.environ:
+        return lambda: None
+    os.environ[VARIABLE] = text.strip()
+
+    def back() -> None:
+        os.environ.pop(VARIABLE, None)
+
+    return back
 
 
 def is_on_device(program: Executable) -> bool:

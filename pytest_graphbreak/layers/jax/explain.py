@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from pytest_graphbreak.layers.jax.calls import LIBRARIES
@@ -38,6 +39,7 @@ def observation(
     again: list[Recompile] = []
     eager: list[Eager] = []
     faults = list(errors)
+    made: Counter[str] = Counter()
     loaded = 0
     for event in events:
         match event:
@@ -45,7 +47,8 @@ def observation(
                 if event.loaded:
                     loaded += 1
                     continue
-                graph = _graph(layer, len(graphs), event, places)
+                graph = _graph(layer, made[event.name], event, places)
+                made[event.name] += 1
                 graphs.append(graph)
                 if graph.cause == "retrace":
                     again.append(
@@ -74,10 +77,11 @@ def observation(
 
 
 def _graph(layer: str, number: int, program: Executable, places: Places) -> Graph:
+    """``number`` is how many programs of this name there were before."""
     stack = _stack(program.stack, places)
     return Graph(
         layer,
-        f"{number}/{program.name}",
+        f"{program.name}/{number}",
         program.cause,
         ops=program.ops,
         inputs=program.inputs,

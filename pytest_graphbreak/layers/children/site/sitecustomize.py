@@ -16,16 +16,26 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 
 
 class _Compiler(object):  # noqa: UP004
-    """A finder that finds nothing, and begins to watch when a compiler is first looked for."""
+    """A finder that begins to watch when a compiler is first looked for.
+
+    It finds nothing itself, but has those asked who came before it to see that import.
+    """
 
     def __init__(self, about: str) -> None:
         # JSON, read as text: json itself is not imported for it.
         self.waited = about.partition('"waited": [')[2].partition("]")[0]
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if self.waited and '"%s"' % name in self.waited:  # noqa: UP031
-            self.waited = ""
-            _begin()
+    def find_spec(self, name: str, path: object = None, target: object = None):  # type: ignore[no-untyped-def]
+        if not self.waited or '"%s"' % name not in self.waited:  # noqa: UP031
+            return None
+        self.waited = ""
+        there = len(sys.meta_path)
+        _begin()
+        for finder in sys.meta_path[: len(sys.meta_path) - there]:
+            spec = finder.find_spec(name, path, target)  # type: ignore[arg-type]
+            if spec is not None:
+                return spec
+        return None
 
 
 def _begin() -> None:
