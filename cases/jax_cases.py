@@ -1008,9 +1008,9 @@ def eager_comparison() -> None:
 
 
 @case(
-    eager("y = f(X())  # before"),
+    jit("y = f(X())  # before"),
     eager("y = y.reshape(2, 2)  # between"),
-    eager("jax.jit(lambda x: x @ x)(y)  # behind"),
+    jit("jax.jit(lambda x: x @ x)(y)  # behind"),
 )
 def eager_between_two_jits() -> None:
     f = jax.jit(wave)
@@ -1496,6 +1496,94 @@ def shard_map_in_jit() -> None:
 def shard_map_with_psum() -> None:
     f = shard_map(lambda x: lax.psum(x, "x"), mesh=mesh(), in_specs=P("x"), out_specs=P())
     jax.jit(f)(X(8))  # shard_map and psum
+
+
+@case(
+    eager('f = shard_map(lambda x: lax.sin(x), mesh=mesh(), in_specs=P("x"), out_specs=P("x"))'),
+    eager("f(X(8))  # shard_map alone", 2),
+)
+def shard_map_outside_of_jit() -> None:
+    f = shard_map(lambda x: lax.sin(x), mesh=mesh(), in_specs=P("x"), out_specs=P("x"))
+    f(X(8))  # shard_map alone
+
+
+@case(jit("f(X(8))  # without a mesh"), retrace("f(X(8))  # within a mesh"))
+def mesh_as_a_context() -> None:
+    f = jax.jit(lambda x: x * 2)
+    f(X(8))  # without a mesh
+    with jax.set_mesh(mesh()):
+        f(X(8))  # within a mesh
+
+
+@case(eager("y = x + 1  # eager and sharded"), eager("y.sum()  # eager sum over devices"))
+def all_devices_by_default_sharding() -> None:
+    x = jax.device_put(X(8), NamedSharding(mesh(), P("x")))
+    y = x + 1  # eager and sharded
+    y.sum()  # eager sum over devices
+    np.asarray(x)
+
+
+@case(jit("y = f(X())  # on the first"), retrace("f(y)  # on the third", host=True))
+def array_moved_and_used() -> None:
+    f = jax.jit(lambda x: x + 1)
+    y = f(X())  # on the first
+    y = jax.device_put(y, jax.devices()[2])
+    f(y)  # on the third
+
+
+@case(
+    jit("list(pool.map(lambda size: f(X(size)), (3, 4)))  # in a pool"),
+    retrace("list(pool.map(lambda size: f(X(size)), (3, 4)))  # in a pool"),
+)
+def kept_in_a_pool() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    f = jax.jit(lambda x: x * 2)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda size: f(X(size)), (3, 4)))  # in a pool
+
+
+@case(jit("yield f(X(size))  # in a generator"), retrace("yield f(X(size))  # in a generator"))
+def generator_of_steps() -> None:
+    f = jax.jit(lambda x: x * 2)
+
+    def steps():
+        for size in (3, 4):
+            yield f(X(size))  # in a generator
+
+    list(steps())
+
+
+@case(jit("f(X(size))  # in a coroutine"))
+def asynchronous() -> None:
+    import asyncio
+
+    f = jax.jit(lambda x: x * 2)
+
+    async def step(size):
+        await asyncio.sleep(0)
+        f(X(size))  # in a coroutine
+
+    async def main():
+        await asyncio.gather(step(3), step(3))
+
+    asyncio.run(main())
+
+
+@case(jit("jax.jit(g)(X())  # collected"), retrace("jax.jit(g)(X())  # collected", 2))
+def deleted_and_collected() -> None:
+    """What is not referred to any more is compiled again, since JAX forgets it too."""
+    import gc
+
+    def once():
+        def g(x):
+            return x * 2
+
+        jax.jit(g)(X())  # collected
+
+    for _ in range(3):
+        once()
+        gc.collect()
 
 
 @case(jit("f(a, b)  # over a mesh"))

@@ -85,7 +85,7 @@ REFUSED = [
     (
         HEAD + "zzz: 1\ntests: {}\n",
         4,
-        "unknown key 'zzz'; allowed: version, profile, torch, jax, packages, tests",
+        "unknown key 'zzz'; allowed: version, profile, torch, packages, tests",
     ),
     (HEAD + "profile: b\ntests: {}\n", 4, "duplicate key 'profile', first on line 2"),
     (HEAD + "tests: {}\n---\nversion: 1\n", 5, "a second YAML document"),
@@ -200,7 +200,7 @@ def test_what_is_refused_with_other_line_ends(text: str, line: int, message: str
 
 def test_a_whole_file() -> None:
     document = read(FULL)
-    assert (document.profile, document.versions) == ("xla-cpu", {"torch": "2.9"})
+    assert (document.profile, document.torch) == ("xla-cpu", "2.9")
     mlp = document.entry("test_mlp", None)
     assert mlp is not None
     assert mlp.values == Values(graphs={"dynamo": 1, "xla": 1})

@@ -177,6 +177,10 @@ def _lines(frame: FrameType | None) -> tuple[Line, ...]:
     return tuple(reversed(found))
 
 
+_WHOLE: Final = ("call_exported",)
+"""Primitives that are a whole function of the user's: ``jax.export`` had it."""
+
+
 def _is_own(fun: Any, direct: bool) -> bool:
     """Whether JAX itself gave this function to ``jit``: then the call is one of eager code.
 
@@ -184,7 +188,7 @@ def _is_own(fun: Any, direct: bool) -> bool:
     JAX are found under their name as what ``jit`` made of them. ``direct``: JAX calls it.
     """
     if getattr(fun, "_apply_primitive", False):
-        return True
+        return str(getattr(fun, "__name__", "")) not in _WHOLE
     code = code_of(fun)
     if code is None:
         return direct and str(getattr(fun, "__module__", "")).partition(".")[0] == "jax"
@@ -192,6 +196,8 @@ def _is_own(fun: Any, direct: bool) -> bool:
         return False
     plain = unwrapped(fun)
     name = str(getattr(plain, "__qualname__", ""))
+    if "<locals>" in name:  # what checkify makes of a function, or one of JAX within another
+        return direct
     if "<" in name:
         return True
     there: Any = sys.modules.get(str(getattr(plain, "__module__", "")))

@@ -17,9 +17,9 @@ pytest.importorskip("jax")
 from cases.jax_cases import CASES, MINOR, Case
 
 ROOT = Path(__file__).parents[3]
-EVERY = int(os.environ.get("GRAPHBREAK_ORACLE_EVERY", "6"))
+EVERY = int(os.environ.get("GRAPHBREAK_ORACLE_EVERY", "8"))
 HERE = list(CASES.values())[MINOR[1] % EVERY :: EVERY]
-"""Every sixth case, others on another jax: a process each takes its time. All in `jax-cases`."""
+"""Every eighth case, others on another jax: a process each takes its time. All in `jax-cases`."""
 TOGETHER = ("six_threads_of_six_shapes",)
 """Where threads compile at once, no line is known of what each compiled."""
 

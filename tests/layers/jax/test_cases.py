@@ -1,0 +1,174 @@
+"""Every case of ``cases/jax_cases.py`` has its true counts, causes and lines, in any order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("jax")
+
+from cases.jax_cases import CASES, MINOR, Case
+from pytest_graphbreak.layers.jax.device import VARIABLE
+from pytest_graphbreak.layers.jax.observer import HostObserver, JaxObserver
+from pytest_graphbreak.model.layers import CAUSES
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Graph, Observation
+
+ROOT = Path(__file__).parents[3]
+HERE = list(CASES.values())
+OBSERVERS = (JaxObserver(), HostObserver())
+PLACES = Places(ROOT)
+
+
+class Seen(NamedTuple):
+    device: Observation
+    host: Observation
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return self.device.graphs, self.host.graphs
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        return self.device.errors + self.host.errors
+
+
+def watch(case: Case, *, cold: bool = True) -> Seen:
+    """The case in windows of its own, from empty caches of JAX if they are to be cleared."""
+    if cold:
+        for observer in OBSERVERS:
+            observer.isolate(case.name)
+    windows = [observer.open(PLACES) for observer in OBSERVERS]
+    try:
+        case.run()
+    finally:
+        seen = [window.close() for window in windows]
+    device, host = seen
+    assert device is not None
+    assert host is not None
+    return Seen(device, host)
+
+
+@pytest.fixture(autouse=True)
+def _first_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the four virtual devices the first is the one to count for, the others are the host's."""
+    monkeypatch.setenv(VARIABLE, "cpu:0")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    import logging
+
+    level = logging.getLogger("jax").level
+    logging.getLogger("jax").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("jax").setLevel(level)
+
+
+@pytest.mark.parametrize("case", HERE, ids=lambda case: case.name)
+def test_case(case: Case) -> None:
+    seen = watch(case)
+    assert seen.errors == ()
+    assert seen.counts == (case.programs, case.host)
+    for observation, host in ((seen.device, False), (seen.host, True)):
+        expected = Counter[tuple[str, str]]()
+        for why in case.why:
+            if why.host == host:
+                expected[why.cause, why.code] += why.count
+        graphs = observation.graph_list
+        assert Counter((graph.cause, _line(graph)) for graph in graphs) == expected
+        _is_whole(observation)
+    for why in case.why:
+        reasons = [
+            graph.reason
+            for graph in (seen.host if why.host else seen.device).graph_list
+            if (graph.cause, _line(graph)) == (why.cause, why.code)
+        ]
+        assert all(why.reason in reason for reason in reasons), (why.reason, reasons)
+
+
+def _line(graph: Graph) -> str:
+    """The line of the case; the place itself may be in a library that the case calls."""
+    return next(frame.code for frame in reversed(graph.stack) if frame.file == "cases/jax_cases.py")
+
+
+def _is_whole(seen: Observation) -> None:
+    """What holds for every observation."""
+    assert len(seen.graph_list) == seen.graphs
+    assert len({graph.name for graph in seen.graph_list}) == seen.graphs
+    again = [graph for graph in seen.graph_list if graph.cause == "retrace"]
+    assert len(again) == seen.recompiles == len(seen.recompile_list)
+    for graph in seen.graph_list:
+        assert graph.cause in CAUSES[seen.layer]
+        assert graph.where.line, graph
+        assert graph.stack[-1] == graph.where
+        if graph.cause == "retrace":
+            assert graph.reason, graph
+        _is_clean(graph)
+
+
+def _is_clean(graph: Graph) -> None:
+    """No address, which differs in each run, and no path of this machine."""
+    for text in (graph.reason, graph.name):
+        assert "0x" not in text
+        assert "\n" not in text
+        assert "/site-packages/" not in text
+        assert str(ROOT) not in text
+
+
+def test_order_changes_nothing() -> None:
+    """Every fourth case; `tox -e exact` runs all of them, in twenty orders."""
+    order = HERE[::4]
+    random.Random(1).shuffle(order)
+    wrong = {}
+    for case in order:
+        seen = watch(case)
+        if seen.errors or seen.counts != (case.programs, case.host):
+            wrong[case.name] = (seen.counts, seen.errors)
+    assert wrong == {}
+
+
+ALONE = """
+import json, os, select, signal, sys
+from tests.layers.jax import test_cases as here
+
+for case in here.HERE[int(sys.argv[1])::8]:
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.dup2(2, 1)
+        seen = here.watch(case, cold=False)
+        os.write(writer, json.dumps([*seen.counts, *seen.errors]).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        # A case that hangs is told by its name.
+        if not select.select([pipe], [], [], 120)[0]:
+            os.kill(child, signal.SIGKILL)
+        print(json.dumps([case.name, json.loads(pipe.read() or "null")]), flush=True)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs in a forked process")
+def test_alone_in_a_process() -> None:
+    """No case ran before, and nothing was cleared for it; every eighth, others on another jax."""
+    first = (MINOR[1] + 3) % 8
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(first)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {VARIABLE: "cpu:0"},
+    )
+    found: dict[str, Any] = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert found == {case.name: [case.programs, case.host] for case in HERE[first::8]}
