@@ -115,7 +115,7 @@ def call(frame: FrameType | None) -> JaxCall:
         elif name in _KINDS and not kind:
             kind = _KINDS[name]
         frame = frame.f_back
-    found = JaxCall(_lines(frame), aot=aot, kind=kind, moves=moves, fun=fun)
+    found = JaxCall(lines(frame), aot=aot, kind=kind, moves=moves, fun=fun)
     jaxpr = impl.get("jaxpr") if impl is not None else None
     found.source = _source(jaxpr)
     if miss is not None:
@@ -168,7 +168,7 @@ def _is_work(frame: FrameType) -> bool:
     return _file(frame) not in ("traceback_util.py", "profiler.py", "api_util.py")
 
 
-def _lines(frame: FrameType | None) -> tuple[Line, ...]:
+def lines(frame: FrameType | None) -> tuple[Line, ...]:
     """The stack from the outermost frame to this one."""
     found = []
     while frame is not None:

@@ -33,7 +33,10 @@ class Executable:
 
 @dataclass(slots=True, eq=False)
 class Interrupted:
-    """Code did not come to be compiled: a traced value was asked for, or XLA refused."""
+    """Code did not come to be compiled: the value of a traced array was asked for, or XLA refused.
+
+    ``stack`` runs from the outermost frame inwards, to the line that asked.
+    """
 
     reason: str
     stack: tuple[Line, ...]

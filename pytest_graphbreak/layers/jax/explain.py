@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
 
 from pytest_graphbreak.layers.jax.calls import LIBRARIES
 from pytest_graphbreak.layers.jax.events import (
@@ -24,7 +27,9 @@ from pytest_graphbreak.model.record import (
     merge_eager,
 )
 from pytest_graphbreak.model.stacks import Line, since_test, users
-from pytest_graphbreak.text.numbers import plural
+
+MOST_NAMES: Final = 6
+"""Operations that are named of one line; the rest are counted."""
 
 
 def observation(
@@ -70,7 +75,7 @@ def observation(
         recompiles=len(again),
         eager=merge_eager(eager),
         recompile_list=tuple(again),
-        graph_list=tuple(graphs),
+        graph_list=tuple(_told_together(graphs)),
         errors=tuple(dict.fromkeys(faults)),
         notes=tuple(_loaded(layer, loaded, len(graphs))),
     )
@@ -89,7 +94,20 @@ def _graph(layer: str, number: int, program: Executable, places: Places) -> Grap
         where=stack[-1] if stack else NOWHERE,
         reason=program.reason,
         stack=stack,
+        cached="compiled",
     )
+
+
+def _told_together(graphs: Sequence[Graph]) -> Iterator[Graph]:
+    """Operations outside of ``jit`` that follow each other on one line say so in common."""
+    for key, run in groupby(graphs, lambda graph: (graph.cause, graph.where)):
+        same = list(run)
+        if key[0] == "eager":
+            names = list(dict.fromkeys(graph.name.rpartition("/")[0] for graph in same))
+            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            reason = f"outside of jax.jit: {', '.join(names[:MOST_NAMES])}{more}"
+            same = [replace(graph, reason=reason) for graph in same]
+        yield from same
 
 
 def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
@@ -100,6 +118,6 @@ def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
 def _loaded(layer: str, loaded: int, compiled: int) -> Iterable[str]:
     if loaded:
         yield (
-            f"{layer}: {plural(loaded, 'program')} loaded from JAX's persistent cache, "
-            f"{compiled} compiled: what is loaded is not counted"
+            f"{layer}: compiled {compiled}, loaded {loaded} from JAX's persistent cache: what is "
+            "loaded is not counted, so the count depends on what is in that cache"
         )

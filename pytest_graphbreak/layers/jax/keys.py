@@ -46,8 +46,8 @@ class Key:
 
 def reason(key: Key, known: Sequence[Key]) -> str:
     """What differs from the closest of the programs before; of those equally close, the latest."""
-    told = [list(differences(before, key)) for before in reversed(known)]
-    closest = min(told, key=len)
+    told = [(list(differences(before, key)), before) for before in reversed(known)]
+    closest, _ = min(told, key=lambda item: (len(item[0]), _far(item[1], key)))
     if not closest:
         return FORGOTTEN
     if len(closest) > MOST:
@@ -68,6 +68,18 @@ def differences(before: Key, now: Key) -> Iterator[str]:
     if before.devices != now.devices:
         yield f"for {_joined(before.devices)} before, for {_joined(now.devices)} now"
     yield from moved.values()
+
+
+def _far(before: Key, now: Key) -> int:
+    """In how many sizes, types and kinds the arrays of two programs differ."""
+    far = 0
+    for (_, old), (_, new) in zip(before.arguments, now.arguments, strict=False):
+        shapes = [tuple(getattr(aval, "shape", ())) for aval in (old, new)]
+        far += abs(len(shapes[0]) - len(shapes[1]))
+        far += sum(not _same(*sizes) for sizes in zip(*shapes, strict=False))
+        for part in ("dtype", "weak_type"):
+            far += not _same(getattr(old, part, None), getattr(new, part, None))
+    return far
 
 
 def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:

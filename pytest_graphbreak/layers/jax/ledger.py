@@ -50,8 +50,6 @@ class FunctionLedger:
         fun = call.fun
         if fun is None:
             return ("source", call.source)
-        if isinstance(fun, MethodType):
-            return ("method", id(fun.__self__), id(fun.__func__))
         identity = ("function", id(fun))
         alive = self._alive.get(identity)
         if alive is not None and alive() is not fun:  # its number was given to another

@@ -55,7 +55,13 @@ CONTEXT: Final = JaxName("jax._src.config", "trace_context", "settings are compa
 CLEAR: Final = JaxName("jax", "clear_caches", "tests are kept apart by it")
 ARRAY: Final = JaxName("jax._src.array", "ArrayImpl", "where arguments lie is asked of it")
 BRIDGE: Final = JaxName("jax._src.xla_bridge", "get_backend", "the device is told by it")
-NAMES: Final = (COMPILE, BACKEND, HEARD, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
+RAISED: Final = JaxName(
+    "jax._src.traceback_util",
+    "_is_under_reraiser",
+    "code that cannot be traced is seen there",
+    ("e",),
+)
+NAMES: Final = (RAISED, COMPILE, BACKEND, HEARD, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
 
 MISS: Final = JaxName(
     "jax._src.pjit", "_cpp_pjit", "a call that compiles is known by its inner function cache_miss"

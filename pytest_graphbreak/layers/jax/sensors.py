@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import importlib
 import threading
+import weakref
 from dataclasses import replace
+from types import FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller
-from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax import private, stops
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
 from pytest_graphbreak.layers.jax.device import is_on_device
-from pytest_graphbreak.layers.jax.events import Event, Executable, MissedExecutable, SensorFault
+from pytest_graphbreak.layers.jax.events import (
+    Event,
+    Executable,
+    Interrupted,
+    MissedExecutable,
+    SensorFault,
+)
 from pytest_graphbreak.layers.jax.ledger import FunctionLedger
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.notify import NOTIFIER
@@ -27,11 +35,12 @@ _PLAIN: Final = ("constant", "return", "func", "call", "module")
 
 
 class _Local(threading.local):
-    """Of one thread: how many programs are being compiled, the innermost last, and how many
-    ended of which JAX has not told yet."""
+    """Of one thread: the programs that are being compiled, the innermost last, whether XLA was
+    asked; how many ended of which JAX has not told yet; the exception that was told last."""
 
     def __init__(self) -> None:
         self.compiling: list[bool] = []
+        self.raised: weakref.ref[BaseException] | None = None
         self.unheard = 0
 
 
@@ -88,6 +97,7 @@ class JaxSensors:
                 private.COMPILE: self._compile,
                 private.BACKEND: self._backend,
                 private.HEARD: self._heard,
+                private.RAISED: self._raised,
             }
             for name, hook in hooks.items():
                 self._patch(name, hook)
@@ -119,6 +129,26 @@ class JaxSensors:
     def fell(self, what: str, fault: BaseException) -> None:
         self.events.append(SensorFault(f"jax: the sensor for {what} failed: {_say(fault)}"))
 
+    # Code that is not compiled: an exception on its way out of a call of jit.
+
+    def _raised(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """JAX looks what is to be shown of an exception that leaves one of its functions."""
+        try:
+            self._stopped(args[0], caller())
+        except Exception as fault:
+            self.fell("exceptions", fault)
+        return original(*args, **kwargs)
+
+    def _stopped(self, error: BaseException, frame: FrameType | None) -> None:
+        known = self._local.raised
+        if not stops.is_jit(frame) or (known is not None and known() is error):
+            return
+        if why := stops.reason(error):
+            self._local.raised = weakref.ref(error)
+            self.events.append(Interrupted(why, stops.stack(error, frame)))
+            if NOTIFIER.listener is not None:
+                NOTIFIER.listener.noted()
+
     # One program for each call of compile_or_get_cached.
 
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +164,11 @@ class JaxSensors:
         if listener is not None:
             listener.begins()
         try:
-            executable = original(*args, **kwargs)
+            try:
+                executable = original(*args, **kwargs)
+            except Exception as error:
+                self.events.append(Interrupted(stops.refused(program.name, error), program.stack))
+                raise
             program.loaded = not local.compiling[-1]
             self.events.append(program)
             return executable
