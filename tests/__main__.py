@@ -97,6 +97,7 @@ ONCE: Final = (
     "tests/processes/test_plugins.py",
     "tests/repair/test_by_path.py",
     "tests/repair/test_collected.py",
+    "tests/repair/test_diff.py",
     "tests/repair/test_fix.py",
     "tests/repair/test_gain.py",
     "tests/repair/test_killed.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from benchmarks.survey.architectures import Architecture
+from benchmarks.survey.architectures import Architecture, architectures
 from benchmarks.survey.inputs import Inputs, Unknown, candidates, with_places
 from benchmarks.survey.shrink import WAYS, shrunk
 
@@ -57,6 +57,13 @@ def built(each: Architecture) -> tuple[Any, Inputs, str]:
         except Unknown as error:
             said.append(str(error))
     raise NotBuilt(said[0])
+
+
+def small(name: str) -> tuple[Any, Inputs]:
+    """A small model of a class, by its name, and inputs that it takes. Raises ``NotBuilt``."""
+    each = next(each for each in architectures() if each.name == name)
+    model, inputs, _ = built(each)
+    return model, inputs
 
 
 def _model(each: Architecture, way: str) -> Any:

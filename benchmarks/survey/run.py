@@ -78,15 +78,15 @@ def _outcome(child: int, receive: int) -> dict[str, Any]:
     return {"died": f"exit code {os.WEXITSTATUS(status)} (memory is limited to {MEMORY >> 30} GB)"}
 
 
-def done(path: Path, key: Callable[[dict[str, Any]], str]) -> set[str]:
+def done(path: Path) -> list[dict[str, Any]]:
     """What the file has; a last line that was cut off is taken out of it."""
     if not path.exists():
-        return set()
+        return []
     text = path.read_bytes()
     whole = text[: text.rfind(b"\n") + 1]
     if whole != text:
         path.write_bytes(whole)
-    return {key(json.loads(line)) for line in whole.splitlines()}
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def append(path: Path, result: dict[str, Any]) -> None:
@@ -118,6 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--part", choices=("base", "head"))
     parser.add_argument("--shard", default="1/1", help="which part of how many: 1/4")
+    parser.add_argument("--again", action="store_true", help="run anew what was not built")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="then stop")
     asked = parser.parse_args(arguments)
     which, of = map(int, asked.shard.split("/"))
@@ -125,7 +126,11 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.names:
         chosen = [each for each in chosen if each.name in asked.names]
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    had = done(asked.out, lambda line: str(line["model"]))
+    had = {
+        line["model"]
+        for line in done(asked.out)
+        if not (asked.again and line["status"] == "not built")
+    }
     until = time.monotonic() + asked.seconds
     warm()
     for number, each in enumerate(chosen):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import TextIO
 
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
 from pytest_graphbreak.repair import ours, report
+from pytest_graphbreak.repair.diff import Diff
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.serving import ServerError
@@ -30,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=int, default=60, metavar="N", help="run the program at most N times (60)"
     )
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="print what changes in files, also of libraries, as a diff; all else to stderr",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,12 +48,23 @@ def run(args: argparse.Namespace) -> int:
     if target is None or not _writable(target):
         return UNUSABLE
     try:
-        with ending.cleared_up(), bench(args.timeout) as desk:
+        with ending.cleared_up(), bench(args.timeout) as desk, _told(args.diff) as out:
             desk.tidy(target)
-            return _fix(args, target, desk)
+            return _fix(args, target, desk, out)
     except ServerError as error:
         complain(f"graphbreak fix: {error}")
         return UNUSABLE
+
+
+@contextmanager
+def _told(diff: bool) -> Iterator[TextIO]:
+    """Where a diff goes: standard output is its alone, and all else is told on standard error."""
+    if not diff:
+        yield sys.stdout
+        return
+    out = sys.stdout
+    with redirect_stdout(sys.stderr):
+        yield out
 
 
 def _writable(target: Target) -> bool:
@@ -77,7 +98,7 @@ def _header(target: Target) -> str:
     return f"{words}Imported it patches nothing."
 
 
-def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
+def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> int:
     progress = Progress()
 
     def speak(text: str) -> None:
@@ -108,6 +129,8 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench) -> int:
     progress.clear()
     code, timed_out = _result(target, desk, search.outcome, progress, proved=stop is not None)
     stop = stop or timed_out
+    if args.diff and code == FIXED:
+        _show(search.diff(), out)
     if stop is not None:
         complain("graphbreak fix: interrupted")
         return ending.code(stop)
@@ -158,6 +181,19 @@ def _result(
     if target.test:
         say(f"`python {shlex.quote(name)}` runs the test as it is there; pytest passes it over.")
     return FIXED, stop
+
+
+def _show(diff: Diff, out: TextIO) -> None:
+    """The diff as it is, for ``patch``; on a terminal made harmless."""
+    for title in diff.left_out:
+        say(f"not in the diff, no file of a library holds it: {title}")
+    if not diff.text:
+        say("No source file is changed: there is no diff.")
+    elif out.isatty():
+        say(diff.text.rstrip("\n"), out)
+    else:
+        encoding = out.encoding or "utf-8"
+        out.write(diff.text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _prove(fixed: Target, desk: Bench, outcome: SearchResult) -> str:

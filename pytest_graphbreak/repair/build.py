@@ -92,17 +92,17 @@ def build(
         if isinstance(edit, Preamble):
             if edit.source not in head:
                 head.append(edit.source)
-        elif (origin := _origin(edit.where, own, sites)) is None:
-            source = _rewritten(source, edit)
+        elif (other := origin(edit.where, own, sites)) is None:
+            source = rewritten(source, edit)
         elif edit.kind in DECORATORS:
             head.append(
-                f"_graphbreak_wrap({origin.module!r}, {edit.where.function!r}, "
+                f"_graphbreak_wrap({other.module!r}, {edit.where.function!r}, "
                 f"{DECORATORS[edit.kind]})"
             )
         else:
-            text = texts.get(origin.module) or _text(origin.path)
-            texts[origin.module] = text = _rewritten(text, edit)
-            foreign[origin.module, edit.where.function] = _function(text, edit.where.function)
+            text = texts.get(other.module) or text_of(other.path)
+            texts[other.module] = text = rewritten(text, edit)
+            foreign[other.module, edit.where.function] = _function(text, edit.where.function)
     for (module, name), text in foreign.items():
         head.append(f"_graphbreak_replace({module!r}, {name!r}, {_quoted(text)})")
     joined = "\n".join(head)
@@ -118,8 +118,11 @@ def home(where: Frame) -> tuple[str, str] | None:
     return (found["module"], found["function"]) if found else None
 
 
-def _origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
-    """The other module that a place is in, or None where it is the user's own file."""
+def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
+    """The other module that a place is in, or None where it is the user's own file.
+
+    Raises ``BuildError`` for a function that no other file can change.
+    """
     if where.file == own:
         return None
     patched = home(where)
@@ -130,7 +133,8 @@ def _origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
     return sites[where.file]
 
 
-def _rewritten(source: str, edit: Rewrite) -> str:
+def rewritten(source: str, edit: Rewrite) -> str:
+    """The source with one edit. Raises ``BuildError`` if it fits nothing."""
     from pytest_graphbreak.repair.rewrite import apply
 
     changed = apply(source, edit.kind, edit.where)
@@ -139,7 +143,8 @@ def _rewritten(source: str, edit: Rewrite) -> str:
     return changed
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file. Raises ``BuildError``."""
     try:
         return read(path).text
     except (OSError, SourceError) as error:

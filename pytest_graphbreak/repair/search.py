@@ -17,6 +17,7 @@ from pathlib import Path
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Site, build, has_libcst, home
+from pytest_graphbreak.repair.diff import Diff, difference
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target
@@ -380,6 +381,14 @@ class Search:
                 problem.mended = bool(out.kept) and self._key(problem.item) not in left
         if out.kept:
             out.source = self._built(out.kept, self._header)
+
+    def diff(self) -> Diff:
+        """What the kept patches change in files, as their maintainers would take it over."""
+        why = {
+            id(patch): problem.item for problem in self.outcome.problems for patch in problem.kept
+        }
+        kept = [(patch, why.get(id(patch))) for patch in self.outcome.kept]
+        return difference(self._source, self._own, kept, self._sites)
 
     def finish(self) -> None:
         """After an interrupt: what is finished is kept."""

@@ -1,0 +1,124 @@
+"""``graphbreak fix`` on the classes of the survey that break: what goes, what stays, and why.
+
+    python -m benchmarks.survey.repairs --out build/repairs.jsonl [--runs 24] [NAME...]
+
+Each class is a script of its own that builds it small, compiles it and calls it
+twice; the search for patches is the one of the command. Resumable as ``run`` is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.survey.run import append, done
+from benchmarks.survey.table import RESULTS, read
+from pytest_graphbreak.repair.search import Problem, Search
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import bench
+
+ROOT: Final = Path(__file__).parents[2]
+PAPER: Final = (
+    "T5ForConditionalGeneration",
+    "WhisperForConditionalGeneration",
+    "BartForConditionalGeneration",
+    "BioGptForCausalLM",
+    "BlenderbotForConditionalGeneration",
+    "MarianMTModel",
+    "PegasusForCausalLM",
+    "LayoutLMv3Model",
+    "Phi3ForCausalLM",
+    "GroundingDinoModel",
+    "LongformerModel",
+    "ClapModel",
+)
+"""The classes of transformers behind GraphMend's rows that need no code of others."""
+
+_SCRIPT: Final = """\
+import torch
+
+from benchmarks.survey.measure import small
+
+model, inputs = small({name!r})
+compiled = torch.compile(model, backend="eager")
+with torch.no_grad():
+    compiled(**inputs)
+    compiled(**inputs)
+"""
+
+Plain = dict[str, Any]
+
+
+def repaired(name: str, most: int, timeout: float) -> Plain:
+    """What ``fix`` makes of a class, and what it leaves."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory, bench(timeout) as desk:
+        target = Target(Path(directory) / "model.py")
+        target.path.write_text(_SCRIPT.format(name=name))
+        search = Search(
+            target,
+            desk,
+            most=most,
+            keep_side_effects=False,
+            header="",
+            say=lambda _: None,
+            progress=lambda *_: None,
+        )
+        out = search.run()
+        runs = desk.runs
+    if out.first.error:
+        return {"model": name, "status": "does not run", "why": str(out.first.error)[:200]}
+    return {
+        "model": name,
+        "status": "ran",
+        "graphs": [out.before, out.after],
+        "breaks": [len(out.first.record.breaks), len(out.last.record.breaks)],
+        "kept": [patch.title for patch in out.kept],
+        "drops": [patch.drops for patch in out.kept if patch.drops],
+        "compared": out.last.compared if out.kept else 0,
+        "open": [_open(problem) for problem in out.problems if not problem.mended],
+        "stopped": out.stopped,
+        "runs": runs,
+        "seconds": round(time.monotonic() - began),
+    }
+
+
+def _open(problem: Problem) -> Plain:
+    where = problem.item.where if problem.item is not None else None
+    return {
+        "reason": problem.title,
+        "where": f"{where.file}::{where.function}" if where else "",
+        "code": where.code if where else "",
+        "tried": [f"{one.patch.title}: {one.why}"[:240] for one in problem.tried if one.why],
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.survey.repairs")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these classes")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--runs", type=int, default=24, help="of each class at most (24)")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one run (300)")
+    parser.add_argument("--from", dest="source", type=Path, default=RESULTS)
+    asked = parser.parse_args(arguments)
+    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    had = {line["model"] for line in done(asked.out)}
+    broken = [each["model"] for each in read(asked.source) if each.get("breaks")]
+    for name in asked.names or dict.fromkeys([*PAPER, *broken]):
+        if name in had:
+            continue
+        result = repaired(name, asked.runs, asked.timeout)
+        append(asked.out, result)
+        print(name, {k: v for k, v in result.items() if k not in ("model", "open")}, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
