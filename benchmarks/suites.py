@@ -23,6 +23,8 @@ import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,14 +134,18 @@ def fetch_einops(directory: Path) -> Path:
     return directory / f"einops-{EINOPS}"
 
 
+def _versions() -> Iterator[str]:
+    for package in ("torch", "torch_xla", "jax"):
+        with suppress(metadata.PackageNotFoundError):
+            yield f"{package} {metadata.version(package)}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suites")
     parser.add_argument("--einops", action="store_true", help="fetch and run that of einops")
     parser.add_argument("suite", nargs="?", type=Path)
     asked, rest = parser.parse_known_args()
-    import torch
-
-    print(f"torch {torch.__version__}, Python {platform.python_version()}\n")
+    print(f"{', '.join(_versions())}, Python {platform.python_version()}\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         if asked.einops:
             suite = fetch_einops(Path(directory))
