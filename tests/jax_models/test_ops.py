@@ -10,6 +10,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
+from pytest_graphbreak.layers.jax.device import VARIABLE  # noqa: E402
 from tests.jax_models.ops import run_op  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def second_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``graph_budget_jax_device = cpu:1`` would set for a whole suite."""
-    monkeypatch.setenv("GRAPH_BUDGET_JAX_DEVICE", "cpu:1")
+    monkeypatch.setenv(VARIABLE, "cpu:1")
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (64, 16)], ids=str)
