@@ -90,6 +90,7 @@ ONCE: Final = (
     "tests/options/test_graph_budget.py",
     "tests/options/test_new.py",
     "tests/options/test_profile.py",
+    "tests/models/test_survey.py",
     "tests/options/test_prune.py",
     "tests/options/test_record.py",
     "tests/options/test_update.py",

@@ -23,6 +23,7 @@ HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 RESULTS: Final = HERE / "results.jsonl"
 REPAIRS: Final = HERE / "repairs.jsonl"
+INDEPENDENT: Final = HERE / "independent.json"
 LISTED: Final = HERE / "listed.json"
 """How many classes there are, of each part: what is not in the results was not run."""
 PAGE: Final = ROOT / "docs" / "explanation" / "survey.md"
