@@ -72,15 +72,18 @@ def counts(verdict: Verdict, record: Record) -> Iterator[str]:
         yield f"  {name:<18} {step.allowed:>3} -> {step.measured:<3}  {step.growth:+d}{note}"
 
 
-def operations(verdict: Verdict) -> Iterator[str]:
-    """``  captured operations 2 -> 4`` of each layer: whether more or less of it is compiled."""
+def operations(verdict: Verdict, *, more: bool) -> Iterator[str]:
+    """``  captured operations 2 -> 4`` of the layers of which more, or less, is compiled.
+
+    Less is a loss of its own, and stands above the causes; more follows from them, below.
+    """
     moved: dict[tuple[int, int], list[str]] = {}
     for step in verdict.ops:
-        moved.setdefault((step.allowed, step.measured), []).append(step.layer or "")
+        if (step.growth > 0) == more:
+            moved.setdefault((step.allowed, step.measured), []).append(step.layer or "")
     for (before, after), layers in moved.items():
-        words = "more" if after > before else "less"
         yield f"  captured operations {before} -> {after}   ({', '.join(layers)})"
-        yield f"    {words} of the program is compiled now"
+        yield f"    {'more' if more else 'less'} of the program is compiled now"
 
 
 def _unique(steps: Iterable[Step]) -> list[Step]:

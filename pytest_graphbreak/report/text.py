@@ -35,11 +35,12 @@ def failure(verdict: Verdict, record: Record, context: Context) -> str:
         _blocks(
             [headline(verdict, record)],
             counts(verdict, record),
-            operations(verdict),
+            operations(verdict, more=False),
             decomposed(verdict, record, context.fixtures),
             nowhere(verdict, record, context),
             shrunk(verdict, record),
             places(verdict, record),
+            operations(verdict, more=True),
             footer(verdict, record, context),
         )
     )
@@ -50,10 +51,11 @@ def between(verdict: Verdict, record: Record) -> str:
     return "\n".join(
         _blocks(
             counts(verdict, record),
-            operations(verdict),
+            operations(verdict, more=False),
             decomposed(verdict, record),
             shrunk(verdict, record),
             places(verdict, record),
+            operations(verdict, more=True),
         )
     )
 
@@ -105,5 +107,6 @@ def block_failure(verdict: Verdict, record: Record) -> str:
             [headline(verdict, record)],
             decomposed(verdict, record),
             places(verdict, record),
+            operations(verdict, more=True),
         )
     )

@@ -93,9 +93,11 @@ def test_the_table_has_each_count_once_and_what_is_gone_first() -> None:
 def test_layers_whose_operations_moved_alike_share_a_line() -> None:
     dynamo = Step("ops", "dynamo", 12, 2, "baseline")
     verdict = Verdict("lost", ops=(dynamo, step(2, 12, "ops"), Step("ops", "tt", 2, 4, "baseline")))
-    assert list(operations(verdict)) == [
+    assert list(operations(verdict, more=False)) == [
         "  captured operations 12 -> 2   (dynamo, xla)",
         "    less of the program is compiled now",
+    ]
+    assert list(operations(verdict, more=True)) == [
         "  captured operations 2 -> 4   (tt)",
         "    more of the program is compiled now",
     ]
