@@ -15,7 +15,7 @@ from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
 from pytest_graphbreak.report.log import text
 from pytest_graphbreak.report.log.findings import LogFinding, observed
-from pytest_graphbreak.report.view import UNJUDGED, standing
+from pytest_graphbreak.report.view import unjudged
 from pytest_graphbreak.text.numbers import plural
 
 MOST: Final = 10
@@ -24,7 +24,7 @@ MOST: Final = 10
 
 def lines(tests: Iterable[Plain]) -> Iterator[str]:
     """What the tests made that nothing judged; nothing where there is none of them."""
-    records = [Record.from_dict(test) for test in tests if standing(test) == UNJUDGED]
+    records = [Record.from_dict(test) for test in unjudged(tests)]
     if not records:
         return
     yield f"not judged: what {plural(len(records), 'test')} made, by cause"

@@ -11,7 +11,7 @@ from typing import Final
 
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
-from pytest_graphbreak.report import explained, look
+from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
     NAMED,
@@ -25,6 +25,7 @@ from pytest_graphbreak.report.view import (
     moves,
     named,
     standing,
+    unjudged,
     weight,
 )
 from pytest_graphbreak.text import safe
@@ -139,10 +140,10 @@ def _headline(runs: Sequence[ProfileRun], aside: Aside) -> str:
     total = sum(verdicts.values())
     if not parts:
         parts.append(f"{plural(total, 'test')}")
-        unjudged = verdicts.get(UNJUDGED, 0)
-        said = "not judged" if unjudged == total else "none over budget"
-        if unjudged and unjudged < total:
-            said += f", {unjudged:,} not judged"
+        others = verdicts.get(UNJUDGED, 0)
+        said = "not judged" if others == total else "none over budget"
+        if others and others < total:
+            said += f", {others:,} not judged"
         parts.append(said if total else "so nothing was judged")
     if REPORTED in verdicts:
         parts.append(f"{verdicts[REPORTED]:,} without a baseline")
@@ -179,8 +180,13 @@ def _same(tests: int) -> str:
 
 def _looked_at(runs: Sequence[ProfileRun]) -> str:
     """What tests made that nothing judged, as a terminal shows it."""
-    lines = list(look.lines(test for run in runs for test in run.tests))
-    return f"\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n" if lines else ""
+    found = unjudged(test for run in runs for test in run.tests)
+    if not found:
+        return ""
+    from pytest_graphbreak.report import look  # with it come the readers of all logs
+
+    lines = look.lines(found)
+    return f"\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n"
 
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:

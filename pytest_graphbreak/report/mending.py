@@ -21,7 +21,7 @@ from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.repeats import Repeats, series
 from pytest_graphbreak.report.root_causes import Item, RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.source import CheckoutSources
-from pytest_graphbreak.report.view import UNJUDGED, standing, weight
+from pytest_graphbreak.report.view import unjudged, weight
 
 MOST_TESTS: Final = 10
 """Tests that a finding names, the most urgent first; ``red`` counts them all."""
@@ -43,9 +43,7 @@ def findings(tests: Sequence[Plain]) -> list[Finding]:
 
 def _unjudged(tests: Iterable[Plain]) -> list[RootCause]:
     found: dict[Hashable, RootCause] = {}
-    for test in sorted(tests, key=weight):
-        if standing(test) != UNJUDGED:
-            continue
+    for test in sorted(unjudged(tests), key=weight):
         for item in _items(Record.from_dict(test)):
             cause = RootCause(item)
             known = found.setdefault(

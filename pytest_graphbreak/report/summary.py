@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import Plain
-from pytest_graphbreak.report import explained, look
+from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
-from pytest_graphbreak.report.view import REPORTED, counted, row, standing
+from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
@@ -80,9 +80,7 @@ def lines(outcome: Outcome) -> Iterator[Line]:
     yield from _changes(outcome)
     for fault in outcome.faults:
         yield RED, f"error      {printable(fault)}"
-    if not outcome.settings.gate:
-        for line in look.lines(outcome.tests):
-            yield PLAIN, line
+    yield from _look(outcome)
     yield from _totals(outcome)
     yield from _next(outcome)
 
@@ -93,6 +91,14 @@ def _explained(outcome: Outcome) -> Iterator[Line]:
     for line in explained.lines(root_causes(by_nodeid(_standing(outcome)))):
         yield BOLD if first else RED if line.startswith(("  + ", "  - ")) else PLAIN, line
         first = False
+
+
+def _look(outcome: Outcome) -> Iterator[Line]:
+    """What there is, where nothing was judged."""
+    if not outcome.settings.gate and unjudged(outcome.tests):
+        from pytest_graphbreak.report import look  # with it come the readers of all logs
+
+        yield from ((PLAIN, line) for line in look.lines(outcome.tests))
 
 
 def _table(outcome: Outcome) -> Iterator[Line]:

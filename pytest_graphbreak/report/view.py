@@ -48,6 +48,11 @@ def standing(test: Plain) -> str:
     return verdict
 
 
+def unjudged(tests: Iterable[Plain]) -> list[Plain]:
+    """The tests that made something which nothing judged."""
+    return [test for test in tests if standing(test) == UNJUDGED]
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A count of one layer: what it was, None where nobody knows, and what it is."""
