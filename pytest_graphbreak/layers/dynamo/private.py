@@ -188,6 +188,14 @@ def find(name: Name) -> tuple[Any, str]:
     return owner, last
 
 
+def attribute(owner: Any, name: Name) -> Any:
+    """A private name of a module that is loaded. Raises ``MissingName``."""
+    try:
+        return getattr(owner, name.chain)
+    except AttributeError:
+        raise MissingName(missing(name)) from None
+
+
 def missing(name: Name, why: str = "it is missing") -> str:
     """The error that says that a private name is not there, or not what it was."""
     return (

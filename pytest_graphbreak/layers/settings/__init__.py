@@ -1,0 +1,159 @@
+"""torch's settings that decide what is compiled: read, compared, put back.
+
+The configs of Dynamo, inductor, functorch, fx and the compiler (``configs``), and the state that
+torch keeps beside them (``modes``): stance, grad mode, autocast, default dtype and default device.
+Nothing is imported by this: what is not loaded has its defaults.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.settings.configs import CONFIGS, DELETED, Look, entries
+from pytest_graphbreak.layers.settings.modes import modes
+from pytest_graphbreak.layers.settings.values import equal, spell
+from pytest_graphbreak.model.record import Plain
+
+Key = tuple[str, Any]
+"""A config module and the position of an entry in it; or ``""`` and the name of a mode."""
+
+
+class SettingsError(Exception):
+    """Settings could not be read or put back; the text is for the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All settings at one moment; empty where torch is not loaded."""
+
+    configs: dict[str, Look] = field(default_factory=dict)
+    modes: dict[str, Any] = field(default_factory=dict)
+
+    def adopt(self, other: Snapshot, keys: Iterable[Key]) -> None:
+        """Have this say of some settings what ``other`` says."""
+        for module, at in keys:
+            if not module:
+                self.modes[at] = other.modes[at]
+                continue
+            own = self.configs.setdefault(module, entries(sys.modules[module]).unset())
+            own.overrides[at] = other.configs[module].overrides[at]
+            own.values[at] = other.configs[module].values[at]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting by name, with what it was and is: flags, numbers or words."""
+
+    name: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.after} (it was {self.before})"
+
+
+def take() -> Snapshot:
+    """Read all settings, in less than a tenth of a millisecond. Raises ``SettingsError``."""
+    torch = sys.modules.get("torch")
+    # While a module is imported it is there, and has next to nothing in it yet.
+    if torch is None or getattr(torch.__spec__, "_initializing", False):
+        return Snapshot()
+    with _settings_errors("could not be read"):
+        loaded = {name: sys.modules[name] for name in CONFIGS if name in sys.modules}
+        return Snapshot(
+            {name: entries(module).look() for name, module in loaded.items()},
+            {name: mode.read() for name, mode in modes().items()},
+        )
+
+
+def differing(before: Snapshot, after: Snapshot) -> list[Key]:
+    """The settings that are others in ``after``. Raises ``SettingsError``."""
+    with _settings_errors("could not be compared"):
+        return list(_differing(before, after))
+
+
+def _differing(before: Snapshot, after: Snapshot) -> Iterator[Key]:
+    for module, look in after.configs.items():
+        was = before.configs.get(module)
+        if was is not None and equal(was.values, look.values):
+            continue
+        config = entries(sys.modules[module])
+        for at in config.differing(was or config.unset(), look):
+            yield module, at
+    for name, value in after.modes.items():
+        if not equal(value, _mode(before, name)):
+            yield "", name
+
+
+def deleted(snapshot: Snapshot) -> Iterator[Key]:
+    """Entries that were deleted: the monkeypatch of pytest 9.2 does that where it puts back."""
+    for module, look in snapshot.configs.items():
+        for at, value in enumerate(look.values):
+            if value is DELETED:
+                yield module, at
+
+
+def changes(before: Snapshot, after: Snapshot, keys: Iterable[Key]) -> list[Setting]:
+    """Settings by name, with both values. Raises ``SettingsError``."""
+    with _settings_errors("could not be compared"):
+        return [_change(before, after, *key) for key in keys]
+
+
+def _change(before: Snapshot, after: Snapshot, module: str, at: Any) -> Setting:
+    if not module:
+        words = modes()[at].words
+        return Setting(at, words(_mode(before, at)), words(after.modes[at]))
+    config = entries(sys.modules[module])
+    was = config.value(before.configs.get(module) or config.unset(), at)
+    return Setting(config.name(at), spell(was), spell(config.value(after.configs[module], at)))
+
+
+def put_back(snapshot: Snapshot, key: Key) -> None:
+    """Set one setting to what ``snapshot`` says. Raises ``SettingsError``."""
+    module, at = key
+    with _settings_errors("could not be put back"):
+        if module:
+            config = entries(sys.modules[module])
+            config.write(snapshot.configs.get(module) or config.unset(), at)
+        else:
+            modes()[at].write(_mode(snapshot, at))
+
+
+def unusual(snapshot: Snapshot) -> Plain:
+    """The settings that are not the default, by name. Raises ``SettingsError``.
+
+    What torch reads from the environment while it is imported is a default of that process, but
+    for the entries that name their variable.
+    """
+    with _settings_errors("could not be read"):
+        found: Plain = {}
+        for module, look in snapshot.configs.items():
+            found.update(entries(sys.modules[module]).unusual(look))
+        for name, value in snapshot.modes.items():
+            if not equal(value, modes()[name].default):
+                found[name] = modes()[name].words(value)
+        return found
+
+
+class _settings_errors:
+    """Whatever stops the reading of settings becomes a ``SettingsError`` that says so."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
+        if isinstance(fault, Exception) and not isinstance(fault, SettingsError):
+            missing = isinstance(fault, MissingName)
+            why = str(fault) if missing else f"{type(fault).__name__}: {fault}"
+            raise SettingsError(f"torch's settings {self._what}: {why}") from fault
+
+
+def _mode(snapshot: Snapshot, name: str) -> Any:
+    return snapshot.modes[name] if name in snapshot.modes else modes()[name].default
