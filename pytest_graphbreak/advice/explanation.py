@@ -10,6 +10,7 @@ from pytest_graphbreak.advice import page, registry
 from pytest_graphbreak.advice.breaks import BREAKS
 from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.family import Family
+from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
 from pytest_graphbreak.advice.match import first, guard
 from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.advice.registry import Words
@@ -19,12 +20,20 @@ GROUPS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("graph breaks", BREAKS),
     ("recompiles", RECOMPILES),
     ("device graphs", DEVICE),
+    ("programs of JAX", (*RETRACES, *PROGRAMS, *STOPPED)),
     ("words of the reports", TOPICS),
 )
 """All families, as a reader meets them. ``limit`` stands under breaks and recompiles."""
 
 _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
 """What begins as an id does."""
+
+_OF_JAX = re.compile(
+    r" before, .{0,200} now\b|arguments put together differently|the static argument "
+    r"|function made anew|is a method of another|program had been forgotten"
+    r"|TRACING CACHE MISS|never seen function|and before [a-z0-9]{1,20}\[",
+)
+"""Words that are said of programs of JAX only."""
 
 FAMILIES: dict[str, Family] = {one.name: one for _, families in GROUPS for one in families}
 
@@ -71,8 +80,14 @@ def explain(id_or_text: str) -> Explanation | None:
     id = known.by_reason(text)
     if id is not None:
         return _of_id(id)
-    family = first(BREAKS, text, text, text) or first(RECOMPILES, guard(text)) if text else None
+    family = _by_text(text) if text else None
     return _of_family(family) if family is not None else None
+
+
+def _by_text(text: str) -> Family | None:
+    """The family of a reason whose layer is not known."""
+    of_jax = first(RETRACES, text) if _OF_JAX.search(text) else None
+    return of_jax or first(BREAKS, text, text, text) or first(RECOMPILES, guard(text))
 
 
 def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from pytest_graphbreak.advice.breaks import BREAKS
 from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Family
+from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
 from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.advice.topics import BUCKET
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
+
+JAX: Final = ("jax", "jax_host")
+"""The layers whose programs JAX makes."""
 
 Item = Break | Eager | Recompile | Graph
 """What advice can be asked about."""
@@ -35,6 +40,8 @@ _LOGGED = re.compile(
 
 def family(item: Item) -> Family | None:
     """The family that an item belongs to, or None where we have no words of our own."""
+    if item.layer in JAX:
+        return _of_jax(item)
     if isinstance(item, Break):
         detail = "\n".join((item.explanation, *item.hints))
         return first(BREAKS, item.reason, detail, item.where.code)
@@ -46,6 +53,15 @@ def family(item: Item) -> Family | None:
         # entry, break, callee, recompile: the break or the recompile itself says it
         return first((BUCKET,), item.cause)
     return first(DEVICE, item.cause, item.reason)
+
+
+def _of_jax(item: Item) -> Family | None:
+    if isinstance(item, Recompile):
+        return first(RETRACES, item.reason)
+    if isinstance(item, Graph):
+        # jit is as it should be, and a retrace is told by its recompile
+        return first(PROGRAMS, item.cause)
+    return first(STOPPED, item.reason)
 
 
 def short(item: Item) -> str | None:

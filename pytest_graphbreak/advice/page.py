@@ -34,7 +34,8 @@ class Example:
     """Code before and after. ``f`` is what is compiled, unless it compiles itself.
 
     ``note`` says what the example shows; ``inputs`` is the expression of the
-    calls; ``needs`` is ``xla`` where the example needs a device, or empty;
+    calls; ``needs`` is ``xla`` where the example needs a device, ``jax`` where
+    it is one of JAX, or empty;
     ``raises`` is the exception that the code before raises, or empty; ``since``
     and ``until`` are the first and the last torch (``2.13``) for which the code
     before does what the note says, or empty for all.

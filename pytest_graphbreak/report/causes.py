@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_graphbreak import advice
 from pytest_graphbreak.baseline.model import BaselinePlace, Cause
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
@@ -110,7 +111,7 @@ def _operations(count: int) -> str:
 def places(verdict: Verdict, record: Record) -> Iterator[str]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
     found = regressions.found(verdict, record)
-    times = regressions.times(verdict)
+    times = regressions.times(verdict, record)
     shown: list[list[str]] = [
         *(break_lines("+", *pair) for pair in found.breaks),
         *(graph_lines("+", item, times[regressions.kind(item)]) for item in found.graphs),
@@ -202,9 +203,15 @@ def _entry(sign: str, item: Graph, count: int) -> list[str]:
     return [f"  {sign} {item.cause}{times}{process(item)}", *at(item.where)]
 
 
+def again(layer: str) -> str:
+    """What a layer calls it that code is compiled again."""
+    causes = DESCRIPTIONS[layer].causes
+    return next((cause.name for cause in causes if cause.kind == "again"), "recompile")
+
+
 def recompile_lines(sign: str, item: Repeats) -> list[str]:
     return [
-        f"  {sign} recompile {item.graphs}   {printable(item.reason)}",
+        f"  {sign} {again(item.first.layer)} {printable(item.graphs)}   {printable(item.reason)}",
         *at(item.first.where),
         *calls(item.first.stack),
         *to_try(advice.short(item.first)),

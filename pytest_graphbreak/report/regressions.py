@@ -57,9 +57,12 @@ def kind(graph: Graph) -> tuple[str, ...]:
     return (graph.layer, graph.cause, graph.reason, *graph.where.key)
 
 
-def times(verdict: Verdict) -> Counter[tuple[str, ...]]:
-    """How many new graphs there are of each kind, where that is known."""
-    return Counter(kind(graph) for moved in verdict.causes for graph in moved.added)
+def times(verdict: Verdict, record: Record) -> Counter[tuple[str, ...]]:
+    """How many new graphs there are of each kind: all, where a baseline does not know them."""
+    compared = {moved.layer for moved in verdict.causes}
+    found = Counter(kind(graph) for moved in verdict.causes for graph in moved.added)
+    found.update(kind(graph) for graph in record.graph_list if graph.layer not in compared)
+    return found
 
 
 def _moved(verdict: Verdict) -> dict[str, Moved]:

@@ -16,6 +16,10 @@ _CURRENT = re.compile(r" \(([^()]* now)\)$")
 _TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
 _VALUE = re.compile(r"^(?P<name>\S+) ==")
+_STATIC = re.compile(r"^the static argument (?P<name>[^\s:]+): ")
+_ARRAY = re.compile(
+    r"^at (?P<name>[^\s:]+): \w+(?P<shape>\[[\d,]*\]) before, \w+(?P<now>\[[\d,]*\]) now"
+)
 _LEFT = re.compile(r"'?___stack(\d+)'?")
 _IMPORTED = re.compile(r"__import_(\w+)")
 _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
@@ -40,7 +44,9 @@ class Repeats:
 
     @property
     def graphs(self) -> str:
-        return f"{self.first.graph} to {self.last.graph}" if self.is_loop else self.first.graph
+        """``0/1``, ``0/1 to 0/8``; of a layer that names its graphs the name, ``step``."""
+        first, last = _named(self.first.graph), _named(self.last.graph)
+        return f"{first} to {last}" if self.is_loop and first != last else first
 
     @property
     def reason(self) -> str:
@@ -48,9 +54,8 @@ class Repeats:
         first, last = plainly(self.first.reason), plainly(self.last.reason)
         if not self.is_loop:
             return first
-        return (
-            f"+1 graph at each call{_with_another(first)}, {self.times} times: {first}, ... {last}"
-        )
+        both = first if first == last else f"{first}, ... {last}"
+        return f"+1 graph at each call{_with_another(first)}, {self.times} times: {both}"
 
     @property
     def since(self) -> str:
@@ -126,12 +131,21 @@ def plainly(reason: str) -> str:
     return reason
 
 
+def _named(graph: str) -> str:
+    """``step`` of ``3/step``, the third program of all; ``0/3`` is Dynamo's, and stays."""
+    number, _, name = graph.partition("/")
+    return name if number.isdigit() and name and not name.isdigit() else graph
+
+
 def _with_another(reason: str) -> str:
     if found := _TENSOR.match(reason):
         what = "shape" if found["what"] in ("size", "rank") else found["what"]
         return f" with another {what} of {found['name']}"
     if found := _WENT.match(reason):
         return f" with another {'shape' if found['what'] else 'value'} of {found['name']}"
-    if found := _VALUE.match(reason):
+    if found := _VALUE.match(reason) or _STATIC.match(reason):
         return f" with another value of {found['name']}"
+    if found := _ARRAY.match(reason):
+        what = "type" if found["shape"] == found["now"] else "shape"
+        return f" with another {what} of {found['name']}"
     return ""

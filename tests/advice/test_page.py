@@ -99,7 +99,7 @@ def test_a_page_says_what_to_write_instead(name: str) -> None:
     assert found.instead
     for example in found.examples:
         assert example.before != example.after
-        assert example.needs in ("", "xla")
+        assert example.needs in ("", "xla", "jax")
         for code in (example.before, example.after):
             compile(code, name, "exec")
             assert max(map(len, code.splitlines())) <= 92

@@ -1,0 +1,150 @@
+"""The pages on what JAX compiles: their examples run on JAX, and reasons find their page."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak import observe
+from pytest_graphbreak.advice import explain, family, page, short
+from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
+from pytest_graphbreak.advice.page import Example
+from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Recompile, Record
+
+EXAMPLES = {
+    f"{name}-{number}": (name, example)
+    for name in page.names()
+    for number, example in enumerate(page.load(name).examples)
+    if example.needs == "jax"
+}
+OF_ANOTHER_NAME = {
+    "retrace": "jax-shape",  # a word of the reports: it shows a retrace of another family
+    "jax-weak-type": "jax-weak-type",
+}
+
+SAID = {
+    "at x: float32[3] before, float32[4] now": "jax-shape",
+    "at y['hi']: float32[3] before, float32[2,3] now": "jax-shape",
+    "at x: float32[3] before, int32[3] now": "jax-dtype",
+    "at x: float32[] of weak type before, float32[] now": "jax-weak-type",
+    "the static argument n: 3 before, 4 now": "jax-static",
+    "the static argument config: another Config object, which is not equal": "jax-static",
+    "arguments put together differently: b['lo'] not there before": "jax-pytree",
+    "2 arrays before, 3 now": "jax-pytree",
+    "at x: on cpu:0 before, on no device of its own now": "jax-sharding",
+    "at x: sharded ('a',) over a=2 before, sharded () over a=2 now": "jax-sharding",
+    "for cpu:0 before, for cpu:1 now": "jax-sharding",
+    "the setting jax_enable_x64: False before, True now": "jax-config",
+    "the option keep_unused of jax.jit: False before, True now": "jax-config",
+    "f is a function made anew at each call: "
+    "jax.jit knows functions by identity, not by their code": "jax-function",
+    "step is a method of another Model, or was bound anew: "
+    "jax.jit compiles for each object": "jax-function",
+    "nothing differs from before: the program had been forgotten "
+    "(jax.clear_caches(), or a cache that was full)": "jax-forgotten",
+}
+
+
+@pytest.mark.parametrize("reason", SAID)
+def test_a_reason_has_its_page_and_one_line_of_advice(reason: str) -> None:
+    item = Recompile("jax", "0/f", reason, NOWHERE)
+    found = family(item)
+    assert found is not None
+    assert found.name == SAID[reason]
+    assert short(item) == found.short
+    explained = explain(reason)
+    assert explained is not None
+    assert explained.family == SAID[reason]
+
+
+@pytest.mark.parametrize(
+    ("cause", "name"),
+    [
+        ("eager", "jax-eager"),
+        ("transfer", "jax-transfer"),
+        ("aot", "jax-aot"),
+        ("other", "jax-other"),
+        ("jit", None),
+        ("retrace", None),
+    ],
+)
+def test_a_program_has_its_page(cause: str, name: str | None) -> None:
+    found = family(Graph("jax", "0/f", cause))
+    assert (found and found.name) == name
+
+
+def test_what_stopped_jax_has_its_page() -> None:
+    item = Eager("jax", "TracerBoolConversionError: Attempted boolean conversion", NOWHERE)
+    found = family(item)
+    assert found is not None
+    assert found.name == "jax-value"
+
+
+def test_every_family_of_jax_has_a_page() -> None:
+    for one in (*RETRACES, *PROGRAMS, *STOPPED):
+        assert page.load(one.name).meaning
+
+
+@cache
+def heard() -> list[str]:
+    """An event for each program; jax 0.7 has no public way to take a listener away again."""
+    from jax import monitoring
+
+    told: list[str] = []
+
+    def hear(event: str, seconds: float, **more: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            told.append(event)
+
+    monitoring.register_event_duration_secs_listener(hear)
+    return told
+
+
+def run(code: str, example: Example) -> tuple[int, Record, list[Any]]:
+    """Programs by JAX's own event, our record, and the outputs."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    names: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np}
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "example.py"
+        file.write_text(code, "utf-8")
+        exec(compile(code, str(file), "exec"), names)
+        calls = list(eval(f"({example.inputs})", names))
+        jax.clear_caches()
+        told = heard()
+        before = len(told)
+        with observe() as seen:
+            outputs = [names["f"](*call) for call in calls]
+    return len(told) - before, seen.record, outputs
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_makes_fewer_programs_and_equal_outputs(name: str) -> None:
+    pytest.importorskip("jax")
+    import numpy as np
+
+    of, example = EXAMPLES[name]
+    if example.raises:
+        import jax
+
+        with pytest.raises(getattr(jax.errors, example.raises)):
+            run(example.before, example)
+        told, record, _ = run(example.after, example)
+        assert record.graphs["jax"] == told
+        return
+    before, seen, outputs = run(example.before, example)
+    after, rest, others = run(example.after, example)
+    assert after < before
+    assert (seen.graphs["jax"], rest.graphs["jax"]) == (before, after)
+    for one, other in zip(outputs, others, strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other))
+    items = [*seen.recompile_list, *seen.graph_list]
+    found = {known.name for item in items if (known := family(item))}
+    assert OF_ANOTHER_NAME.get(of, of) in found
