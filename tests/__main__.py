@@ -40,6 +40,7 @@ PURE: Final = (
     "tests/test_regexes.py",
     "tests/test_rooms.py",
     "tests/test_suite.py",
+    "tests/watching/test_script.py",
     "tests/watching/test_threads.py",
     "tests/runs/test_union.py",
     "tests/judging/test_verdict.py",

@@ -94,8 +94,8 @@ class Document:
         for test, raw in self.tests.items():
             for case in raw.get("cases", (None,)):
                 entry = self.entry(test, case)
-                if entry is not None:
-                    yield entry
+                assert entry is not None, "what the file has is there"
+                yield entry
 
 
 def own(raw: Raw, case: str | None) -> Raw | None:

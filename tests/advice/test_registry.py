@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.metadata
+import importlib.util
 import json
 import subprocess
 import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +142,38 @@ def _url_in(exc: Any) -> str:
     """Torch keeps the start of the link in a function."""
     source = Path(exc.__file__).read_text()
     return next(part for part in source.split('"') if part.endswith("/gb/"))
+
+
+@pytest.fixture
+def _asked_anew() -> Iterator[None]:
+    registry.installed.cache_clear()
+    yield
+    registry.installed.cache_clear()
+
+
+@pytest.mark.usefixtures("_asked_anew")
+def test_something_in_torchs_place_has_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    found = registry.installed()
+    assert (found.version, found.ids) == (None, {})
+
+
+@pytest.mark.usefixtures("_asked_anew")
+@pytest.mark.parametrize("known", [True, False])
+def test_a_torch_without_a_file_of_its_version(
+    known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was built in place has none before the first build."""
+    spec = importlib.machinery.ModuleSpec("torch", None, is_package=True)
+    spec.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    if not known:
+        monkeypatch.setattr(importlib.metadata.Distribution, "from_name", classmethod(_gone))
+    found = registry.installed()
+    assert found.ids == {}
+    assert (found.version == torch.__version__) is known
+    assert (found.version is None) is not known
+
+
+def _gone(cls: type, name: str) -> Any:
+    raise importlib.metadata.PackageNotFoundError(name)

@@ -165,6 +165,16 @@ REFUSED = [
         9,
         "the same place twice in breaks",
     ),
+    # causes
+    (entry("causes: {layer: dynamo}"), 6, "causes must be a list of causes"),
+    (entry("causes:\n- a"), 7, "an item of causes must be a mapping"),
+    (entry("causes:\n- cause: break"), 7, "an item of causes has no layer; add layer:"),
+    (entry("causes:\n- layer: xla"), 7, "an item of causes has no cause; add cause:"),
+    (
+        entry("causes:\n- {layer: xla, cause: fx}\n- {layer: xla, cause: fx}"),
+        8,
+        "the same cause twice in causes, first on line 7",
+    ),
     # overrides
     (entry("overrides: [a]"), 6, "overrides must be a mapping of profiles"),
     (entry("overrides:\n  tt: 3"), 7, "the override 'tt' must be a mapping"),

@@ -192,6 +192,25 @@ def test_what_cannot_be_read_is_one_line(
     assert not (tmp_path / "report.json").exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that opens and is not read")
+def test_a_log_that_fails_while_it_is_read_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("/proc/self/mem") == 2
+    assert capsys.readouterr().err == (
+        "graphbreak analyze: /proc/self/mem: cannot be read: Input/output error\n"
+    )
+
+
+def test_a_log_that_is_anothers_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = log(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *asked: False)  # root may read all
+    assert run(path) == 2
+    assert capsys.readouterr().err.endswith("run.log: cannot be read: Permission denied\n")
+
+
 def test_what_cannot_be_written_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -329,6 +329,24 @@ def test_the_log_of_a_run_of_pytest(desk: Desk) -> None:
     assert entry(desk, "a.json")["graphs"] == {"dynamo": 2}
 
 
+def test_tt_that_is_asked_for_is_what_torch_xla_opens(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_graphbreak.cli import run
+    from pytest_graphbreak.config.device import Device
+
+    monkeypatch.setattr(run, "choose", lambda *asked: Device("tt", "n150"))  # there is none here
+    for before, inside in ((None, "TT"), ("CPU", "CPU")):
+        monkeypatch.setenv("PJRT_DEVICE", before or "")
+        if before is None:
+            monkeypatch.delenv("PJRT_DEVICE")
+        write(
+            desk, "import os; print(os.environ['PJRT_DEVICE'], 'TTXLA_LOGGER_FILE' in os.environ)"
+        )
+        said = desk.run("run", "--device", "tt", "net.py")
+        assert said.out == f"{inside} True\n"
+
+
 def test_on_tt_the_log_is_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TT")
     write(desk, "import os; print(os.environ['TTXLA_LOGGER_FILE'])")

@@ -41,6 +41,16 @@ def typed(desk: Desk, source: str, *args: str, **rest: Any) -> subprocess.Comple
 
 
 @pytest.mark.usefixtures("forks")
+def test_a_log_that_cannot_be_kept_is_said_before_the_script_runs(desk: Desk) -> None:
+    (desk.path / "file").write_text("")
+    said = typed(desk, 'print("it ran")', "--log", "file/run.log")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith("graphbreak run: ")
+    assert said.stderr.count("\n") == 1
+    assert not (desk.path / "r.json").exists()
+
+
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("end", "code", "graphs", "words"),
     [

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_graphbreak.layers.dynamo import log
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
@@ -335,3 +336,42 @@ User code traceback:
     assert found.count == 1
     assert found.reason == "logging.Logger method not supported for non-export cases"
     assert found.where.function == "__enter__"
+
+
+def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
+    """A log has no end: the older half of what was attempted is let go, and still counted."""
+    most = log.KEPT + 200
+    attempts = [writer.dynamo(f"{n}/0", f"f{n}", line=n + 1) for n in range(most)]
+    late = f"{most - 1}/1"
+    again = writer.dynamo(late, f"f{most - 1}", line=most)
+    why = writer.broke(late, most, "print(x)")
+    record = analyse(tmp_path, b"".join([*attempts, why, again])).record
+    assert record.graphs == {"dynamo": most + 1}
+    assert record.attempted == most + 1
+    assert len(record.graph_list) == log.KEPT
+    (broke,) = record.breaks
+    assert broke.where.line == most
+
+
+def test_ranks_that_log_the_same_line_by_line(tmp_path: Path) -> None:
+    """One machine each, so that their processes have one number."""
+    ranks = [
+        dress(writer.dynamo("0/0", name), rank=f"1,{rank}").splitlines(keepends=True)
+        for rank, name in enumerate(("one", "two"))
+    ]
+    mixed = [line for pair in zip(*ranks, strict=True) for line in pair]
+    reading = analyse(tmp_path, b"".join(mixed))
+    assert reading.processes == 2
+    assert reading.record.graphs == {"dynamo": 2}
+    assert {graph.where.function for graph in reading.record.graph_list} == {"one", "two"}
+
+
+def test_a_record_without_end_is_cut(tmp_path: Path) -> None:
+    """The output of a program that is a record by chance takes no memory without bounds."""
+    prefix = writer.TORCH.encode() + b"symbolic_convert.py:5124] [0/0] [__graph_breaks] "
+    lines = writer.broke("0/0", 4, "print(x)").splitlines(keepends=True)
+    noise = prefix + b"x" * 200 + b"\n"
+    text = b"".join([*lines[:-1], *[noise, b"other\n"] * 6000, *lines[-1:]])
+    (broke,) = analyse(tmp_path, text + writer.dynamo("1/0")).record.breaks
+    assert broke.where.line == 4
+    assert len(broke.reason) < 200

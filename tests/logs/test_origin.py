@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from tests.logs.test_dynamo import dress
@@ -155,3 +156,37 @@ def test_ranks_do_not_mix(tmp_path: Path) -> None:
         "rank 1,1 thread 421D1300",
         "rank 1,1 thread 421D1300",
     ]
+
+
+def test_a_graph_of_backward_that_comes_again_is_dynamos(tmp_path: Path) -> None:
+    """torch_xla lowers it with the frames of the autograd engine, and in its own time."""
+    plugin = Plugin()
+    whole = "dynamo is compiling a FX graph to HLO"
+    backward = [
+        "backward (/venv/site-packages/torch/_functorch/_aot_autograd/runtime_wrappers.py:2240)",
+        "<module> (/home/me/main.py:7)",
+    ]
+    reading = analyse(
+        tmp_path,
+        dynamo("0/0"),
+        compilation(whole),
+        plugin.graph(),
+        compilation(whole, backward),
+        plugin.graph(),
+    )
+    assert [cause for cause, _ in tt(reading)] == ["fx", "backward"]
+    assert reading.origins == {("dynamo", "entry"): 1, ("dynamo", "backward"): 1}
+
+
+def test_of_very_many_reports_the_first_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+    most = origin.KEPT + 20
+    record = analyse(tmp_path, compilation("user torch_xla.sync") * most).record
+    assert record.graphs == {"xla": most}
+    assert len(record.graph_list) == origin.KEPT
+
+
+def test_a_graph_of_a_rank_where_dynamo_made_none_is_torch_xlas(tmp_path: Path) -> None:
+    logged = b"".join(b"[1,0]<stderr>:" + part for part in dynamo("0/0").splitlines(True))
+    reading = analyse(tmp_path, logged, Plugin("1,1").graph())
+    assert tt(reading) == [("other", ())]
+    assert reading.origins == {("torch_xla", "other"): 1}

@@ -200,3 +200,21 @@ def test_a_graph_has_the_lines_of_its_first_module(tmp_path: Path) -> None:
     assert (graph.where.function, graph.where.code) == ("Net.forward", "return x @ x")
     assert reading.signs.locations
     assert reading.programs.list[0].places == ((graph.where, 2),)
+
+
+def test_a_file_that_goes_while_it_is_looked_at_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("x\n")
+    known = Sources(Places(tmp_path), [tmp_path])
+    assert known.find(str(file)) == str(file)
+    isfile = os.path.isfile
+
+    def goes(path: str) -> bool:
+        found = isfile(path)
+        file.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(os.path, "isfile", goes)
+    assert Sources(Places(tmp_path), [tmp_path]).find(str(file)) is None

@@ -201,6 +201,14 @@ def test_a_template_that_cannot_be_filled(template: str) -> None:
         profile_name(template, Device("cpu", "cpu"))
 
 
+def test_so_it_is_where_only_a_fixture_would_compile_there(suite: Suite) -> None:
+    suite.write("def test_it(compile_model):\n    assert False, 'not reached'\n")
+    (suite.path / "pytest.ini").write_text("[pytest]\ngraph_budget_device = tt\n")
+    result = suite.run()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: no TT device here: looked for and did not find *"])
+
+
 def test_tt_is_a_usage_error_here(suite: Suite) -> None:
     suite.write(CLEAN)
     result = suite.run("--graph-budget-device=tt")

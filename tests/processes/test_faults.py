@@ -538,3 +538,39 @@ def test_a_test_that_throws_our_sensor_away(suite: Suite) -> None:
     assert (found["test_blind"]["verdict"], found["test_blind"]["outcome"]) == ("error", "failed")
     assert found["test_after"]["graphs"] == TWO_GRAPHS
     assert "test_blind" not in suite.baseline()
+
+
+def test_a_hook_that_stops_a_call_leaves_no_window_open(
+    suite: Suite, sensors: Callable[[], bool], tests_of: Any
+) -> None:
+    """The set-up of its fixtures was watched; what the next test compiles is that test's alone."""
+    suite.write(
+        """
+        import pytest, torch
+
+        def run(): torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+
+        @pytest.fixture
+        def warm(): run()
+
+        def test_stopped(warm): run()
+        def test_after(): run()
+        """
+    )
+    suite.pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_call(item):
+            if item.name == "test_stopped":
+                raise RuntimeError("not this one")
+            return (yield)
+        """
+    )
+    tests = tests_of(suite.report())
+    stopped, after = tests["test_it.py::test_stopped"], tests["test_it.py::test_after"]
+    assert (stopped["outcome"], after["outcome"]) == ("failed", "passed")
+    assert after["graphs"] == {"dynamo": 1}
+    assert after["errors"] == []
+    assert sensors()

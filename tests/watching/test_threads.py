@@ -95,3 +95,21 @@ def test_threads_that_a_pool_starts_are_joined(
     pool.submit(lambda: threading.Thread(target=late).start())
     waits(before)
     assert done.is_set()
+
+
+def test_a_thread_that_is_about_to_start_is_joined_when_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``threading`` lists it before its first instruction, and it cannot be joined then."""
+    done: list[str] = []
+    slow = threading.Thread(target=lambda: done.append("slow"))
+    listed = threading.enumerate
+    monkeypatch.setattr(threading, "enumerate", lambda: [*listed(), *[slow] * (not done)])
+
+    def look(seconds: float) -> None:
+        if not slow.ident:
+            slow.start()
+
+    monkeypatch.setattr(threads.time, "sleep", look)
+    threads.wait(listed())
+    assert done == ["slow"]

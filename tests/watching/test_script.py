@@ -1,0 +1,99 @@
+"""How a script is run, and where what it logs goes: what no torch is needed for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.watching import script
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "logs" / "run.log"
+
+
+def test_python_that_trusts_no_directory_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``python -P``: modules beside the script are not found, as without us."""
+    (tmp_path / "beside.py").write_text("")
+    net = tmp_path / "net.py"
+    net.write_text("import sys\nprint(sys.path[0])\n")
+    for safe, first in ((False, str(tmp_path)), (True, sys.path[0])):
+        monkeypatch.setattr(sys, "flags", SimpleNamespace(safe_path=safe))
+        assert script.UserProgram(str(net), ()).run() == 0
+        assert capsys.readouterr().out == f"{first}\n"
+
+
+def test_the_log_is_on_meanwhile_and_off_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCH_LOGS", raising=False)
+    before = sys.stderr
+    with script.kept_log(str(path)):
+        assert os.environ["TORCH_LOGS"] == script.TORCH_LOGS
+        os.write(2, b"of a library\n")
+    assert "TORCH_LOGS" not in os.environ
+    assert sys.stderr is before
+    assert path.read_text() == "of a library\n"
+
+
+def test_what_the_user_logs_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOGS", "recompiles")
+    with script.kept_log(str(path)):
+        assert os.environ["TORCH_LOGS"] == "recompiles"
+    assert os.environ["TORCH_LOGS"] == "recompiles"
+
+
+def test_what_the_script_sets_and_replaces_is_its_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCH_LOGS", raising=False)
+    own = open(os.devnull, "w")  # noqa: SIM115
+    with own, script.kept_log(str(path)):
+        os.environ["TORCH_LOGS"] = "graph_breaks"
+        sys.stderr.close()
+        monkeypatch.setattr(sys, "stderr", own)
+    assert os.environ["TORCH_LOGS"] == "graph_breaks"
+    assert sys.stderr is own
+
+
+class Late(logging.StreamHandler[Any]):
+    """Writes to where it was told last, as a StreamHandler does."""
+
+
+class Looks(logging.Handler):
+    """As torch's from 2.15 on: it looks up ``sys.stderr`` at each record."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream.write(self.format(record) + "\n")
+
+
+@pytest.mark.parametrize("kind", [Late, Looks])
+def test_torchs_own_handlers_write_to_the_log(
+    kind: type[logging.Handler], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("torch._of_a_test")
+    other = logging.getLogger("torchvision_of_a_test")
+    handler, foreign = kind(), kind()
+    logger.addHandler(handler)
+    other.addHandler(foreign)
+    try:
+        with open(tmp_path / "run.log", "w") as log:
+            script._redirect(sys.stderr, log)
+            logger.warning("a break")
+            assert foreign.stream is sys.stderr  # type: ignore[attr-defined]
+    finally:
+        logger.removeHandler(handler)
+        other.removeHandler(foreign)
+    assert (tmp_path / "run.log").read_text() == "a break\n"
+    assert type(handler).__name__ == kind.__name__
