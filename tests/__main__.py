@@ -55,6 +55,7 @@ PURE: Final = (
     "tests/advice/test_match.py",
     "tests/benchmarks/test_survey.py",
     "tests/logs/test_[!l]*.py",
+    "tests/suite/test_absent.py",
     "tests/suite/test_collection.py",
     "tests/repair/test_pure.py",
     "tests/repair/test_rewrite.py",

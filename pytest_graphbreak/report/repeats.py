@@ -44,9 +44,7 @@ class Repeats:
 
     @property
     def graphs(self) -> str:
-        """``0/1``, ``0/1 to 0/8``; of a layer that names its graphs the name, ``step``."""
-        first, last = _named(self.first.graph), _named(self.last.graph)
-        return f"{first} to {last}" if self.is_loop and first != last else first
+        return f"{self.first.graph} to {self.last.graph}" if self.is_loop else self.first.graph
 
     @property
     def reason(self) -> str:
@@ -129,12 +127,6 @@ def plainly(reason: str) -> str:
         what = "another object" if found[1] == "obj" else "of another type"
         return f"{found[2]} is {what} now ({found[0]})"
     return reason
-
-
-def _named(graph: str) -> str:
-    """``step`` of ``3/step``, the third program of all; ``0/3`` is Dynamo's, and stays."""
-    number, _, name = graph.partition("/")
-    return name if number.isdigit() and name and not name.isdigit() else graph
 
 
 def _with_another(reason: str) -> str:

@@ -15,7 +15,7 @@ from pytest_graphbreak.text.paths import shown
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_graphbreak.baseline import Entry
+    from pytest_graphbreak.baseline import Entry, Expected
     from pytest_graphbreak.judging.cap import Cap
     from pytest_graphbreak.report.context import Context
     from pytest_graphbreak.report.judgement import Judgement
@@ -43,6 +43,8 @@ def judge(
         except BaselineError as error:  # a test outside of the rootdir can have none
             if record.active:
                 record = replace(record, errors=(*record.errors, str(error)))
+    if not record.errors and (fault := _absent(record, expected, cap)):
+        record = replace(record, errors=(fault,))
     case = Case(
         record,
         expected,
@@ -61,6 +63,16 @@ def judge(
         prune=settings.prune,
     )
     return judgement(case, rules, lambda: _context(gate, item, entry, fixtures))
+
+
+def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:
+    """Why what the test is judged by cannot be seen here; empty where it can."""
+    from pytest_graphbreak.watching import absent
+
+    fault = absent.of_cap(cap, record.layers) if cap is not None else ""
+    if not fault and expected is not None:
+        fault = absent.of_baseline(expected.values.graphs, record.layers)
+    return f"{fault}, so it cannot be judged" if fault else ""
 
 
 def _ungated(mark: GraphBudgetMark, entry: Entry | None) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.watching import absent
 from pytest_graphbreak.watching.measure import Measurement
 
 if TYPE_CHECKING:
@@ -119,4 +120,6 @@ def _over(record: Record, cap: caps.Cap) -> str | None:
     """Why the block fails; None where it keeps to its budget."""
     from pytest_graphbreak.report.judgement import Case, judgement
 
+    if not record.errors and (fault := absent.of_cap(cap, record.layers)):
+        record = replace(record, errors=(f"{fault}, so it cannot be judged",))
     return judgement(Case(record, cap=cap)).message

@@ -1,0 +1,91 @@
+"""A budget of graphs whose compiler is not installed here is an error, and never within it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.watching import absent
+from tests.conftest import Suite
+
+HERE = {name: importlib.util.find_spec(name) is not None for name in ("torch", "jax")}
+LAYER = {"torch": "dynamo", "jax": "jax"}
+
+
+@pytest.fixture
+def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absent, "_installed", lambda name: False)
+
+
+@pytest.fixture
+def jax_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absent, "_installed", lambda name: name == "jax")
+
+
+@pytest.mark.usefixtures("jax_only")
+def test_graphs_of_a_baseline_whose_compiler_is_not_here() -> None:
+    words = "the baseline has 2 dynamo graphs, and torch is not installed in this Python"
+    assert absent.of_baseline({"dynamo": 2, "jax": 1}, ("jax",)) == words
+    assert absent.of_baseline({"xla": 1}, ()).startswith("the baseline has 1 xla graph, and torch")
+    assert absent.of_baseline({"jax": 1}, ()) == ""
+    assert absent.of_baseline({"dynamo": 0, "jax": 1}, ("jax",)) == ""
+    # A child process of another environment made them.
+    assert absent.of_baseline({"dynamo": 2}, ("dynamo",)) == ""
+
+
+@pytest.mark.usefixtures("jax_only")
+def test_layers_of_a_cap_whose_compiler_is_not_here() -> None:
+    cap = Cap(layers={"dynamo": 1, "xla": 2})
+    assert absent.of_cap(cap, ("jax",)) == (
+        "the marker names dynamo=1, xla=2, and torch is not installed in this Python"
+    )
+    assert absent.of_cap(cap, ("dynamo",)) == ""
+    assert absent.of_cap(Cap(layers={"dynamo": 1, "jax": 2}), ("jax",)) == ""
+    assert absent.of_cap(Cap(every=1, layers={"dynamo": 1}), ("jax",)) == ""
+    assert absent.of_cap(Cap(breaks=0), ("jax",)) == ""
+
+
+@pytest.mark.usefixtures("nothing")
+def test_with_no_compiler_at_all_every_layer_is_absent() -> None:
+    assert absent.of_cap(Cap(layers={"dynamo": 1, "jax": 1}), ()).endswith(
+        "and torch and jax are not installed in this Python"
+    )
+
+
+@pytest.mark.parametrize("missing", [name for name in HERE if not HERE[name]])
+def test_the_gate_fails_what_it_cannot_see(suite: Suite, missing: str) -> None:
+    layer = LAYER[missing]
+    suite.write(
+        f"""
+        import pytest
+
+        def test_recorded():
+            pass
+
+        @pytest.mark.max_graphs({layer}=1)
+        def test_marked():
+            pass
+
+        @pytest.mark.max_graphs({layer}=1)
+        def test_block(graph_budget):
+            with pytest.raises(AssertionError, match="installed in this Python"):
+                with graph_budget({layer}=1):
+                    pass
+            raise KeyError
+        """
+    )
+    baseline = Path(suite.path) / "baselines" / "test_it.yaml"
+    baseline.parent.mkdir()
+    baseline.write_text(
+        f"version: 1\nprofile: cpu\ntests:\n  test_recorded:\n    graphs: {{{layer}: 1}}\n"
+    )
+    tests = {
+        test["nodeid"].partition("::")[2]: test for test in suite.report("--graph-budget")["tests"]
+    }
+    assert [test["verdict"] for test in tests.values()] == ["error", "error", "none"]
+    assert "installed in this Python" in tests["test_recorded"]["message"]
+    assert "installed in this Python" in tests["test_marked"]["message"]
+    assert tests["test_block"]["failed_by"] == "test"
