@@ -88,6 +88,8 @@ ONCE: Final = (
     "tests/cli/test_run.py",
     "tests/cli/test_run_watched.py",
     "tests/config/test_typed.py",
+    "tests/layers/dynamo/test_caches.py",
+    "tests/layers/dynamo/test_packages.py",
     "tests/options/test_dir.py",
     "tests/options/test_graph_budget.py",
     "tests/options/test_new.py",

@@ -435,6 +435,13 @@ def cached(record: Record, layer: str) -> Counter[str]:
     return Counter({name: counted[name] for name in CACHED if counted[name]})
 
 
+def cached_text(counted: Mapping[str, int]) -> str:
+    """`` (compiled 3, loaded 1)``, behind a number of graphs; empty where all were compiled."""
+    if not set(counted) - {"compiled"}:
+        return ""
+    return f" ({', '.join(f'{name} {count:,}' for name, count in counted.items())})"
+
+
 def causes_text(counted: Mapping[str, int]) -> str:
     """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
     return " + ".join(

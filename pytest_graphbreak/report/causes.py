@@ -15,6 +15,8 @@ from pytest_graphbreak.model.record import (
     Frame,
     Graph,
     Record,
+    cached,
+    cached_text,
     causes_text,
     decomposition,
 )
@@ -45,7 +47,8 @@ def decomposed(
         causes = decomposition(record, layer)
         count = record.graphs.get(layer, 0)
         if count and causes:
-            yield f"  {count} {layer} {noun(count, 'graph')} = {causes_text(causes)}"
+            loaded = cached_text(cached(record, layer))
+            yield f"  {count} {layer} {noun(count, 'graph')} = {causes_text(causes)}{loaded}"
             if own := (fixtures or {}).get(layer):
                 yield f"    {own} of {'it' if count == 1 else 'them'} in the test's fixtures"
 

@@ -284,7 +284,10 @@ def _layer(number: int, move: Move, test: Plain, places: _Places) -> Plain:
 
 
 def _graph(number: int, graph: Plain, places: _Places) -> list[Any]:
-    """As a list, since there are many: name, cause, ops, place, where, from, inputs, outputs."""
+    """As a list, since there are many: name, cause, ops, place, where, from, inputs, outputs.
+
+    Last comes whether it was loaded or found; of one that was compiled None.
+    """
     return [
         _clean(graph["name"]),
         _clean(graph["cause"]),
@@ -294,6 +297,7 @@ def _graph(number: int, graph: Plain, places: _Places) -> list[Any]:
         [_clean(name) for name in graph["from"]],
         graph["inputs"],
         graph["outputs"],
+        None if graph.get("cached") in (None, "compiled") else _clean(graph["cached"]),
     ]
 
 

@@ -12,7 +12,15 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, LAYERS
-from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
+from pytest_graphbreak.model.record import (
+    CACHED,
+    Plain,
+    Record,
+    cached,
+    cached_text,
+    causes_text,
+    decomposition,
+)
 from pytest_graphbreak.report.log import text
 from pytest_graphbreak.report.log.findings import LogFinding, observed
 from pytest_graphbreak.report.view import unjudged
@@ -42,15 +50,17 @@ def lines(tests: Iterable[Plain]) -> Iterator[str]:
 def _counts(layer: str, records: Iterable[Record]) -> str:
     """``14 graphs = 6 entry + 8 break; 3 breaking places, 1 recompile``."""
     graphs = recompiles = 0
-    causes, places, left = Counter[str](), set(), set()
+    causes, places, left, loaded = Counter[str](), set(), set(), Counter[str]()
     for record in records:
         graphs += record.graphs.get(layer, 0)
         recompiles += record.recompiles.get(layer, 0)
         causes += decomposition(record, layer)
+        loaded += cached(record, layer)
         places |= {item.where.key for item in record.breaks if item.layer == layer}
         left |= {item.where.key for item in record.eager if item.layer == layer}
     parts = causes_text({cause: causes[cause] for cause in CAUSES[layer] if causes[cause]})
     words = plural(graphs, "graph") + (f" = {parts}" if parts else "")
+    words += cached_text({name: loaded[name] for name in CACHED if loaded[name]})
     if DESCRIPTIONS[layer].breaks:
         words += f"; {plural(len(places), 'breaking place')}"
         words += f", {plural(recompiles, 'recompile')}"

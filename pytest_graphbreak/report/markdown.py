@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
+from pytest_graphbreak.model.record import (
+    Plain,
+    Record,
+    cached,
+    cached_text,
+    causes_text,
+    decomposition,
+)
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
@@ -286,7 +293,7 @@ def _reasons(test: Plain) -> Iterator[str]:
     for layer in LAYERS:
         causes = decomposition(record, layer)
         if causes:
-            yield f"{layer}: {causes_text(causes)}"
+            yield f"{layer}: {causes_text(causes)}{cached_text(cached(record, layer))}"
     yield from record.errors
     for item in record.breaks:
         where = item.where

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.record import Record, causes_text, decomposition
+from pytest_graphbreak.model.record import Record, cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
     break_lines,
@@ -87,7 +87,7 @@ def describe(record: Record) -> str:
     for layer in record.layers:
         causes = decomposition(record, layer)
         if causes:
-            lines.append(f"  {layer}: {causes_text(causes)}")
+            lines.append(f"  {layer}: {causes_text(causes)}{cached_text(cached(record, layer))}")
     found = sort(record, record.breaks, record.eager, record.recompile_list)
     for item, fallen in found.breaks[:MOST_PLACES]:
         lines += break_lines(" ", item, fallen)

@@ -59,6 +59,8 @@ class Attempt:
     broke: dict[tuple[Any, ...], Broke] = field(default_factory=dict)
     pending: tuple[str, Any] | None = None
     unlogged: tuple[str, Any] | None = None
+    packaged: bool = False
+    """It was not attempted: a package of precompiled code brought what it made."""
 
     @property
     def why_broke(self) -> str:
@@ -95,7 +97,7 @@ class Made:
     """The backend made a graph. ``after_break`` says that a graph break ended it.
 
     ``part`` counts from 0 where one captured graph went to the backend in ``parts``.
-    A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``.
+    A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``. ``cached`` is that of ``Graph``.
     """
 
     attempt: Attempt
@@ -107,6 +109,7 @@ class Made:
     after_break: bool = False
     part: int = 0
     parts: int = 1
+    cached: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

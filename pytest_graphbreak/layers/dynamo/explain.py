@@ -38,10 +38,15 @@ from pytest_graphbreak.model.record import (
     merge_places,
 )
 from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.text.numbers import plural
 
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 """Why Dynamo skips a frame that has nothing to compile: that is no loss."""
+_PACKAGED = (
+    "dynamo: {number} came with packages of precompiled code (TORCH_CACHING_PRECOMPILE), "
+    "which say nothing of graph breaks"
+)
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
@@ -73,6 +78,7 @@ class EventReader:
             where=self.where(event.attempt),
             reason=why,
             functions=functions(event.calls, self._places),
+            cached=event.cached,
         )
 
     def graph_name(self, event: Made) -> str:
@@ -196,8 +202,9 @@ class _Window(EventReader):
         )
 
     def _notes(self) -> list[str]:
-        """Errors that the test itself saw: neither a break nor a loss, and yet no graph."""
-        found = []
+        """What is neither a graph nor a break: what came precompiled, errors that the test saw."""
+        packaged = sum(attempt.packaged for attempt in self._attempts)
+        found = [_PACKAGED.format(number=plural(packaged, "graph"))] if packaged else []
         stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault

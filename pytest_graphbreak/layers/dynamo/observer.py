@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from pytest_graphbreak.layers.base import Observer, Window
-from pytest_graphbreak.layers.dynamo import cold
+from pytest_graphbreak.layers.dynamo import cold, packages
 from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
 from pytest_graphbreak.layers.dynamo.explain import observation
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
@@ -103,6 +103,7 @@ class DynamoObserver(Observer):
             if not self._windows:
                 self._stop_waiting()
                 if self._sensors is not None:
+                    packages.LOADS.end(self._sensors.counters)
                     self._sensors.detach()
                 self._sensors = None
 
@@ -158,6 +159,8 @@ class DynamoWindow:
         self._errors += self._sensors.blind()
         if reason := disabled():
             self.fail(reason)
+        if packages.LOADS.begin(self._sensors.counters):
+            self.fail(packages.BEFORE)
 
     def fail(self, error: str) -> None:
         """Add an error to what this window will have seen."""
@@ -174,6 +177,8 @@ class DynamoWindow:
         finally:
             self._sensors.check()
             self._aside.append((begin, len(self._sensors.events)))
+            if packages.brings(self._sensors.events[begin:]):
+                self.fail(packages.BEFORE)
             try:
                 if mark is not None:
                     cold.forget(mark)

@@ -23,6 +23,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.dynamo import caches
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
 from pytest_graphbreak.layers.dynamo.buckets import BucketSensor
@@ -45,6 +46,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 from pytest_graphbreak.layers.dynamo.export import ExportSensor
 from pytest_graphbreak.layers.dynamo.guard_values import current_value
 from pytest_graphbreak.layers.dynamo.ledger import Ledger
+from pytest_graphbreak.layers.dynamo.packages import PackageSensor
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.notify import NOTIFIER
@@ -68,6 +70,7 @@ class DynamoSensors:
         self._breaks = BreakSensors(self.events, self._local, self._found, self._fell)
         self._exports = ExportSensor(self.events, self._above, self._fell)
         self._buckets = BucketSensor(self._local, self._fell)
+        self._packages = PackageSensor(self.events, self._above, self._fell)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
@@ -101,6 +104,7 @@ class DynamoSensors:
         self._ledger.begin(self._found.get(names.COUNTERS))
         self._exports.attach()
         self._buckets.attach()
+        self._packages.attach()
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
@@ -117,8 +121,14 @@ class DynamoSensors:
         """Errors of every window, whenever it opened: what cannot be seen in this torch."""
         return list(self._blind)
 
+    @property
+    def counters(self) -> Any:
+        """Dynamo's own, or None while it is not watched. They are only read."""
+        return self._found.get(names.COUNTERS)
+
     def detach(self) -> None:
         """Take the sensors out."""
+        self._packages.detach()
         self._buckets.detach()
         self._exports.detach()
         for patch in reversed(self._patches):
@@ -245,18 +255,20 @@ class DynamoSensors:
             shape = shape_of(args[1] if len(args) > 1 else kwargs["gm"])
         except Exception as fault:
             self._fell("graphs", fault)
+        before = caches.count(self.counters)
         outer, self._local.buckets = self._local.buckets, []
         try:
             result = original(*args, **kwargs)
         finally:
             buckets, self._local.buckets = self._local.buckets, outer
         try:
-            self._made(args[0], buckets or [shape])
+            cached = caches.since(before, caches.count(self.counters))
+            self._made(args[0], buckets or [shape], cached)
         except Exception as fault:
             self._fell("graphs", fault)
         return result
 
-    def _made(self, output: Any, shapes: Sequence[Shape]) -> None:
+    def _made(self, output: Any, shapes: Sequence[Shape], cached: str | None) -> None:
         """A graph came back from the backend, by one call or, in buckets, by several."""
         attempt = self._local.current() or self._owner(output)
         if attempt is None:
@@ -274,7 +286,8 @@ class DynamoSensors:
         after_break = bool(getattr(reason, "graph_break", False))
         for part, shape in enumerate(shapes):
             after = after_break and part == len(shapes) - 1
-            self.events.append(Made(attempt, number + part, *shape, after, part, len(shapes)))
+            made = Made(attempt, number + part, *shape, after, part, len(shapes), cached)
+            self.events.append(made)
         attempt.graphs += len(shapes)
         attempt.calls += 1
 

@@ -229,8 +229,8 @@
     return make("div", { class: "wide" }, make("table", {},
       make("caption", {}, `${layer.name}, ${plural(layer.now, "graph")}${rest}`),
       make("thead", {}, make("tr", {}, head.map((word) => make("th", { scope: "col", class: ["ops", "in", "out"].includes(word) ? "number" : null }, word)))),
-      make("tbody", {}, layer.graphs.map(([name, reason, ops, place, at, from, inputs, outputs]) => make("tr", {},
-        make("td", { class: "mono" }, name), make("td", {}, why(test, reason, place)), number(ops), number(inputs), number(outputs),
+      make("tbody", {}, layer.graphs.map(([name, reason, ops, place, at, from, inputs, outputs, cached]) => make("tr", {},
+        make("td", { class: "mono" }, name), make("td", {}, [why(test, reason, place), cached].filter(Boolean).join(", ")), number(ops), number(inputs), number(outputs),
         make("td", { class: "mono" }, from.join(", ")), make("td", { class: "mono" }, at === null ? "" : where(data.frames[at])))))));
   }
 

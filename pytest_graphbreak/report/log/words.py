@@ -10,7 +10,14 @@ from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Frame, Record, causes_text, decomposition
+from pytest_graphbreak.model.record import (
+    Frame,
+    Record,
+    cached,
+    cached_text,
+    causes_text,
+    decomposition,
+)
 from pytest_graphbreak.report.log.findings import Failure, extra
 from pytest_graphbreak.text.numbers import plural
 
@@ -141,7 +148,7 @@ def of_layer(record: Record, layer: str, logged: bool = True) -> str:
     """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
     text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
     if causes := decomposition(record, layer):
-        text += f" = {causes_text(causes)}"
+        text += f" = {causes_text(causes)}{cached_text(cached(record, layer))}"
     if DESCRIPTIONS[layer].breaks:
         breaks = [item for item in record.breaks if item.layer == layer]
         eager = [item for item in record.eager if item.layer == layer]

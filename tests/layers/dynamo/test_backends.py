@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pytest_graphbreak.model.record import Record  # noqa: E402
+from pytest_graphbreak.model.record import Record, cached  # noqa: E402
 from pytest_graphbreak.watching.measure import Measurement  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
@@ -54,7 +54,9 @@ def has_two_graphs(record: Record) -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_without_a_compiler_below(backend: str) -> None:
-    has_two_graphs(measured(backend, torch.ones(3)))
+    record = measured(backend, torch.ones(3))
+    has_two_graphs(record)
+    assert not cached(record, "dynamo"), "nothing is compiled below, and no cache was asked"
 
 
 @pytest.mark.once
@@ -63,8 +65,21 @@ def test_without_a_compiler_below(backend: str) -> None:
 )
 def test_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    has_two_graphs(measured("inductor", torch.ones(3)))
+    cold = measured("inductor", torch.ones(3))
+    has_two_graphs(cold)
     assert list(tmp_path.rglob("*.so")), "inductor compiled nothing"
+    assert cached(cold, "dynamo") == {"compiled": 2}
+
+    # The caches on disk change where the code comes from, and no count.
+    torch._dynamo.reset()
+    warm = measured("inductor", torch.ones(3))
+    has_two_graphs(warm)
+    assert cached(warm, "dynamo") == {"loaded": 2}
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        torch._dynamo.reset()
+        warm = measured("inductor", torch.ones(3))
+    has_two_graphs(warm)
+    assert cached(warm, "dynamo") == {"loaded": 2}
 
 
 def test_a_function_of_the_users() -> None:

@@ -1,0 +1,99 @@
+"""Caching precompile: what a package brings is counted, and what came before a test is an error.
+
+Each Python is one of its own: a package is loaded where nothing was compiled before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch._dynamo.package", reason="this torch has no packages")
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++"))), reason="inductor needs a C++ compiler"
+)
+
+MODEL = """
+def f(x):
+    y = x.sin() + 1
+    print("", end="")
+    return y * 2
+"""
+CONFTEST = """
+from pathlib import Path
+import torch
+
+artifacts = Path("artifacts")
+if artifacts.exists():
+    torch.compiler.load_cache_artifacts(artifacts.read_bytes())
+
+def pytest_sessionfinish():
+    if not artifacts.exists():
+        artifacts.write_bytes(torch.compiler.save_cache_artifacts()[0])
+"""
+TESTS = """
+import model, torch
+
+def test_first():
+    torch.compile(model.f)(torch.ones(4))
+
+def test_second():
+    torch.compile(model.f)(torch.ones(4))
+"""
+EARLY = """
+import model, torch
+early = torch.compile(model.f)
+
+def test_early():
+    early(torch.ones(4))
+"""
+
+
+def report(folder: Path, cache: str, test: str) -> list[dict[str, object]]:
+    """The tests of a run in ``folder``, with an empty cache directory of that name."""
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--graph-budget-report=report.json", test],
+        cwd=folder,
+        env={
+            **os.environ,
+            "TORCH_CACHING_PRECOMPILE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / cache),
+        },
+        capture_output=True,
+    )
+    tests: list[dict[str, object]] = json.loads((folder / "report.json").read_text())["tests"]
+    return tests
+
+
+def test_counts_are_the_same_cold_and_warm(tmp_path: Path) -> None:
+    for name, text in {
+        "pytest.ini": "[pytest]\n",
+        "model.py": MODEL,
+        "conftest.py": CONFTEST,
+        "test_it.py": TESTS,
+        "test_early.py": EARLY,
+    }.items():
+        (tmp_path / name).write_text(text)
+
+    def counted(tests: list[dict[str, object]]) -> list[object]:
+        assert [test["errors"] for test in tests] == [[]] * len(tests)
+        return [(test["graphs"], [g["cached"] for g in test["graph_list"]]) for test in tests]  # type: ignore[attr-defined]
+
+    cold = counted(report(tmp_path, "cold", "test_it.py"))
+    assert cold[0] == ({"dynamo": 2}, ["compiled", "compiled"])
+    assert cold[1] == ({"dynamo": 2}, ["loaded", "loaded"])
+
+    warm = report(tmp_path, "warm", "test_it.py")
+    assert counted(warm) == [({"dynamo": 2}, ["loaded", "loaded"])] * 2
+    assert [graph["cause"] for graph in warm[0]["graph_list"]] == ["entry", "break"]  # type: ignore[attr-defined]
+    assert "2 graphs came with packages of precompiled code" in str(warm[0]["note"])
+
+    (early,) = report(tmp_path, "early", "test_early.py")
+    assert early["graphs"] == {}
+    assert "was loaded before the test began" in str(early["errors"])
