@@ -105,6 +105,7 @@ def graph(name: str, event: Event, places: Naming) -> Graph:
         reason=why.reason,
         module=why.module,
         stack=_stack((*_since_test(why.callers), *why.traced), where, places),
+        cached="compiled",  # CompileTime counts nothing else
     )
 
 

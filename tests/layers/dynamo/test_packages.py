@@ -1,6 +1,6 @@
 """Caching precompile: what a package brings is counted, and what came before a test is an error.
 
-Each Python is one of its own: a package is loaded where nothing was compiled before.
+Each run is a process of its own: a package is loaded where nothing was compiled before.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch._dynamo.package", reason="this torch has no packages")
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++"))), reason="inductor needs a C++ compiler"
-)
+from pytest_graphbreak.layers.dynamo.events import Attempt, Made, Started
+from pytest_graphbreak.layers.dynamo.packages import Loads, brings
 
 MODEL = """
 def f(x):
@@ -46,13 +45,6 @@ def test_first():
 def test_second():
     torch.compile(model.f)(torch.ones(4))
 """
-EARLY = """
-import model, torch
-early = torch.compile(model.f)
-
-def test_early():
-    early(torch.ones(4))
-"""
 
 
 def report(folder: Path, cache: str, test: str) -> list[dict[str, object]]:
@@ -71,13 +63,16 @@ def report(folder: Path, cache: str, test: str) -> list[dict[str, object]]:
     return tests
 
 
+@pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++"))), reason="inductor needs a C++ compiler"
+)
 def test_counts_are_the_same_cold_and_warm(tmp_path: Path) -> None:
+    pytest.importorskip("torch._dynamo.package", reason="this torch has no packages")
     for name, text in {
         "pytest.ini": "[pytest]\n",
         "model.py": MODEL,
         "conftest.py": CONFTEST,
         "test_it.py": TESTS,
-        "test_early.py": EARLY,
     }.items():
         (tmp_path / name).write_text(text)
 
@@ -94,6 +89,20 @@ def test_counts_are_the_same_cold_and_warm(tmp_path: Path) -> None:
     assert [graph["cause"] for graph in warm[0]["graph_list"]] == ["entry", "break"]  # type: ignore[attr-defined]
     assert "2 graphs came with packages of precompiled code" in str(warm[0]["note"])
 
-    (early,) = report(tmp_path, "early", "test_early.py")
-    assert early["graphs"] == {}
-    assert "was loaded before the test began" in str(early["errors"])
+
+def test_what_was_loaded_while_nobody_looked_is_an_error_from_then_on() -> None:
+    loads = Loads()
+    assert not loads.begin(None)
+    assert not loads.begin({"dynamo_cache": Counter(dynamo_cache_hit=0)})
+    loads.end({"dynamo_cache": Counter(dynamo_cache_hit=2)})  # seen
+    assert not loads.begin({"dynamo_cache": Counter(dynamo_cache_hit=2)})
+    loads.end({})  # the test cleared the counters
+    assert not loads.begin({})
+    assert loads.begin({"dynamo_cache": Counter(dynamo_cache_hit=1)})
+    assert loads.begin({"dynamo_cache": Counter(dynamo_cache_hit=1)})
+
+
+def test_what_a_fixture_loads_is_told_from_what_it_compiles() -> None:
+    compiled, brought = Attempt("0/0"), Attempt("1/0", packaged=True)
+    assert not brings([Started(compiled), Made(compiled, 0)])
+    assert brings([Started(compiled), Made(compiled, 0), Started(brought), Made(brought, 0)])

@@ -41,6 +41,7 @@ def test_every_graph_has_one_cause(how: tuple[str, ...]) -> None:
     for name, result in runs(*how).items():
         graphs = seen_in(how, name)
         assert len(graphs) == result["graphs"], name
+        assert {graph.cached for graph in graphs} <= {"compiled"}, name
         assert {graph.cause for graph in graphs} <= set(CAUSES["xla"]) - {"other"}, name
         assert [graph.name for graph in graphs] == [str(n) for n in range(len(graphs))], name
 
