@@ -38,6 +38,7 @@ PROBLEM: Final = "problem"
 """The gate could not run here, or not see all that it should."""
 
 OLDEST_TORCH: Final = (2, 6)
+OLDEST_JAX: Final = (0, 7, 1)
 PATIENCE: Final = 600.0
 """Seconds that a probe may take: the first import of torch on a busy machine is slow."""
 
@@ -75,7 +76,9 @@ def packages(here: Machine) -> Iterator[CheckResult]:
     plugin, pytest = version("pytest-graphbreak"), version("pytest")
     yield CheckResult("python", OK, f"{python}, pytest {pytest}, pytest-graphbreak {plugin}")
     yield from torch_found(version("torch"), needed=not any(map(here.has, DESCRIPTIONS.values())))
-    yield from torch_xla_found(version("torch"), version("torch_xla"), version("pjrt-plugin-tt"))
+    tt, jax = version("pjrt-plugin-tt"), version("jax")
+    yield from torch_xla_found(version("torch"), version("torch_xla"), tt, jax)
+    yield from jax_found(jax, version("jaxlib"))
     if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
         yield CheckResult(
             "compiler",
@@ -106,11 +109,29 @@ def torch_found(torch: str | None, *, needed: bool = True) -> Iterator[CheckResu
         yield CheckResult("torch", OK, torch)
 
 
-def torch_xla_found(torch: str | None, xla: str | None, tt: str | None) -> Iterator[CheckResult]:
+def jax_found(jax: str | None, jaxlib: str | None) -> Iterator[CheckResult]:
+    """Whether JAX is there, whole, and new enough."""
+    if jax is None:
+        yield CheckResult("jax", OK, "not installed: the jax layer is not there")
+    elif _numbers(jax, 3) < OLDEST_JAX:
+        yield CheckResult("jax", PROBLEM, f"{jax} is too old", "install jax 0.7.1 or later")
+    elif jaxlib is None:
+        yield CheckResult(
+            "jax", PROBLEM, f"{jax} is installed without jaxlib", f"install jaxlib {jax}"
+        )
+    else:
+        yield CheckResult("jax", OK, f"{jax}, jaxlib {jaxlib}")
+
+
+def torch_xla_found(
+    torch: str | None, xla: str | None, tt: str | None, jax: str | None = None
+) -> Iterator[CheckResult]:
     """Whether torch_xla and the TT plugin are there; torch_xla's binary fits one torch only."""
     if xla is None:
         yield CheckResult("torch_xla", OK, "not installed: the xla layer is not there")
-        if tt is not None:
+        if tt is not None and jax is not None:
+            yield CheckResult("tt plugin", OK, f"pjrt-plugin-tt {tt}, for jax")
+        elif tt is not None:
             yield CheckResult(
                 "tt plugin",
                 NOTE,
@@ -165,8 +186,14 @@ BLINDING: Final = {
 }
 """Variables that turn Dynamo off, with the values that do."""
 
+OFF: Final = ("", "0", "f", "false", "n", "no", "off")
+"""Values of a flag of JAX that turn it off."""
+
 SHOWN_VARIABLES: Final = (
     "CI",
+    "JAX_COMPILATION_CACHE_DIR",
+    "JAX_DISABLE_JIT",
+    "JAX_PLATFORMS",
     "PJRT_DEVICE",
     "PT_XLA_DEBUG",
     "PT_XLA_DEBUG_FILE",
@@ -194,6 +221,20 @@ def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
             yield CheckResult(
                 "dynamo", PROBLEM, f"{name} is set: Dynamo compiles nothing", f"unset {name}"
             )
+    if environ.get("JAX_DISABLE_JIT", "").lower() not in OFF:
+        yield CheckResult(
+            "jax",
+            PROBLEM,
+            "JAX_DISABLE_JIT is set: jax.jit compiles nothing, and each operation is a program",
+            "unset JAX_DISABLE_JIT",
+        )
+    if cache := environ.get("JAX_COMPILATION_CACHE_DIR"):
+        yield CheckResult(
+            "jax",
+            NOTE,
+            f"programs that JAX finds in {cache} are loaded and not counted: counts depend on it",
+            "unset JAX_COMPILATION_CACHE_DIR for the gate, or leave it empty at each run",
+        )
     level = environ.get("TTXLA_LOGGER_LEVEL")
     if level not in (None, "DEBUG", "VERBOSE"):
         yield CheckResult(
@@ -256,6 +297,9 @@ def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[
             f"of a small function that makes {seen['expected']} it saw {seen['saw']}",
             remedy,
         )
+    elif not all(seen["reasons"]):
+        what = f"{seen['with']}: saw {seen['saw']}, and not why code was compiled again"
+        yield CheckResult(layer, PROBLEM, what, remedy)
     elif not seen["errors"]:
         yield CheckResult(layer, OK, f"{seen['with']}: saw {seen['saw']}, as it should")
     yield CheckResult(layer, NOTE, _internals(seen["probes"]))
@@ -294,7 +338,7 @@ def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     return {"fault": f"the probe ended with exit code {done.returncode}: {reason}"}
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _numbers(text: str, most: int = 2) -> tuple[int, ...]:
     """``(2, 13)`` of ``2.13.0+cpu``."""
-    parts = text.split("+")[0].split(".")[:2]
+    parts = text.split("+")[0].split(".")[:most]
     return tuple(int(part) if part.isdigit() else 0 for part in parts)

@@ -3,7 +3,8 @@
     python -m pytest_graphbreak.doctor.probe dynamo
 
 The last line of its output is JSON: what was ``expected``, what it ``saw``,
-``with`` what, by which ``probes``, and ``errors`` and ``notes`` of the observers.
+``with`` what, the ``reasons`` of what was compiled again, by which ``probes``, and
+``errors`` and ``notes`` of the observers.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def tried(layer: Layer) -> Plain:
         "expected": probe.expected,
         "saw": _seen(layer, record),
         "with": probe.about(),
+        "reasons": [item.reason for item in record.recompile_list],
         "probes": probe.internals(),
         "errors": list(record.errors),
         "notes": [record.note] if record.note else [],
@@ -48,7 +50,8 @@ def _seen(layer: Layer, record: Record) -> str:
     parts = causes_text(decomposition(record, layer.name)) or "none"
     words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
     if layer.breaks:
-        words += f", {record.recompiles.get(layer.name, 0)} recompiles, {len(record.breaks)} break"
+        again = record.recompiles.get(layer.name, 0)
+        words += f", {plural(again, 'recompile')}, {plural(len(record.breaks), 'break')}"
     return words
 
 

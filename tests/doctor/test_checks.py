@@ -21,10 +21,12 @@ def test_each_problem_says_what_to_do() -> None:
         *checks.torch_found(None),
         *checks.torch_found("2.5.1+cu124"),
         *checks.torch_xla_found("2.13.0", "2.9.0", None),
-        *checks.variables({"TORCHDYNAMO_DISABLE": "1"}),
+        *checks.jax_found("0.6.2", "0.6.2"),
+        *checks.jax_found("0.10.2", None),
+        *checks.variables({"TORCHDYNAMO_DISABLE": "1", "JAX_DISABLE_JIT": "true"}),
     ]
     wrong = [finding for finding in found if finding.state == PROBLEM]
-    assert len(wrong) == 4
+    assert len(wrong) == 7
     assert all(finding.do for finding in wrong)
 
 
@@ -43,6 +45,7 @@ def test_the_fork_of_tt_xla_has_another_number() -> None:
     ]
     lonely = list(checks.torch_xla_found("2.11.0", None, "0.9"))
     assert states(lonely) == [OK, NOTE]
+    assert states(list(checks.torch_xla_found(None, None, "0.9", jax="0.7.1"))) == [OK, OK]
 
 
 def test_devices_are_named(tmp_path: Path) -> None:
@@ -68,6 +71,8 @@ def test_a_card_that_is_not_known_is_told(tmp_path: Path) -> None:
     [
         ({"TORCH_COMPILE_DISABLE": "1"}, PROBLEM, "TORCH_COMPILE_DISABLE"),
         ({"TTXLA_LOGGER_LEVEL": "INFO"}, NOTE, "headers"),
+        ({"JAX_DISABLE_JIT": "1"}, PROBLEM, "JAX_DISABLE_JIT"),
+        ({"JAX_COMPILATION_CACHE_DIR": "/tmp/c"}, NOTE, "/tmp/c"),
         ({"PT_XLA_DEBUG_LEVEL": "1"}, NOTE, "PT_XLA_DEBUG_FILE"),
         ({"TT_COMPILE_ONLY_SYSTEM_DESC": "/nowhere.ttsys"}, PROBLEM, "/nowhere.ttsys"),
     ],
@@ -147,6 +152,33 @@ def test_xla_is_seen_here() -> None:
     assert "saw 1 graph = 1 fx" in found.what
 
 
+def test_jax_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    found, probes = checks.probed("jax", 300, os.environ)
+    assert (found.about, found.state) == ("jax", OK), found.what
+    assert "saw 3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks" in found.what
+    assert "internals of jax" in probes.what
+
+
+def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "2 graphs = 1 jit + 1 retrace, 1 recompile, 0 breaks"
+    seen = {
+        "expected": words,
+        "saw": words,
+        "with": "jax 9",
+        "reasons": [""],
+        "probes": ["jax.one"],
+        "errors": [],
+        "notes": [],
+    }
+    monkeypatch.setattr(checks, "_probe", lambda *_: seen)
+    first, _ = checks.probed("jax", 1, {})
+    assert first.state == PROBLEM
+    assert "not why" in first.what
+    assert "jax 0.7.1" in first.do
+
+
 @pytest.mark.once
 def test_blindness_is_a_problem() -> None:
     found = list(checks.probed("dynamo", 300, {**os.environ, "TORCHDYNAMO_DISABLE": "1"}))
@@ -165,6 +197,7 @@ def test_a_layer_that_cannot_be_seen_has_a_next_step(
         "expected": 2,
         "saw": 0,
         "with": "torch",
+        "reasons": [],
         "probes": ["torch._dynamo.one"],
         "errors": [],
         "notes": ["as it is"],

@@ -10,7 +10,7 @@ from pytest_graphbreak.layers.jax import private
 class JaxProbe:
     """A function that is called with two lengths of its input, and one operation outside of it."""
 
-    expected = "3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompiles, 0 break"
+    expected = "3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks"
 
     def prepare(self) -> Callable[[], object]:
         import jax
