@@ -63,7 +63,7 @@ PURE: Final = (
     "tests/report/test_[!slr]*.py",
     "tests/text/test_*.py",
     "tests/report/test_root_causes.py",
-    "tests/versions/test_*.py",
+    "tests/cli/versions/test_*.py",
     "tests/report/test_settings.py",
     "tests/report/test_source.py",
     "tests/report/test_summary.py",

@@ -11,17 +11,17 @@ from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.elsewhere import add_reports, keep, repeated
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_timeout
+from pytest_graphbreak.cli.versions import answer
+from pytest_graphbreak.cli.versions.bisecting import BisectError, MeasuredEnd, search
+from pytest_graphbreak.cli.versions.by_commit import Commits
+from pytest_graphbreak.cli.versions.by_release import Releases
+from pytest_graphbreak.cli.versions.commits import UserCheckout
+from pytest_graphbreak.cli.versions.moved import COUNTS
+from pytest_graphbreak.cli.versions.releases import ReleaseError, between
+from pytest_graphbreak.cli.versions.runner import Runner, runner
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.versions import answer
-from pytest_graphbreak.versions.bisecting import BisectError, MeasuredEnd, search
-from pytest_graphbreak.versions.by_commit import Commits
-from pytest_graphbreak.versions.by_release import Releases
-from pytest_graphbreak.versions.commits import UserCheckout
-from pytest_graphbreak.versions.moved import COUNTS
-from pytest_graphbreak.versions.releases import ReleaseError, between
-from pytest_graphbreak.versions.runner import Runner, runner
 
 FOUND: Final = 0
 UNSURE: Final = 1

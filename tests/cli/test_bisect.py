@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Desk
-from tests.versions.history import BROKEN, HEAD, TEST, Past, sixty
+from tests.cli.versions.history import BROKEN, HEAD, TEST, Past, sixty
 
 pytestmark = [
     pytest.mark.usefixtures("forks"),

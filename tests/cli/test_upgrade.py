@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Desk
-from tests.versions.wheels import wheel
+from tests.cli.versions.wheels import wheel
 
 pytestmark = [
     pytest.mark.usefixtures("forks"),
@@ -149,7 +149,7 @@ def test_looking_for_pip_leaves_setuptools_as_it_is() -> None:
     """``_distutils_hack`` gives way to pip for good, as soon as its finder is asked for it."""
     code = (
         "import importlib; hack = importlib.import_module('_distutils_hack'); hack.add_shim();"
-        "from pytest_graphbreak.versions import environment; environment.has_pip();"
+        "from pytest_graphbreak.cli.versions import environment; environment.has_pip();"
         "print(hack.DISTUTILS_FINDER.spec_for_distutils.__name__)"
     )
     pytest.importorskip("_distutils_hack")

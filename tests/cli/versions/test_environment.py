@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.versions import environment
-from pytest_graphbreak.versions.environment import Environment, InstallError, make, remove
-from pytest_graphbreak.versions.runner import Runner
-from tests.versions.wheels import wheel
+from pytest_graphbreak.cli.versions import environment
+from pytest_graphbreak.cli.versions.environment import Environment, InstallError, make, remove
+from pytest_graphbreak.cli.versions.runner import Runner
+from tests.cli.versions.wheels import wheel
 
 THERE = "sortedcontainers"
 """A package that this environment has, of which another version is asked for."""

@@ -1,6 +1,6 @@
 """Tries one layer's observer on a small function, in a process of its own, and says what it saw.
 
-    python -m pytest_graphbreak.doctor.probe dynamo
+    python -m pytest_graphbreak.cli.doctor.probe dynamo
 
 The last line of its output is JSON: what was ``expected``, what it ``saw``,
 ``with`` what, the ``reasons`` of what was compiled again, by which ``probes``, and

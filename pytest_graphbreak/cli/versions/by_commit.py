@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_graphbreak.cli.versions.bisecting import BisectError
+from pytest_graphbreak.cli.versions.commits import Bisection, CommitInfo, UserCheckout, paths
+from pytest_graphbreak.cli.versions.environment import present
+from pytest_graphbreak.cli.versions.inside import CHECKOUT
+from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
+from pytest_graphbreak.cli.versions.running import SuiteRun, Tests, python_path
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.versions.bisecting import BisectError
-from pytest_graphbreak.versions.commits import Bisection, CommitInfo, UserCheckout, paths
-from pytest_graphbreak.versions.environment import present
-from pytest_graphbreak.versions.inside import CHECKOUT
-from pytest_graphbreak.versions.runner import CommandResult, Runner
-from pytest_graphbreak.versions.running import SuiteRun, Tests, python_path
 
 
 class Commits:

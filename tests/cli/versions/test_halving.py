@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.versions.halving import Halving
+from pytest_graphbreak.cli.versions.halving import Halving
 
 
 @given(st.data(), st.integers(2, 60))

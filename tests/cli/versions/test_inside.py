@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.versions import inside
-from pytest_graphbreak.versions.commits import UserCheckout, paths
-from tests.versions.history import Past
+from pytest_graphbreak.cli.versions import inside
+from pytest_graphbreak.cli.versions.commits import UserCheckout, paths
+from tests.cli.versions.history import Past
 
 
 @pytest.fixture

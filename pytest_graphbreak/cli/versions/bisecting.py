@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from pytest_graphbreak.cli.versions.moved import Likeness
+from pytest_graphbreak.cli.versions.running import SuiteRun
 from pytest_graphbreak.model.record import Plain, Record
 from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.runs.union import MEASURED, level
-from pytest_graphbreak.versions.moved import Likeness
-from pytest_graphbreak.versions.running import SuiteRun
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
 MOST_NAMED: Final = 5

@@ -7,7 +7,7 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.versions.hunks import LONGEST, read
+from pytest_graphbreak.cli.versions.hunks import LONGEST, read
 
 LINES = st.lists(st.sampled_from(["a", "b", "@@ -1 +1 @@", "+c", "-c", "", " ", "\\ No newline"]))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_graphbreak.cli.versions.moved import Likeness
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.versions.moved import Likeness
 
 
 def a_break(file: str = "a.py", code: str = "print(x)") -> Break:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.cli.versions import inside
+from pytest_graphbreak.cli.versions.environment import Environment
+from pytest_graphbreak.cli.versions.runner import CommandResult, Runner, tail
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.runs.incoming import Report, ReportError
-from pytest_graphbreak.versions import inside
-from pytest_graphbreak.versions.environment import Environment
-from pytest_graphbreak.versions.runner import CommandResult, Runner, tail
 
 _ERROR: Final = re.compile(r"E {3,}\S|ERROR:? +\S|usage: ")
 """Lines in which pytest says why it ran nothing ..."""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.cli.versions.commits import Bisection, UserCheckout
+from pytest_graphbreak.cli.versions.runner import Runner
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.versions.commits import Bisection, UserCheckout
-from pytest_graphbreak.versions.runner import Runner
-from tests.versions.history import Past
+from tests.cli.versions.history import Past
 
 MODULES = """\
 [submodule "models"]

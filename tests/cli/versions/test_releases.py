@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.versions.releases import ReleaseError, between
-from pytest_graphbreak.versions.runner import Runner
-from tests.versions.wheels import wheel
+from pytest_graphbreak.cli.versions.releases import ReleaseError, between
+from pytest_graphbreak.cli.versions.runner import Runner
+from tests.cli.versions.wheels import wheel
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from pytest_graphbreak.cli.check import add_directory
+from pytest_graphbreak.cli.doctor.checks import NOTE, OK, PROBLEM, CheckResult, examine
 from pytest_graphbreak.cli.messages import say
-from pytest_graphbreak.doctor.checks import NOTE, OK, PROBLEM, CheckResult, examine
 from pytest_graphbreak.text.numbers import plural
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_graphbreak.versions import environment
-from pytest_graphbreak.versions.environment import Environment, InstallError
-from pytest_graphbreak.versions.halving import Halving
-from pytest_graphbreak.versions.runner import CommandResult, Runner
-from pytest_graphbreak.versions.running import SuiteRun, Tests
+from pytest_graphbreak.cli.versions import environment
+from pytest_graphbreak.cli.versions.environment import Environment, InstallError
+from pytest_graphbreak.cli.versions.halving import Halving
+from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
+from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -1,7 +1,7 @@
 """What works here and what does not: findings about this machine, each with what to do.
 
 Nothing of torch is imported in this process. What has to be tried is tried in
-a process of its own (``doctor_probe``), which may hang or crash.
+a process of its own (``probe``), which may hang or crash.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     """Run the probe of a layer; what it says, or ``fault``."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest_graphbreak.doctor.probe", layer],
+            [sys.executable, "-m", "pytest_graphbreak.cli.doctor.probe", layer],
             env=dict(environ),
             capture_output=True,
             text=True,

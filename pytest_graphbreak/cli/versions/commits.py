@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.cli.versions.inside import installed_from
+from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
 from pytest_graphbreak.runs.git import GitError, git, names
-from pytest_graphbreak.versions.inside import installed_from
-from pytest_graphbreak.versions.runner import CommandResult, Runner
 
 _GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")
 _FIRST: Final = re.compile(r"# first bad commit: \[([0-9a-f]{40,64})\]")

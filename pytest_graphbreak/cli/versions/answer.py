@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, Protocol
 
+from pytest_graphbreak.cli.versions import hunks
+from pytest_graphbreak.cli.versions.bisecting import BisectResult, MeasuredEnd
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report import regressions, text
 from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.safe import cut, printable
-from pytest_graphbreak.versions import hunks
-from pytest_graphbreak.versions.bisecting import BisectResult, MeasuredEnd
 
 MOST: Final = 3
 """Places of which the part of the difference is shown."""

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.cli.versions.history import Past
+from tests.cli.versions.wheels import wheel
 from tests.repair.test_server import lives, soon
-from tests.versions.history import Past
-from tests.versions.wheels import wheel
 
 SLEEP = """\
 import os, pathlib, subprocess, sys, time
