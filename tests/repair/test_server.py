@@ -132,3 +132,21 @@ def test_the_program_does_not_outlive_a_server_that_is_killed(line: Line) -> Non
     soon(lambda: not lives(program))
     for pid in line.pids()[1:]:  # the command knows the group; who left it is beyond all of them
         os.kill(pid, signal.SIGKILL)
+
+
+def spent(pid: int) -> float:
+    """Seconds of processor time that a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_server_that_waits_takes_no_processor(line: Line) -> None:
+    """What woke it, the end of a program, is read: else nothing would let it sleep again."""
+    line.order(seconds=0)
+    line.answer()
+    assert line.answer() == "0"
+    time.sleep(0.2)
+    before = spent(line.server.pid)
+    time.sleep(0.6)
+    assert spent(line.server.pid) - before <= 0.03

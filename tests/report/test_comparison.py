@@ -173,6 +173,9 @@ def test_both_sides_of_a_test_are_in_the_page() -> None:
     (row,) = [row for row in test["rows"] if row[0] == "graph break"]
     assert row[2] is None
     assert row[3][2:] == [1, "dynamo 1"]
+    file, line, function, code, _ = shown["frames"][row[1]]
+    assert (file, line, function) == ("transformers/models/bart.py", 9, "Decoder.forward")
+    assert code == "if mask.any():"
 
 
 @pytest.fixture
