@@ -23,7 +23,7 @@ PLAIN = Values({"dynamo": 4, "xla": 6}, {"dynamo": 1}, (BREAK,))
 
 
 def entry(values: Values | None = PLAIN, **overrides: Override) -> Entry:
-    return Entry("test_a.py", "test", None, "cpu", "2.9", values, overrides)
+    return Entry("test_a.py", "test", None, "cpu", {"torch": "2.9"}, values, overrides)
 
 
 def expected(of: Entry, profile: str) -> Expected:
@@ -35,7 +35,7 @@ def expected(of: Entry, profile: str) -> Expected:
 def test_the_profile_of_the_plain_values() -> None:
     found = expected(entry(), "cpu")
     assert found.values == PLAIN
-    assert (found.profile, found.torch, found.recorded) == ("cpu", "2.9", True)
+    assert (found.profile, found.versions, found.recorded) == ("cpu", {"torch": "2.9"}, True)
     # Every observed layer is judged: absent is zero. A layer of its own that is
     # not there is lost.
     assert found.judged(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
@@ -45,23 +45,25 @@ def test_the_profile_of_the_plain_values() -> None:
 
 
 def test_a_profile_with_an_override() -> None:
-    override = Override({"xla": 7, "tt": 2}, {"dynamo": 0}, eager=(OTHER,), torch="2.11")
+    override = Override(
+        {"xla": 7, "tt": 2}, {"dynamo": 0}, eager=(OTHER,), versions={"torch": "2.11"}
+    )
     found = expected(entry(tt=override), "tt")
     assert found.values.graphs == {"dynamo": 4, "xla": 7, "tt": 2}
     assert found.values.recompiles == {"dynamo": 0}
     assert found.values.breaks == (BREAK,)
     assert found.values.eager == (OTHER,)
-    assert (found.profile, found.torch, found.recorded) == ("tt", "2.11", True)
-    assert (found.breaks_torch, found.eager_torch) == ("2.9", "2.11")
+    assert (found.profile, found.versions, found.recorded) == ("tt", {"torch": "2.11"}, True)
+    assert (found.breaks_with, found.eager_with) == ({"torch": "2.9"}, {"torch": "2.11"})
     assert found.judged(()) == ("dynamo", "xla", "tt")
 
 
 def test_a_layer_that_an_override_does_not_name_is_not_lost() -> None:
-    found = expected(entry(tt=Override({"dynamo": 3}, torch="2.9")), "tt")
+    found = expected(entry(tt=Override({"dynamo": 3}, versions={"torch": "2.9"})), "tt")
     assert found.judged(("dynamo",)) == ("dynamo",)
     assert found.unseen(("dynamo",)) == ("xla",)
     assert found.judged(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
-    named = expected(entry(tt=Override({"xla": 0}, breaks=(), torch="2.9")), "tt")
+    named = expected(entry(tt=Override({"xla": 0}, breaks=(), versions={"torch": "2.9"})), "tt")
     assert named.judged(()) == ("dynamo", "xla")
     assert named.values.breaks == ()
 
@@ -69,24 +71,24 @@ def test_a_layer_that_an_override_does_not_name_is_not_lost() -> None:
 def test_a_profile_that_was_never_recorded() -> None:
     found = expected(entry(tt=Override({"tt": 2})), "cuda")
     assert found.values == PLAIN
-    assert (found.profile, found.torch, found.recorded) == ("cpu", "2.9", False)
+    assert (found.profile, found.versions, found.recorded) == ("cpu", {"torch": "2.9"}, False)
     assert found.judged(("dynamo", "tt")) == ("dynamo",)
     assert found.judged(("tt",)) == ()
     assert found.unseen(("dynamo", "tt")) == ("xla",)
 
 
 def test_overrides_only() -> None:
-    of = entry(None, tt=Override({"tt": 2}, torch="2.11"))
+    of = entry(None, tt=Override({"tt": 2}, versions={"torch": "2.11"}))
     assert of.expected("cpu") is None
     assert of.expected("cuda") is None
     found = expected(of, "tt")
     assert found.values == Values({"tt": 2})
-    assert (found.recorded, found.breaks_torch) == (True, "2.11")
+    assert (found.recorded, found.breaks_with) == (True, {"torch": "2.11"})
     assert found.judged(("dynamo",)) == ("dynamo", "tt")
 
 
 def test_an_override_for_the_profile_of_the_plain_values() -> None:
-    found = expected(entry(cpu=Override({"xla": 5}, torch="2.9")), "cpu")
+    found = expected(entry(cpu=Override({"xla": 5}, versions={"torch": "2.9"})), "cpu")
     assert found.values.graphs == {"dynamo": 4, "xla": 5}
     assert found.judged(()) == ("dynamo", "xla")
 

@@ -77,11 +77,11 @@ def holds(text: str) -> bool:
         assert list(found.lines.items()) == list(full.lines.items())
         assert list(found.tests) == list(full.tests)
         assert found.packages == full.packages
-        assert (found.path, found.file, found.profile, found.torch) == (
+        assert (found.path, found.file, found.profile, found.versions) == (
             full.path,
             full.file,
             full.profile,
-            full.torch,
+            full.versions,
         )
     return found is not None
 

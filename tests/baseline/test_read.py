@@ -85,7 +85,7 @@ REFUSED = [
     (
         HEAD + "zzz: 1\ntests: {}\n",
         4,
-        "unknown key 'zzz'; allowed: version, profile, torch, packages, tests",
+        "unknown key 'zzz'; allowed: version, profile, torch, jax, packages, tests",
     ),
     (HEAD + "profile: b\ntests: {}\n", 4, "duplicate key 'profile', first on line 2"),
     (HEAD + "tests: {}\n---\nversion: 1\n", 5, "a second YAML document"),
@@ -165,16 +165,6 @@ REFUSED = [
         9,
         "the same place twice in breaks",
     ),
-    # causes
-    (entry("causes: {layer: dynamo}"), 6, "causes must be a list of causes"),
-    (entry("causes:\n- a"), 7, "an item of causes must be a mapping"),
-    (entry("causes:\n- cause: break"), 7, "an item of causes has no layer; add layer:"),
-    (entry("causes:\n- layer: xla"), 7, "an item of causes has no cause; add cause:"),
-    (
-        entry("causes:\n- {layer: xla, cause: fx}\n- {layer: xla, cause: fx}"),
-        8,
-        "the same cause twice in causes, first on line 7",
-    ),
     # overrides
     (entry("overrides: [a]"), 6, "overrides must be a mapping of profiles"),
     (entry("overrides:\n  tt: 3"), 7, "the override 'tt' must be a mapping"),
@@ -210,7 +200,7 @@ def test_what_is_refused_with_other_line_ends(text: str, line: int, message: str
 
 def test_a_whole_file() -> None:
     document = read(FULL)
-    assert (document.profile, document.torch) == ("xla-cpu", "2.9")
+    assert (document.profile, document.versions) == ("xla-cpu", {"torch": "2.9"})
     mlp = document.entry("test_mlp", None)
     assert mlp is not None
     assert mlp.values == Values(graphs={"dynamo": 1, "xla": 1})

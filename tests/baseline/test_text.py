@@ -165,13 +165,13 @@ def test_every_entry_reads_back(
     with tempfile.TemporaryDirectory() as name:
         values = Values({"dynamo": 2}, {"xla": 1}, tuple(breaks), tuple(eager))
         nodeid = nodeid_of("a/test_a.py", test, case)
-        item = Measured(nodeid, profile, "2.9.1", values, ("dynamo", "xla"))
+        item = Measured(nodeid, profile, {"torch": "2.9.1"}, values, ("dynamo", "xla"))
         assert [change.kind for change in update(Path(name), [item]).items] == ["added"]
         expected = Baselines(Path(name)).expected(nodeid, profile)
         assert expected is not None
         assert not planning.differing(expected, item)
         assert {known.key for known in expected.values.breaks} == {known.key for known in breaks}
-        assert (expected.torch, expected.recorded) == ("2.9", True)
+        assert (expected.versions, expected.recorded) == ({"torch": "2.9"}, True)
         assert not update(Path(name), [item]).files, "and a second time nothing is left to write"
 
 
@@ -370,7 +370,7 @@ def measurement(rng: random.Random, name: str, raw: dict[str, Any]) -> Measured:
     return Measured(
         nodeid=nodeid_of("test_a.py", name, case),
         profile=rng.choice(["cpu", "cpu", "tt", "cuda", "new"]),
-        torch=rng.choice(["2.9.1", "2.10.0", None]),
+        versions=rng.choice([{"torch": "2.9.1"}, {"torch": "2.10.0"}, {}]),
         values=Values(
             {layer: rng.randint(0, 3) for layer in layers},
             {layer: rng.randint(0, 1) for layer in layers},
@@ -397,13 +397,13 @@ def others_stay(item: Measured, old: Entry, new: Entry) -> None:
     for profile in {*old.overrides, *new.overrides} - {item.profile}:
         assert new.overrides[profile] == old.overrides[profile]
     if item.profile != old.profile or item.profile in old.overrides:
-        assert (new.values, new.torch) == (old.values, old.torch)
+        assert (new.values, new.versions) == (old.values, old.versions)
     if old.values is not None and new.values is not None and old.values != new.values:
         unobserved = {*LAYERS} - {*item.layers}
         for layer in unobserved:
             assert new.values.graphs.get(layer) == old.values.graphs.get(layer)
         if "dynamo" in unobserved:
-            assert (new.values.breaks, new.torch) == (old.values.breaks, old.torch)
+            assert (new.values.breaks, new.versions) == (old.values.breaks, old.versions)
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["update", "record"]))
@@ -494,7 +494,7 @@ def test_comments_on_lines_that_stay_survive(seed: int) -> None:
             item = Measured(
                 entry.nodeid,
                 entry.profile,
-                None,
+                {},
                 Values(graphs, recompiles, entry.values.breaks, entry.values.eager),
                 (layer,),
             )

@@ -68,7 +68,8 @@ def seen(
     eager: tuple[BaselinePlace, ...] = (),
 ) -> Measured:
     values = Values(graphs or {}, recompiles or {}, breaks, eager)
-    return Measured(f"test_a.py::{test}", profile, torch, values, layers)
+    versions = {"torch": torch} if torch else {}
+    return Measured(f"test_a.py::{test}", profile, versions, values, layers)
 
 
 # new files and entries
@@ -217,6 +218,36 @@ def test_the_torch_of_an_entry_is_stated_where_it_is_not_the_file_s(case: Case) 
 def test_without_torch_nothing_is_said_of_it(case: Case) -> None:
     case.update(seen("test_a", {"tt": 1}, torch=None, layers=("tt",)))
     assert case.text == "version: 1\nprofile: cpu\ntests:\n  test_a:\n    graphs: {tt: 1}\n"
+
+
+def with_jax(test: str, graphs: int, jax: str, **more: str) -> Measured:
+    values = Values({"jax": graphs})
+    layers = ("jax", "jax_host")
+    return Measured(f"test_a.py::{test}", "cpu", {"jax": jax, **more}, values, layers)
+
+
+def test_each_compiler_states_its_version(case: Case) -> None:
+    """A file of one compiler states that one; an entry what its file does not."""
+    case.update(with_jax("test_a", 1, "0.10.2"))
+    top = 'version: 1\nprofile: cpu\njax: "0.10"\ntests:\n'
+    assert case.text == f"{top}  test_a:\n    graphs: {{jax: 1}}\n"
+    case.update(with_jax("test_a", 2, "0.12.0.1"), seen("test_b", {"dynamo": 1}))
+    assert case.text == (
+        f'{top}  test_a:\n    jax: "0.12"\n    graphs: {{jax: 2}}\n'
+        '  test_b:\n    torch: "2.9"\n    graphs: {dynamo: 1}\n'
+    )
+    of = Baselines(case.directory).expected
+    one, other = of("test_a.py::test_a", "cpu"), of("test_a.py::test_b", "cpu")
+    assert one is not None
+    assert other is not None
+    assert one.versions == {"jax": "0.12"}
+    assert (one.causes_with["jax"], one.causes_with["dynamo"]) == ("0.12", None)
+    assert other.versions == {"jax": "0.10", "torch": "2.9"}
+
+
+def test_a_file_of_two_compilers_states_both(case: Case) -> None:
+    case.update(seen("test_b", {"dynamo": 1}), with_jax("test_a", 1, "0.10.2"))
+    assert case.text.startswith('version: 1\nprofile: cpu\ntorch: "2.9"\njax: "0.10"\ntests:\n')
 
 
 # what counts as a difference
@@ -409,7 +440,7 @@ def test_overrides_do_not_inherit_the_torch_of_the_entry(case: Case) -> None:
     case.update(seen("test_a", {"dynamo": 2}, torch="2.13"))
     expected = Baselines(case.directory).expected("test_a.py::test_a", "tt")
     assert expected is not None
-    assert (expected.torch, expected.breaks_torch) == ("2.9", "2.9")
+    assert (expected.versions, expected.breaks_with) == ({"torch": "2.9"}, {"torch": "2.9"})
 
 
 # record
@@ -599,7 +630,7 @@ def test_a_file_with_tests_in_flow_style_is_refused(case: Case) -> None:
 
 def test_nothing_is_written_if_one_file_is_refused(case: Case) -> None:
     case.has("tests: {test_a: {}}\n", head="version: 1\nprofile: cpu\n")
-    good = Measured("test_0.py::test", "cpu", "2.9", Values({"xla": 1}), ("xla",))
+    good = Measured("test_0.py::test", "cpu", {"torch": "2.9"}, Values({"xla": 1}), ("xla",))
     with pytest.raises(BaselineError, match="flow style"):
         case.update(good, seen("test_a", {"xla": 1}))
     assert not (case.directory / "test_0.yaml").exists()
@@ -609,7 +640,7 @@ def test_what_can_not_be_measured_is_refused(case: Case) -> None:
     with pytest.raises(BaselineError, match="cannot name a profile"):
         case.update(seen(profile=" "))
     with pytest.raises(BaselineError, match="outside of the root"):
-        update(case.directory, [Measured("../test_a.py::test", "cpu", None, Values(), ())])
+        update(case.directory, [Measured("../test_a.py::test", "cpu", {}, Values(), ())])
     assert not case.directory.exists()
 
 
@@ -852,7 +883,7 @@ def explained(
 ) -> Measured:
     counts = graphs or {"dynamo": 2, "xla": 1}
     values = Values(counts, ops=dict.fromkeys(counts, 4), causes=causes, functions=functions or {})
-    return Measured("test_a.py::test_a", profile, "2.9.1", values, layers)
+    return Measured("test_a.py::test_a", profile, {"torch": "2.9.1"}, values, layers)
 
 
 BREAK = Cause("dynamo", "break", "m.py::f", "print(x)")

@@ -33,7 +33,9 @@ tests:
 
 
 def seen(test: str, graphs: int, file: str = "test_a.py") -> Measured:
-    return Measured(f"{file}::{test}", "cpu", "2.9.1", Values({"dynamo": graphs}), ("dynamo",))
+    return Measured(
+        f"{file}::{test}", "cpu", {"torch": "2.9.1"}, Values({"dynamo": graphs}), ("dynamo",)
+    )
 
 
 def graphs(directory: Path, test: str, file: str = "test_a.py") -> int:
@@ -56,7 +58,8 @@ from pathlib import Path
 from pytest_graphbreak.baseline import BaselineError, Measured, Values, update
 
 def seen(test, graphs, file="test_a.py"):
-    return Measured(f"{file}::{test}", "cpu", "2.9.1", Values({"dynamo": graphs}), ("dynamo",))
+    values = Values({"dynamo": graphs})
+    return Measured(f"{file}::{test}", "cpu", {"torch": "2.9.1"}, values, ("dynamo",))
 
 directory = Path(sys.argv[1])
 """
@@ -110,8 +113,8 @@ def test_two_writers_of_one_entry(path: Path) -> None:
     writer = """
     profile, graphs = sys.argv[2], int(sys.argv[3])
     for _ in range(20):
-        update(directory, [Measured("test_a.py::test_a", profile, "2.9", Values({"dynamo": graphs}),
-               ("dynamo",))])
+        values, versions = Values({"dynamo": graphs}), {"torch": "2.9"}
+        update(directory, [Measured("test_a.py::test_a", profile, versions, values, ("dynamo",))])
     """
     for process in [start(writer, path.parent, "tt", 7), start(writer, path.parent, "cuda", 8)]:
         finish(process)
