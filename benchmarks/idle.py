@@ -5,7 +5,8 @@
 
 The same suite of empty tests in turns: the plugin blocked (``-p no:graphbreak``,
 twice, to show the noise), installed and not asked for, and on; collection alone;
-no test at all, which is start-up; and, with torch imported, on beside off.
+no test at all, which is start-up; and, with torch imported, on beside off; with jax
+imported and one program run, too, which each test then clears.
 CPU time of the process and its children, as a ratio to off in the same round.
 
 ``--instructions`` counts what valgrind sees executed instead, once: of start-up,
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +33,7 @@ from benchmarks.executed import instructions
 OFF: Final = ("-p", "no:graphbreak")
 ON: Final = ("--graph-budget",)
 WITH_TORCH: Final = "import torch, torch._dynamo\n"
+WITH_JAX: Final = "import jax, numpy\njax.jit(lambda x: x + 1)(numpy.ones(3))\n"
 
 Rounds = dict[str, list[float]]
 
@@ -67,6 +70,7 @@ def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
     with tempfile.TemporaryDirectory() as directory:
         plain = _suite(directory, "plain", tests)
         torch = _suite(directory, "torch", tests, WITH_TORCH)
+        jax = _suite(directory, "jax", tests, WITH_JAX)
         empty = _suite(directory, "empty", 0)
         parts: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             f"{tests} empty tests, without torch": (
@@ -76,6 +80,10 @@ def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
             f"{tests} empty tests, with torch": (
                 torch,
                 {"off": OFF, "installed": (), "on": ON},
+            ),
+            f"{tests} empty tests, with jax": (
+                jax,
+                {"off": OFF, "off again": OFF, "installed": (), "on": ON},
             ),
             "collection": (
                 plain,
@@ -89,7 +97,7 @@ def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
         }
         for round_ in range(rounds + 1):
             for part, (folder, variants) in parts.items():
-                if only not in part:
+                if only not in part or not _is_there(part):
                     continue
                 for variant, args in variants.items():
                     spent = _pytest(folder, *args)
@@ -97,6 +105,12 @@ def measure(tests: int, rounds: int, only: str) -> dict[str, Rounds]:
                         found.setdefault(part, {}).setdefault(variant, []).append(spent)
             print(f"round {round_} of {rounds}", file=sys.stderr, flush=True)
     return found
+
+
+def _is_there(part: str) -> bool:
+    """Whether the library that a part imports is installed."""
+    library = part.rpartition(", with ")[2]
+    return library not in ("torch", "jax") or find_spec(library) is not None
 
 
 def count(tests: int) -> Iterator[str]:

@@ -1,12 +1,17 @@
 """What observing JAX costs, beside JAX's own ways to learn of compilations.
 
     python -m benchmarks.jax_overhead [--rounds 9] [PROGRAM...]
+    python -m benchmarks.jax_overhead --hook [--rounds 9] [PROGRAM...]
     python -m benchmarks.jax_overhead --instructions [PROGRAM...]
 
 One process compiles each program cold (``jax.clear_caches``) in turns: with nothing, twice, which
 shows the noise; with the plugin; with ``jax_log_compiles``; with ``jax_explain_cache_misses``. What
 JAX logs goes to a handler that throws it away. CPU time with all threads, as a ratio to ``off`` of
 the same turn: the median, with the least and the most.
+
+``--hook`` times what the plugin itself does for each executable, in CPU time of its thread: the
+hook around the compilation without the compilation, and once more what reads it all when a window
+closes. That is a part of the figures above which other work on the machine changes less.
 
 ``--instructions`` counts those of a compilation with valgrind, which other work on the machine does
 not change: of a process that compiles a program some times more than another, divided by how many.
@@ -156,6 +161,50 @@ def _ratio(values: list[float]) -> str:
     return f"{statistics.median(values):.3f} ({min(values):.2f} to {max(values):.2f})"
 
 
+def hook(rounds: int, names: list[str]) -> Iterator[str]:
+    """Markdown: what observing itself takes, for each executable."""
+    import jax
+
+    from pytest_graphbreak import observe
+    from pytest_graphbreak.layers.jax.sensors import SENSORS
+
+    spent: list[float] = []
+    describe = SENSORS._program
+
+    def timed(*args: Any) -> Any:
+        start = time.thread_time()
+        try:
+            return describe(*args)
+        finally:
+            spent.append(time.thread_time() - start)
+
+    yield "| | executables | in the hook, each | when it is read, each | compiling, each |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for name in names:
+        run = PROGRAMS[name]()
+        hooks, reads, compiles = [], [], []
+        for turn in range(rounds + 1):
+            jax.clear_caches()
+            spent.clear()
+            SENSORS._program = timed  # type: ignore[method-assign]
+            try:
+                with observe() as seen:
+                    start = time.process_time()
+                    jax.block_until_ready(run())
+                    compiling = time.process_time() - start
+                    start = time.thread_time()
+                reading = time.thread_time() - start
+            finally:
+                SENSORS._program = describe  # type: ignore[method-assign]
+            made = len(seen.record.graph_list)
+            if turn:
+                hooks.append(sum(spent) / made)
+                reads.append(reading / made)
+                compiles.append(compiling / made)
+        cells = [f"{1000 * statistics.median(each):.2f} ms" for each in (hooks, reads, compiles)]
+        yield f"| {name} | {made} | {' | '.join(cells)} |"
+
+
 def repeat(name: str, variant: str, number: int) -> None:
     """Compile a program cold so many times, after one that warms all up."""
     run = PROGRAMS[name]()
@@ -185,6 +234,7 @@ def _executed(name: str, variant: str, number: int) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jax_overhead")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--hook", action="store_true")
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", default=list(PROGRAMS))
     parser.add_argument("--repeat", type=int, help=argparse.SUPPRESS)
@@ -201,9 +251,12 @@ def main() -> int:
         f"jax {jax.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores\n",
         flush=True,
     )
-    rows = (
-        instructions(asked.programs) if asked.instructions else times(asked.rounds, asked.programs)
-    )
+    if asked.hook:
+        rows = hook(asked.rounds, asked.programs)
+    elif asked.instructions:
+        rows = instructions(asked.programs)
+    else:
+        rows = times(asked.rounds, asked.programs)
     for line in rows:
         print(line, flush=True)
     return 0
