@@ -275,7 +275,7 @@ def main(names: list[str]) -> int:
         text = planted(PLANTS[name])
         fault = wrong(PLANTS[name], text)
         fails += bool(fault)
-        print(f"{name}: {fault or 'told'}", flush=True)
+        print(f"{name}: {fault or added(text)[0][0]}", flush=True)
         if fault or names:
             print(text)
     return 1 if fails else 0
