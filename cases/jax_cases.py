@@ -1523,7 +1523,7 @@ def all_devices_by_default_sharding() -> None:
     np.asarray(x)
 
 
-@case(jit("y = f(X())  # on the first"), retrace("f(y)  # on the third", host=True))
+@case(jit("y = f(X())  # on the first"), jit("f(y)  # on the third", host=True))
 def array_moved_and_used() -> None:
     f = jax.jit(lambda x: x + 1)
     y = f(X())  # on the first
