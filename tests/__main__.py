@@ -3,7 +3,7 @@
 ``xla`` is the rest in an environment that comes after that of ``torch``: what no layer of a device
 and no version of torch changes is left out (``ONCE``, and tests that are marked ``once``). What is
 marked ``nightly`` repeats another test with more data: it is left out of all three. ``whole`` runs
-all that there is, both halves of it.
+all that there is, both halves of it. ``jax`` is what needs JAX, in an environment without torch.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
@@ -118,7 +118,12 @@ ONCE: Final = (
 A test that does in a file of others has the marker ``once``.
 """
 
-HALVES: Final = ("pure", "torch", "xla", "whole")
+GATED_JAX: Final = ("tests/jax_models",)
+APART_JAX: Final = ("tests/layers/jax",)
+JAX: Final = (*GATED_JAX, *APART_JAX)
+"""What needs JAX, and is skipped without it."""
+
+HALVES: Final = ("pure", "torch", "xla", "whole", "jax")
 
 WORKERS: Final = ("-n2", "--dist=worksteal")
 
@@ -138,6 +143,9 @@ def runs(half: str) -> list[list[str]]:
     """The arguments of pytest for each run of a half."""
     if half == "whole":
         return [[*WORKERS, *pure()], *_with_torch(WORKERS, pure())]
+    if half == "jax":
+        options = [*WORKERS, *_but("nightly")]
+        return [[*options, "--graph-budget", *GATED_JAX], [*options, *APART_JAX]]
     if half == "pure":
         return [[*WORKERS, *_but("nightly"), *pure()]]
     if half == "torch":
@@ -151,7 +159,7 @@ def _but(markers: str) -> list[str]:
 
 def _with_torch(options: Sequence[str], left: Sequence[str]) -> list[list[str]]:
     """The run that is under the gate, and the other. ``left`` are files that are in neither."""
-    without = [f"--ignore={path}" for path in left]
+    without = [f"--ignore={path}" for path in (*left, *JAX)]
     # Our own medicine: what compiles is held to baselines/.
     gated = [*options, "--graph-budget", *without, *(f"--ignore={path}" for path in APART)]
     return [[*gated, "tests"], [*options, *without, *APART]]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.__main__ import APART, ONCE, ROOT, pure, runs
+from tests.__main__ import APART, GATED_JAX, JAX, ONCE, ROOT, pure, runs
 
 FILES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
 
@@ -17,12 +17,29 @@ FILES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("t
 def test_every_file_is_in_a_half(half: str, once: tuple[str, ...]) -> None:
     *_, gated, apart = runs(half)
     left_out = {word.partition("=")[2] for word in gated if word.startswith("--ignore=")}
-    assert left_out == {*pure(), *once, *APART}
+    assert left_out == {*pure(), *once, *APART, *JAX}
     assert "tests" in gated
     assert set(APART) <= set(apart)
-    assert {word.partition("=")[2] for word in apart if "--ignore=" in word} == {*pure(), *once}
+    left_out = {word.partition("=")[2] for word in apart if "--ignore=" in word}
+    assert left_out == {*pure(), *once, *JAX}
     assert set(once) < FILES - set(pure())
     assert set(pure()) < FILES
+
+
+def test_what_needs_jax_is_in_the_half_that_has_it() -> None:
+    """Without JAX it is skipped, and nowhere else is it run."""
+    skipped = re.compile(r"^[^#\n]{0,40}importorskip\(\"jax\"", re.M)
+    needs = [file for file in FILES if skipped.search((ROOT / file).read_text(encoding="utf-8"))]
+    assert needs
+    assert [file for file in needs if not file.startswith(JAX)] == []
+
+
+def test_models_of_jax_are_under_the_gate() -> None:
+    gated, apart = runs("jax")
+    assert "--graph-budget" in gated
+    assert set(GATED_JAX) <= set(gated)
+    assert "--graph-budget" not in apart
+    assert {*gated, *apart} >= set(JAX)
 
 
 def test_all_tests_are_run_at_night() -> None:
