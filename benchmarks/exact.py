@@ -2,14 +2,16 @@
 
     python -m benchmarks.exact [--orders 20] [--every 1] [PYTHON...]
 
-The cases of ``cases/dynamo.py`` (and of ``cases/xla.py`` where torch_xla is
-installed) are run as tests with the plugin on, among others that leave settings
-of torch changed, by each of the Pythons that are named, or by this one: in
-``--orders`` random orders, the same under two xdist workers, and each in a forked
-process, where these are installed. What the report says of a case is held
-against what an oracle without the plugin found. Prints a matrix and a line for
-each count that is not exact; the exit code is 1 where there is one. A case of
-which Dynamo itself does not run in a forked process is left out there.
+The cases of ``cases/dynamo.py`` (of ``cases/xla.py`` where torch_xla is installed,
+of ``cases/jax_cases.py`` where JAX is) are run as tests with the plugin on, among
+others that leave settings of torch changed, by each of the Pythons that are named,
+or by this one: in ``--orders`` random orders, the same under two xdist workers, and
+each in a forked process, where these are installed. Those of JAX are also run in the
+order of the file, in reverse, and each in a thread of its own, and their table is
+first held against the oracle. What the report says of a case is held against what an
+oracle without the plugin found. Prints a matrix and a line for each count that is
+not exact; the exit code is 1 where there is one. A case of which Dynamo itself does
+not run in a forked process is left out there.
 """
 
 from __future__ import annotations
@@ -55,6 +57,52 @@ def test_case(case):
     case.run()
 """
 
+JAX: Final = """
+import os, threading
+import pytest
+from cases.jax_cases import CASES
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", list(CASES.values())[::EVERY], ids=lambda case: case.name)
+def test_case(case):
+    if not os.environ.get("EXACT_THREADS"):
+        case.run()
+        return
+    faults = []
+
+    def run():
+        try:
+            case.run()
+        except BaseException as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if faults:
+        raise faults[0]
+"""
+
+JAX_LEAKS: Final = """
+import jax
+
+LEAKS = {
+    "held": lambda: HELD.append(jax.jit(lambda x: x * 2).lower(1.0).compile()),
+    "shared": lambda: __import__("cases.jax_cases").jax_cases.SHARED(1.0),
+    "eager": lambda: jax.numpy.ones(3).sum(),
+    "random": lambda: jax.random.normal(jax.random.key(0), (3,)),
+    "logs": lambda: jax.config.update("jax_log_compiles", True),
+    "misses": lambda: jax.config.update("jax_explain_cache_misses", True),
+    "traced": lambda: jax.make_jaxpr(jax.numpy.cos)(1.0),
+}
+HELD = []
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_leak(leak):
+    LEAKS[leak]()
+"""
+"""Tests that leave programs compiled, or held, among the cases of JAX."""
+
 LEAKS: Final = """
 import torch
 import torch._dynamo.config as config, torch._functorch.config
@@ -87,7 +135,11 @@ CONFTEST: Final = """
 import os, random
 
 def pytest_collection_modifyitems(items):
-    random.Random(int(os.environ["EXACT_SEED"])).shuffle(items)
+    order = os.environ["EXACT_SEED"]
+    if order.isdecimal():
+        random.Random(int(order)).shuffle(items)
+    elif order == "reversed":
+        items.reverse()
 """
 
 TRUE: Final = {
@@ -101,13 +153,20 @@ import json
 from cases.xla import CASES
 print(json.dumps({n: [c.graphs, c.recompiles] for n, c in CASES.items()}))
 """,
+    "jax": """
+import json
+from cases.jax_cases import CASES
+causes = lambda case: sorted(why.cause for why in case.why for _ in range(why.count))
+print(json.dumps({n: [c.programs, c.host, *causes(c)] for n, c in CASES.items()}))
+""",
 }
 
 ABOUT: Final = """
 import importlib.metadata as m, importlib.util as u, json, platform, sys
 has = lambda name: u.find_spec(name) is not None
-print(json.dumps({"python": platform.python_version(), "torch": m.version("torch"),
-    "xla": m.version("torch_xla") if has("torch_xla") else None,
+version = lambda name: m.version(name) if has(name) else None
+print(json.dumps({"python": platform.python_version(), "torch": version("torch"),
+    "xla": version("torch_xla"), "jax": version("jax"),
     "xdist": has("xdist"), "forked": has("pytest_forked")}))
 """
 
@@ -121,6 +180,14 @@ class Column:
     wrong: list[str] = field(default_factory=list)
 
 
+SETTINGS: Final = {
+    "PYTHONPATH": str(ROOT),
+    "PJRT_DEVICE": "CPU",
+    "OMP_NUM_THREADS": "1",
+    "GRAPH_BUDGET_JAX_DEVICE": "cpu:0",  # of the four virtual ones
+}
+
+
 def _python(python: str, code: str) -> Any:
     done = subprocess.run(
         [python, "-c", code], cwd=ROOT, env=_environ(), capture_output=True, text=True, check=True
@@ -130,14 +197,16 @@ def _python(python: str, code: str) -> Any:
 
 def _environ(**more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TORCH_", "GRAPHBREAK_"))}
-    return kept | {"PYTHONPATH": str(ROOT), "PJRT_DEVICE": "CPU", "OMP_NUM_THREADS": "1"} | more
+    return kept | SETTINGS | more
 
 
-def _run(python: str, folder: Path, seed: int, *args: str) -> dict[str, list[Any]]:
+def _run(python: str, folder: Path, seed: int | str, *args: str) -> dict[str, list[Any]]:
     """One run of the suite: what the report says of each case."""
     report = folder / "graphs.json"
     report.unlink(missing_ok=True)
     more = {"EXACT_SEED": str(seed)} | ({"EXACT_FORKED": "1"} if "--forked" in args else {})
+    if "threads" in args:
+        args, more = (), more | {"EXACT_THREADS": "1"}
     done = subprocess.run(
         [
             *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"),
@@ -157,6 +226,9 @@ def _run(python: str, folder: Path, seed: int, *args: str) -> dict[str, list[Any
 
 def _counts(layer: str, test: Any) -> list[Any]:
     graphs, recompiles = test["graphs"].get(layer, 0), test["recompiles"].get(layer, 0)
+    if layer == "jax":
+        causes = sorted(graph["cause"] for graph in test["graph_list"])
+        return [graphs, test["graphs"].get("jax_host", 0), *causes]
     if layer == "xla":
         return [graphs, recompiles]
     breaks, eager = (
@@ -165,30 +237,65 @@ def _counts(layer: str, test: Any) -> list[Any]:
     return [graphs, sum(item["count"] for item in breaks), len(breaks), recompiles, len(eager)]
 
 
+def _ways(
+    about: Any, layer: str, orders: int
+) -> dict[str, list[tuple[int | str, tuple[str, ...]]]]:
+    """How the cases of a layer are run, way by way: the order of each run, and its arguments."""
+    ways: dict[str, list[tuple[int | str, tuple[str, ...]]]] = {}
+    if layer == "jax":
+        ways |= {"in order": [("as they are", ())], "reversed": [("reversed", ())]}
+    ways[f"{orders} random orders"] = [(seed, ()) for seed in range(orders)]
+    # Both workers would need the one client of torch_xla; forked has a process for each test.
+    ways["xdist"] = [(0, ("-n1" if layer == "xla" else "-n2",))] if about["xdist"] else []
+    ways["forked"] = [(0, ("--forked",))] if about["forked"] else []
+    if layer == "jax":
+        ways["threads"] = [(0, ("threads",))]
+    return ways
+
+
+def _title(about: Any, layer: str) -> str:
+    if layer == "jax":
+        return f"jax {about['jax']}, Python {about['python']}"
+    title = f"torch {about['torch']}, Python {about['python']}"
+    return title if layer == "dynamo" else f"torch_xla {about['xla']}, {title}"
+
+
+def _oracle(python: str, true: dict[str, Any], every: int) -> Column:
+    """The table of the cases of JAX, held against the oracle."""
+    names = list(true)[::every]
+    code = (
+        "import json, sys; from cases.jax_cases import CASES; from cases.jax_oracle import in_child"
+    )
+    answers = _python(
+        python,
+        f"{code}; print(json.dumps([[in_child(n), CASES[n].refused] for n in {names!r}]))",
+    )
+    column = Column(of=len(names))
+    for name, (answer, refused) in zip(names, answers, strict=True):
+        found = [answer.get(key) for key in ("xla", "log")]
+        if found == [true[name][0] + true[name][1] + refused] * 2:
+            column.exact += 1
+        else:
+            column.wrong.append(f"oracle: {name} {found or answer}, table {true[name]}")
+    return column
+
+
 def check(python: str, orders: int, every: int) -> Iterator[tuple[str, str, Column]]:
-    """Each layer and way of one Python with its column."""
+    """Each layer and way of one Python with its column; what cannot be run there has none."""
     about = _python(python, ABOUT)
-    ways = {f"{orders} orders": [(seed, ()) for seed in range(orders)]}
-    if about["xdist"]:
-        ways["xdist"] = [(0, ("-n2",))]
-    if about["forked"]:
-        ways["forked"] = [(0, ("--forked",))]
-    for layer, source in (("dynamo", DYNAMO), ("xla", XLA)):
-        if layer == "xla" and not about["xla"]:
+    sources = {"dynamo": DYNAMO + LEAKS, "xla": XLA + LEAKS, "jax": JAX + JAX_LEAKS}
+    for layer, package in (("dynamo", "torch"), ("xla", "xla"), ("jax", "jax")):
+        if not about[package]:
             continue
-        title = f"torch {about['torch']}, Python {about['python']}"
-        if layer == "xla":
-            title = f"torch_xla {about['xla']}, {title}"
-        true = _python(python, TRUE[layer])
+        title, true = _title(about, layer), _python(python, TRUE[layer])
+        if layer == "jax":
+            yield title, "oracle", _oracle(python, true, every)
         with tempfile.TemporaryDirectory() as directory:
             folder = Path(directory)
-            (folder / "test_cases.py").write_text(source.replace("EVERY", str(every)) + LEAKS)
+            (folder / "test_cases.py").write_text(sources[layer].replace("EVERY", str(every)))
             (folder / "conftest.py").write_text(CONFTEST)
             (folder / "pytest.ini").write_text("[pytest]\n")
-            for way, runs in ways.items():
-                if way == "xdist" and layer == "xla":
-                    # Both workers would need the one client; forked has a process for each test.
-                    runs = [(0, ("-n1",))]
+            for way, runs in _ways(about, layer, orders).items():
                 column = Column()
                 for seed, args in runs:
                     for name, test in _run(python, folder, seed, *args).items():
@@ -210,18 +317,21 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=20)
     parser.add_argument("--every", type=int, default=1, help="every n-th case only")
     asked = parser.parse_args()
-    matrix: dict[str, list[str]] = {}
+    matrix: dict[str, dict[str, str]] = {}
     wrong: list[str] = []
     for python in asked.pythons:
         for title, way, column in check(python, asked.orders, asked.every):
-            matrix.setdefault(title, []).append(f"{column.exact} of {column.of}")
+            cell = f"{column.exact} of {column.of}" if column.of else "-"
+            matrix.setdefault(title, {})[way] = cell
             wrong += column.wrong
             for line in (f"{title}, {way}: {column.exact} of {column.of}", *column.wrong):
                 print(line, file=sys.stderr, flush=True)
-    print(f"| | {asked.orders} random orders | xdist | forked |")
-    print("| --- | ---: | ---: | ---: |")
-    for title, cells in matrix.items():
-        print(f"| {title} | " + " | ".join([*cells, "-", "-"][:3]) + " |")
+    for ways in dict.fromkeys(tuple(cells) for cells in matrix.values()):
+        print(f"| | {' | '.join(ways)} |")
+        print(f"| --- |{' ---: |' * len(ways)}")
+        for title, cells in matrix.items():
+            if tuple(cells) == ways:
+                print(f"| {title} | {' | '.join(cells.values())} |")
     print("\nNot exact: " + ("none" if not wrong else ""))
     for line in wrong:
         print(f"- {line}")
