@@ -1,0 +1,123 @@
+"""How two programs of one function differ, in a user's words. JAX is not needed for it."""
+
+from __future__ import annotations
+
+import enum
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key, reason, value
+
+
+def array(*shape: int, dtype: str = "float32", weak: bool = False) -> Any:
+    kind = SimpleNamespace(name=dtype)
+    return SimpleNamespace(shape=shape, dtype=kind, weak_type=weak, sharding=None)
+
+
+def key(**parts: Any) -> Key:
+    arguments = tuple(parts.pop("arguments", {"x": array(3)}).items())
+    pairs = {name: tuple(pair.items()) for name, pair in parts.items() if isinstance(pair, dict)}
+    return Key(arguments=arguments, **{**parts, **pairs})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (
+            {"arguments": {"y['hi']": array(3)}},
+            {"arguments": {"y['hi']": array(4)}},
+            "at y['hi']: float32[3] before, float32[4] now",
+        ),
+        (
+            {"arguments": {"x": array(3, dtype="bfloat16")}},
+            {},
+            "at x: bfloat16[3] before, float32[3] now",
+        ),
+        (
+            {"arguments": {"x": array(weak=True)}},
+            {"arguments": {"x": array()}},
+            "at x: float32[] of weak type before, float32[] now",
+        ),
+        ({"statics": {"n": 2}}, {"statics": {"n": 3}}, "the static argument n: 2 before, 3 now"),
+        (
+            {"statics": {}},
+            {"statics": {"n": "a"}},
+            "the static argument n was left out before, is 'a' now",
+        ),
+        ({"statics": {"n": 2}}, {"statics": {}}, "the static argument n is left out now"),
+        (
+            {"statics": {"config": SimpleNamespace(a=1)}},
+            {"statics": {"config": SimpleNamespace(a=2)}},
+            "the static argument config: another SimpleNamespace object, which is not equal",
+        ),
+        (
+            {"settings": {"jax_enable_x64": False}},
+            {"settings": {"jax_enable_x64": True}},
+            "the setting jax_enable_x64: False before, True now",
+        ),
+        (
+            {"options": {"donate_argnums": ()}},
+            {"options": {"donate_argnums": (0,)}},
+            "the option donate_argnums of jax.jit: () before, (0,) now",
+        ),
+        (
+            {"devices": ("cpu:0",)},
+            {"devices": ("cpu:1",)},
+            "for cpu:0 before, for cpu:1 now",
+        ),
+        (
+            {"tree": "one"},
+            {"tree": "two", "arguments": {"x": array(3), "y": array(1)}},
+            "arguments put together differently: y not there before",
+        ),
+        (
+            {"tree": "(*,)"},
+            {"tree": "[*,]"},
+            "arguments put together differently: (*,) before, [*,] now",
+        ),
+        ({}, {}, FORGOTTEN),
+    ],
+)
+def test_what_differs(before: dict[str, Any], now: dict[str, Any], said: str) -> None:
+    assert reason(key(**now), [key(**before)]) == said
+
+
+def test_the_closest_is_told() -> None:
+    """The fewest differences, then the fewest sizes and types, then the latest."""
+    known = [key(arguments={"x": array(*shape)}) for shape in ((3,), (4, 4), (2, 3), (9,))]
+    assert reason(key(arguments={"x": array(2, 5)}), known).startswith("at x: float32[2,3] before")
+    other = key(arguments={"x": array(7, dtype="int8")}, statics={"n": 1})
+    assert reason(key(arguments={"x": array(8)}), [*known, other]).startswith("at x: float32[9]")
+
+
+def test_many_are_counted() -> None:
+    before = key(arguments={name: array(3) for name in "abcde"})
+    now = key(arguments={name: array(4) for name in "abcde"})
+    assert reason(now, [before]).endswith("at c: float32[3] before, float32[4] now; and 2 more")
+
+
+class Mode(enum.Enum):
+    FAST = 1
+
+
+class Rude:
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("do not compare me")
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        raise RuntimeError("do not print me")
+
+
+def test_nothing_of_the_users_runs_and_no_address_is_told() -> None:
+    assert value(Rude()) == "Rude object"
+    assert value(Mode.FAST) == "Mode.FAST"
+    assert value((1, [2.5, None])) == "(1, [2.5, None])"
+    assert value(len) == "len"
+    assert len(value("x" * 1000)) == 80
+    before, now = (key(statics={"n": Rude()}) for _ in range(2))
+    assert reason(now, [before]) == "the static argument n: another Rude object, which is not equal"

@@ -1,0 +1,428 @@
+"""What the jax layer sees, and that JAX is as without it. Counts of many uses: ``test_cases``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax.device import VARIABLE
+from pytest_graphbreak.layers.jax.observer import HostObserver, JaxObserver
+from pytest_graphbreak.layers.jax.sensors import SENSORS
+from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Observation
+from tests.conftest import Suite
+
+with contextlib.suppress(RuntimeError):  # the devices are there already
+    jax.config.update("jax_num_cpu_devices", 4)
+
+PLACES = Places(Path(__file__).parents[3])
+THREE, FOUR = (np.ones(size, np.float32) for size in (3, 4))
+
+
+def wave(x: Any) -> Any:
+    return jnp.sin(x) * 2
+
+
+@pytest.fixture(autouse=True)
+def _cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    jax.clear_caches()
+    yield
+    assert not SENSORS.attached
+
+
+def watched(run: Callable[[], object], *observers: JaxObserver) -> Observation:
+    """What the first of these observers sees; ``jax`` itself if none is given."""
+    windows = [observer.open(PLACES) for observer in observers or (JaxObserver(),)]
+    try:
+        run()
+    finally:
+        seen = [window.close() for window in reversed(windows)]
+    found = seen[-1]
+    assert found is not None
+    return found
+
+
+def told(found: Observation) -> list[tuple[str, str, str]]:
+    assert found.errors == ()
+    assert len(found.graph_list) == found.graphs
+    return [(graph.name, graph.cause, graph.where.code) for graph in found.graph_list]
+
+
+def test_the_graphs_of_a_window() -> None:
+    def run() -> None:
+        f = jax.jit(wave)
+        f(THREE)
+        f(THREE)
+        f(FOUR)
+        f.lower(np.ones(5)).compile()
+        jnp.cos(THREE)
+
+    found = watched(run)
+    assert told(found) == [
+        ("wave/0", "jit", "f(THREE)"),
+        ("wave/1", "retrace", "f(FOUR)"),
+        ("wave/2", "aot", "f.lower(np.ones(5)).compile()"),
+        ("cos/0", "eager", "jnp.cos(THREE)"),
+    ]
+    (again,) = found.recompile_list
+    assert (found.recompiles, again.graph) == (1, "wave/1")
+    assert again.reason.endswith("at x: float32[3] before, float32[4] now")
+    first = found.graph_list[0]
+    assert (first.inputs, first.outputs, first.cached) == (1, 1, "compiled")
+    assert first.ops == 3
+    assert first.where.function.endswith("test_the_graphs_of_a_window.<locals>.run")
+    assert first.stack[-1] == first.where
+
+
+def test_operations_of_one_line_are_told_together() -> None:
+    found = watched(lambda: jnp.cos(THREE) + jnp.tan(THREE) - 1)
+    reasons = {graph.reason for graph in found.graph_list if graph.cause == "eager"}
+    assert reasons == {"outside of jax.jit: cos, tan, add, subtract"}
+
+
+def test_what_jax_tries_and_catches_stops_nothing() -> None:
+    found = watched(lambda: jax.jit(lambda n: jax.lax.fori_loop(0, n, lambda i, x: x, 1.0))(3))
+    assert found.eager == ()
+
+
+@pytest.mark.parametrize("filtering", ["auto", "off"])
+def test_what_stops_tracing_has_its_line(filtering: str) -> None:
+    def branch(x: Any) -> Any:
+        if x.sum() > 0:
+            return x
+        return -x
+
+    def run() -> None:
+        before = jax.config.jax_traceback_filtering
+        jax.config.update("jax_traceback_filtering", filtering)
+        try:
+            for call in (jax.jit(branch), jax.jit(lambda x: jax.jit(branch)(x))):
+                with pytest.raises(jax.errors.TracerBoolConversionError):
+                    call(THREE)
+        finally:
+            jax.config.update("jax_traceback_filtering", before)
+
+    (item,) = watched(run).eager
+    assert item.count == 2
+    assert item.where.code == "if x.sum() > 0:"
+    assert item.reason.startswith("TracerBoolConversionError: the value of a traced array is asked")
+
+
+def test_what_xla_refuses_is_told() -> None:
+    # A target that nobody registered.
+    call = jax.ffi.ffi_call("nobody_registered_this", jax.ShapeDtypeStruct((3,), np.float32))
+
+    def run() -> None:
+        with pytest.raises(Exception, match="nobody_registered_this"):
+            jax.block_until_ready(jax.jit(lambda x: call(x))(THREE))
+
+    found = watched(run)
+    assert found.errors == ()
+    assert found.graphs + len(found.eager) == 1
+
+
+def test_the_device_and_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "cpu:1")
+    host, device = jax.devices()[:2]
+
+    def run() -> None:
+        golden = jax.jit(wave)(jax.device_put(THREE, host))
+        result = jax.jit(wave)(jax.device_put(THREE, device))
+        np.testing.assert_allclose(np.asarray(golden), np.asarray(result))
+
+    found = watched(run, JaxObserver(), HostObserver())
+    assert [cause for _, cause, _ in told(found)] == ["jit"]
+    jax.clear_caches()
+    assert [cause for _, cause, _ in told(watched(run, HostObserver(), JaxObserver()))] == ["jit"]
+
+
+def test_threads_are_all_seen() -> None:
+    def run() -> None:
+        threads = [
+            threading.Thread(target=lambda n=n: jax.jit(lambda x: x * n)(THREE)) for n in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    found = watched(run)
+    assert (found.graphs, found.errors) == (6, ())
+
+
+def test_windows_nest_and_tests_are_kept_apart() -> None:
+    observer, f = JaxObserver(), jax.jit(wave)
+    outer = observer.open(PLACES)
+    f(THREE)
+    assert told(watched(lambda: f(FOUR)))[0][1] == "retrace"
+    with outer.aside():
+        f(np.ones(7))
+    seen = outer.close()
+    assert seen is not None
+    assert (seen.graphs, seen.recompiles) == (2, 1)
+    observer.isolate("the next test")
+    window = observer.open(PLACES)
+    f(FOUR)
+    (graph,) = getattr(window.close(), "graph_list", ())
+    assert graph.cause == "jit"
+
+
+def test_a_fixture_of_the_session_is_compiled_again_by_the_test() -> None:
+    observer, f = JaxObserver(), jax.jit(wave)
+    observer.isolate("a test")
+    window = observer.open(PLACES)
+    with window.aside():
+        f(THREE)
+    f(THREE)
+    assert getattr(window.close(), "graphs", None) == 1
+
+
+def test_an_executable_that_is_held_runs_on() -> None:
+    held = jax.jit(wave).lower(THREE).compile()
+    JaxObserver().isolate("a test")
+    assert watched(lambda: held(THREE)).graphs == 0
+
+
+@pytest.fixture
+def persistent_cache(tmp_path: Path) -> Iterator[None]:
+    from jax.experimental.compilation_cache import compilation_cache
+
+    values = {
+        "jax_compilation_cache_dir": str(tmp_path),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in values}
+    for name, value in values.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.mark.usefixtures("persistent_cache")
+def test_what_is_loaded_is_not_compiled() -> None:
+    def run() -> None:
+        jax.jit(wave)(THREE)
+        jax.clear_caches()
+        jax.jit(wave)(THREE)
+
+    found = watched(run)
+    assert (found.graphs, found.errors) == (1, ())
+    assert found.notes == (
+        "jax: compiled 1, loaded 1 from JAX's persistent cache: what is loaded is not counted, "
+        "so the count depends on what is in that cache",
+    )
+
+
+# A gate that cannot see.
+
+
+@pytest.mark.parametrize("name", private.NAMES, ids=lambda name: name.path)
+def test_a_name_that_is_missing_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, name: private.JaxName
+) -> None:
+    monkeypatch.setattr(private, "version", lambda: "99.0")
+    gone = name._replace(chain=f"{name.chain}_gone")
+    monkeypatch.setattr(private, "NAMES", tuple(gone if n is name else n for n in private.NAMES))
+    found = watched(lambda: None)
+    error = f"the jax layer cannot be observed: jax 99.0 has no {name.path}_gone: {name.purpose}"
+    assert found.errors == (error,)
+
+
+def test_other_parameters_are_an_error() -> None:
+    name = private.COMPILE._replace(parameters=("computation",))
+    with pytest.raises(private.MissingName, match="does not begin with the parameters computation"):
+        private.find(name)
+
+
+def test_the_frames_that_are_read_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(private.check_frames()) == []
+    monkeypatch.setattr(private, "MISS", private.IMPL)
+    assert "no cache_miss with fun, jit_info" in next(iter(private.check_frames()))
+
+
+def test_a_program_that_passes_the_hook_by_is_an_error() -> None:
+    from jax._src import compiler
+
+    past = compiler.compile_or_get_cached
+
+    def run() -> None:
+        ours = compiler.compile_or_get_cached
+        compiler.compile_or_get_cached = past
+        try:
+            jax.jit(wave)(THREE)
+        finally:
+            compiler.compile_or_get_cached = ours
+
+    found = watched(run)
+    assert found.graphs == 0
+    assert re.search(r"JAX counted a program \(.{0,5}wave\)+ that it did not", found.errors[0])
+
+
+# JAX is the user's.
+
+
+def test_jax_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    from jax._src import compiler, dispatch, monitoring, traceback_util
+
+    def state() -> list[object]:
+        logger = logging.getLogger("jax")
+        return [
+            compiler.compile_or_get_cached,
+            compiler.backend_compile_and_load,
+            dispatch.record_event_duration_secs,
+            traceback_util._is_under_reraiser,
+            dict(jax.config.values),
+            list(monitoring._event_duration_secs_listeners),
+            list(monitoring._event_listeners),
+            list(monitoring._scalar_listeners),
+            logger.level,
+            list(logger.handlers),
+            logger.propagate,
+        ]
+
+    before = state()
+    window = JaxObserver().open(PLACES)
+    assert state()[4:] == before[4:]  # while it is watched, too
+    jax.jit(wave)(THREE)
+    window.close()
+    assert state() == before
+    assert caplog.records == []
+
+
+def test_the_lines_that_jax_notes_are_not_ours() -> None:
+    def text() -> str:
+        jax.clear_caches()
+        lowered = jax.jit(lambda x: wave(x) + 1).lower(THREE)
+        return str(lowered.as_text(debug_info=True))
+
+    plain = text()
+    found: list[str] = []
+    watched(lambda: found.append(text()))
+    strip = [line for line in plain.splitlines() if "pytest_graphbreak" in line]
+    assert strip == []
+    assert "pytest_graphbreak" not in found[0]
+
+
+def test_another_tools_hook_stays() -> None:
+    from jax._src import compiler
+
+    calls: list[str] = []
+    original = compiler.compile_or_get_cached
+    window = JaxObserver().open(PLACES)
+    ours = compiler.compile_or_get_cached
+
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        calls.append("theirs")
+        return ours(*args, **kwargs)
+
+    compiler.compile_or_get_cached = theirs
+    try:
+        window.close()
+        jax.jit(wave)(THREE)
+        assert calls == ["theirs"]
+    finally:
+        compiler.compile_or_get_cached = original
+
+
+# In a suite.
+
+TESTS = """
+import os, subprocess, sys
+import jax, jax.numpy as jnp, numpy as np, pytest
+
+X = np.ones(3, np.float32)
+f = jax.jit(lambda x: x * 2)
+
+def test_a():
+    f(X)
+
+def test_b():
+    f(X)
+    f(np.ones(4, np.float32))
+
+@pytest.mark.max_graphs(jax=1)
+def test_marked():
+    f(X)
+    f(np.ones(5, np.float32))
+
+def test_block(graph_budget):
+    f(X)
+    with graph_budget(max_graphs=0) as seen:
+        f(X)
+    assert seen.graphs == 0
+
+def test_spawned():
+    code = "import jax; jax.jit(lambda x: x + 1)(1.0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+"""
+
+
+def test_a_suite(suite: Suite) -> None:
+    had_torch = "torch" in sys.modules
+    suite.write(TESTS)
+    report = suite.report("--graph-budget-record")
+    assert report["environment"]["jax"] == jax.__version__
+    assert "graphs: {jax: 1}" in suite.baseline()
+    tests = {test["nodeid"].partition("::")[2]: test for test in report["tests"]}
+    assert {name: test["verdict"] for name, test in tests.items()} == {
+        **dict.fromkeys(("test_a", "test_b", "test_block", "test_spawned"), "new"),
+        "test_marked": "over",
+    }
+    assert {name: test["graphs"].get("jax") for name, test in tests.items()} == {
+        "test_a": 1,
+        "test_b": 2,
+        "test_marked": 2,
+        "test_block": 1,
+        "test_spawned": 1,
+    }
+    assert "2 jax graphs, the marker allows 1 (+1)" in tests["test_marked"]["message"]
+    assert tests["test_spawned"]["graph_list"][0]["process"] == "python -c"
+    assert ("torch" in sys.modules) == had_torch
+
+
+def test_another_order_changes_no_count(suite: Suite) -> None:
+    suite.write(TESTS)
+    suite.run("--graph-budget-record", "-k", "test_a or test_b")
+    ids = [f"test_it.py::{name}" for name in ("test_b", "test_a")]
+    suite.run("--graph-budget", *ids).assert_outcomes(passed=2)
+
+
+needs_forked = pytest.mark.skipif(
+    not find_spec("pytest_forked") or pytest.version_tuple >= (9, 2),
+    reason="pytest-forked is not installed, or does not work with this pytest",
+)
+
+
+@pytest.mark.parametrize("how", [pytest.param("--forked", marks=needs_forked), "-n2"])
+def test_processes_change_no_count(suite: Suite, how: str) -> None:
+    """In a process of its own: a fork of one that runs JAX's threads may lock up."""
+    suite.write(TESTS)
+    options = ("--graph-budget-report=graphs.json", how, "-k", "not marked")
+    suite.pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).assert_outcomes(
+        passed=4
+    )
+    tests = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    counts = {test["nodeid"].partition("::")[2]: test["graphs"].get("jax") for test in tests}
+    assert counts == {"test_a": 1, "test_b": 2, "test_block": 1, "test_spawned": 1}
