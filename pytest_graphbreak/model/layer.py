@@ -19,13 +19,16 @@ class GraphCause:
     ``kind``: ``plain`` is the one graph that was asked for (an ``entry``, an ``fx``); ``meant``
     is there, too, in a model that compiles well (a ``backward``); ``again`` is the same code
     compiled once more; all else is a ``defect``, or what a defect led to. ``explained_by`` is the
-    item of the record that tells of it, so that the graph itself needs no words. ``plural``
-    is that of the name, where it is not in ``s``.
+    item of the record that tells of it, so that the graph itself needs no words. ``falls_with``
+    says which break makes such a graph, where one does: by ``call`` the one below the function
+    in which the graph stands, by ``sources`` the one that made its sources graphs of their own.
+    ``plural`` is that of the name, where it is not in ``s``.
     """
 
     name: str
     kind: Literal["plain", "meant", "again", "defect"] = "defect"
     explained_by: Literal["", "break", "recompile"] = ""
+    falls_with: Literal["", "call", "sources"] = ""
     plural: str = ""
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 
 
@@ -70,21 +71,21 @@ def sort(
         fallen = None if own else cause(recompile.where)
         (fallen.recompiles if fallen else found.recompiles).append(recompile)
 
-    def called(graph: Graph) -> Fallen | None:
+    def by_call(graph: Graph) -> Fallen | None:
         """Of the break below the very function whose sync computes what eager code left pending."""
         calls = ((one.stack[:1], fallen) for one, fallen in found.breaks)
         here = graph.where.key[:2]
         return next((fallen for outer, fallen in calls if outer and outer[0].key[:2] == here), None)
 
+    def by_sources(graph: Graph) -> Fallen | None:
+        """Of the break since which the function that was waited for is a graph of its own."""
+        own = any(causes.get(name, "entry") == "entry" for name in graph.sources)
+        return None if own or not graph.sources else cause(graph.where)
+
+    rules = {"call": by_call, "sources": by_sources}
     for graph in graphs:
-        if graph.cause == "sync":
-            fallen = called(graph)
-            (fallen.graphs if fallen else found.graphs).append(graph)
-            continue
-        # What waited for a function that is a graph of its own only since the break.
-        own = graph.cause != "pending" or not graph.sources
-        own = own or any(causes.get(name, "entry") == "entry" for name in graph.sources)
-        fallen = None if own else cause(graph.where)
+        rule = rules.get(DESCRIPTIONS[graph.layer].cause(graph.cause).falls_with)
+        fallen = rule(graph) if rule else None
         (fallen.graphs if fallen else found.graphs).append(graph)
     return found
 

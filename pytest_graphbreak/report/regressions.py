@@ -95,9 +95,8 @@ def gone(verdict: Verdict) -> Iterator[Cause]:
     places = verdict.added or verdict.gone or verdict.left or verdict.returned
     for moved in _moved(verdict).values():
         for item in moved.gone:
-            follows = (
-                DESCRIPTIONS[item.layer].cause(item.cause).explained_by or item.cause == "pending"
-            )
+            cause = DESCRIPTIONS[item.layer].cause(item.cause)
+            follows = cause.explained_by or cause.falls_with == "sources"
             if not (follows and places):
                 yield item
 

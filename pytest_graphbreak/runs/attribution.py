@@ -120,7 +120,9 @@ class Book:
             found = self._recompiles.get((layer, graph.name))
             if found is not None:
                 return found
-        if DESCRIPTIONS[layer].above is not None and (known.is_meant or cause == "pending"):
+        if DESCRIPTIONS[layer].above is not None and (
+            known.is_meant or known.falls_with == "sources"
+        ):
             for name in graph.sources:
                 found = self._source(layer, name)
                 if found is not None and found[0] not in MEANT:

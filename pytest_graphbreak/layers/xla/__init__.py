@@ -9,9 +9,9 @@ CAUSES = (
     GraphCause("split"),
     GraphCause("recompile", "again"),
     GraphCause("backward", "meant", plural="backward"),
-    GraphCause("sync"),
+    GraphCause("sync", falls_with="call"),
     GraphCause("access", plural="accesses"),
-    GraphCause("pending", plural="pending"),
+    GraphCause("pending", falls_with="sources", plural="pending"),
     GraphCause("reshard"),
     GraphCause("other", plural="other"),
 )
