@@ -53,11 +53,14 @@ def render(runs: Sequence[ProfileRun], root: Path | None = None, aside: Aside = 
 def fill(name: str, title: str, data: Any) -> str:
     """A page of this package with its style, its script and data in it.
 
-    ``name`` is that of the HTML file and of the script beside it.
+    ``name`` is that of the HTML file and of the script beside it, which begin with what all
+    pages have: ``frame.html`` and ``shared.js``.
     """
-    style, script = _asset("page.css").replace("{{layers}}", _lines()), _asset(f"{name}.js")
+    style = _asset("page.css").replace("{{layers}}", _lines())
+    script = f'"use strict";\n(() => {{\n{_asset("shared.js")}\n{_asset(f"{name}.js")}}})();\n'
     return (
-        _asset(f"{name}.html")
+        _asset("frame.html")
+        .replace("{{body}}", _asset(f"{name}.html"))
         .replace("{{style-hash}}", _hash(style))
         .replace("{{script-hash}}", _hash(script))
         .replace("{{title}}", html(title))

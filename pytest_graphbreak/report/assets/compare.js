@@ -1,33 +1,10 @@
-"use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const byId = (id) => document.getElementById(id);
   const CHUNK = 100, BOXES = 30;
   const MEANT = new Set(data.meant), AGAIN = new Set(data.again);
-
-  // Everything from outside goes in as text: nothing here writes HTML.
-  function make(tag, attributes = {}, ...children) {
-    const node = document.createElement(tag);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (value === true) node.setAttribute(key, "");
-      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value);
-    }
-    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== ""));
-    return node;
-  }
-  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-  const signed = (count) => (count > 0 ? `+${count}` : `${count}`).replace("-", "\u2212");
-  const where = ([file, line, name]) => `${file}${line ? `:${line}` : ""}${name ? ` in ${name}` : ""}`;
-  const fold = (kind, title, content) => make("details", { class: kind }, make("summary", {}, title), content);
   const frame = (number) => (number === null ? null : data.frames[number]);
 
   // ---- causes
 
   const WORDS = { "+": "new", "-": "gone", "~": "", "?": "" };
-
-  function code(text, kind) {
-    return text ? make("pre", { class: "source" }, make("span", { class: `here ${kind}` }, text)) : "";
-  }
 
   function cause(change) {
     const at = frame(change.at);
@@ -177,8 +154,8 @@
   let found = [], shown = 0;
 
   function update() {
-    const terms = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (one) => terms.every((term) => one.hay.includes(term));
+    const wanted = terms();
+    const fits = (one) => wanted.every((term) => one.hay.includes(term));
     byId("causes").replaceChildren(...groups.map((group) => showGroup(group, fits)).filter(Boolean));
     found = data.tests.filter(fits);
     shown = 0;
@@ -203,14 +180,5 @@
   byId("asides").append(...data.asides.map(([title, items]) => fold("fold", title,
     [...items.slice(0, 1000), ...(items.length > 1000 ? [`and ${(items.length - 1000).toLocaleString("en")} more`] : [])]
       .map((text) => make("p", { class: "at" }, text)))));
-  byId("filters").addEventListener("submit", (event) => event.preventDefault());
-  byId("query").addEventListener("input", update);
-  byId("more").addEventListener("click", extend);
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && !event.target.closest("input, select")) {
-      event.preventDefault();
-      byId("query").focus();
-    }
-  });
+  listen(update, extend);
   update();
-})();

@@ -1,20 +1,4 @@
-"use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const byId = (id) => document.getElementById(id);
   const CHUNK = 40, HEIGHT = 124, LEFT = 34, RIGHT = 74, TOP = 12, BOTTOM = 24, DAY = 74, ROWS = 20;
-  const SVG = "http://www.w3.org/2000/svg";
-
-  // Everything from outside goes in as text: nothing here writes HTML.
-  function make(tag, attributes = {}, ...children) {
-    const node = tag.startsWith("svg:") ? document.createElementNS(SVG, tag.slice(4)) : document.createElement(tag);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (value !== null && value !== undefined) node.setAttribute(key, value);
-    }
-    node.append(...children.flat(Infinity).filter((child) => child !== ""));
-    return node;
-  }
-  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
   const narrow = () => Math.max(240, Math.min(520, document.documentElement.clientWidth - 62));
 
   // Commits stand side by side, each in a place of its own: those of one day, too.
@@ -203,8 +187,8 @@
   const byCommit = () => byId("view").value === "commits";
 
   function update() {
-    const terms = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (one) => terms.every((term) => one.hay.includes(term));
+    const wanted = terms();
+    const fits = (one) => wanted.every((term) => one.hay.includes(term));
     found = byCommit() ? moves.filter(fits).reverse()
       : data.series.filter((series) => (byId("still").checked || series.points.length > 1) && fits(series));
     if (!byCommit()) found.sort(SORTS[byId("sort").value]);
@@ -237,22 +221,12 @@
   const moved = names(data.series.filter((series) => series.points.length > 1));
   byId("intro").textContent = `${plural(names(data.series), "test")} in ${plural(data.commits.length, "commit")}, ${moved.toLocaleString("en")} moved.`
     + (data.shallow ? " This clone was shallow: older commits are missing." : "");
-  byId("filters").addEventListener("submit", (event) => event.preventDefault());
-  for (const [id, type] of [["query", "input"], ["sort", "change"], ["still", "change"], ["view", "change"]]) byId(id).addEventListener(type, update);
-  byId("more").addEventListener("click", extend);
+  for (const [id, type] of [["sort", "change"], ["still", "change"], ["view", "change"]]) byId(id).addEventListener(type, update);
   addEventListener("resize", () => {
     if (narrow() === width) return;
     width = narrow();
     update();
   });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && !event.target.closest("input, select")) {
-      event.preventDefault();
-      byId("query").focus();
-    }
-  });
-  new IntersectionObserver((entries) => {
-    if (entries.some((entry) => entry.isIntersecting) && !byId("more").hidden) extend();
-  }, { rootMargin: "600px" }).observe(byId("more"));
+  listen(update, extend);
+  extendWhenSeen(extend);
   update();
-})();

@@ -1,23 +1,6 @@
-"use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const byId = (id) => document.getElementById(id);
   const CHUNK = 100, BOXES = 30;
   const MEANT = new Set(data.meant), AGAIN = new Set(data.again);
   const ofCause = (cause, count) => (count === 1 ? cause : (data.plurals[cause] ?? `${cause}s`));
-
-  // Everything from outside goes in as text: nothing here writes HTML.
-  function make(tag, attributes = {}, ...children) {
-    const node = document.createElement(tag);
-    for (const [key, value] of Object.entries(attributes)) {
-      if (value === true) node.setAttribute(key, "");
-      else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value);
-    }
-    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== ""));
-    return node;
-  }
-  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-  const signed = (count) => (count > 0 ? `+${count}` : `${count}`).replace("-", "\u2212");
 
   // ---- strips
 
@@ -197,9 +180,6 @@
     return make("article", { class: "cause" }, title, seen, body);
   }
 
-  const where = ([file, line, name]) => `${file}${line ? `:${line}` : ""}${name ? ` in ${name}` : ""}`;
-  const fold = (kind, title, content) => make("details", { class: kind }, make("summary", {}, title), content);
-
   function source(place, state) {
     const kind = state.word === "new" ? "" : "known";
     if (!place.at[4]) return code(place.at[3], kind);
@@ -207,10 +187,6 @@
     return make("pre", { class: "source" }, lines.map((text, number) =>
       make("span", { class: first + number === place.at[1] ? `here ${kind}` : null },
         make("span", { class: "no", "aria-hidden": "true" }, `${first + number}`), text || " ")));
-  }
-
-  function code(text, kind) {
-    return text ? make("pre", { class: "source" }, make("span", { class: `here ${kind}` }, text)) : "";
   }
 
   function folds(test, result, run, named) {
@@ -276,13 +252,13 @@
   };
 
   function update() {
-    const terms = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = terms();
     const run = chosenRun();
     found = tests.filter((test) =>
       (run < 0 || test.runs[run]) &&
       (!pressed.size || test.runs.some((result, number) => result && pressed.has(result.verdict) && (run < 0 || run === number))) &&
       (chosen === null || data.causes.list[chosen].orders.has(test.order)) &&
-      terms.every((term) => test.hay.includes(term)));
+      wanted.every((term) => test.hay.includes(term)));
     found.sort(SORTS[byId("sort").value]);
     byId("list").replaceChildren();
     shown = 0;
@@ -406,11 +382,7 @@
   }
 
   function keys(event) {
-    const typing = event.target.closest("input, select");
-    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      event.preventDefault();
-      byId("query").focus();
-    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && event.target.matches(".test > summary")) {
+    if ((event.key === "ArrowDown" || event.key === "ArrowUp") && event.target.matches(".test > summary")) {
       const item = event.target.closest("li");
       const next = event.key === "ArrowDown" ? item.nextElementSibling : item.previousElementSibling;
       if (next) {
@@ -435,19 +407,14 @@
   byId("run").append(make("option", { value: "-1" }, "worst of each test"),
     ...data.runs.map((run, number) => make("option", { value: number }, run.label)));
   byId("run-label").hidden = data.runs.length < 2;
-  byId("filters").addEventListener("submit", (event) => event.preventDefault());
-  byId("query").addEventListener("input", update);
   byId("sort").addEventListener("change", update);
   byId("run").addEventListener("change", update);
-  byId("more").addEventListener("click", extend);
   byId("clear").addEventListener("click", clear);
+  listen(update, extend);
   document.addEventListener("keydown", keys);
-  new IntersectionObserver((entries) => {
-    if (entries.some((entry) => entry.isIntersecting) && !byId("more").hidden) extend();
-  }, { rootMargin: "600px" }).observe(byId("more"));
+  extendWhenSeen(extend);
   intro();
   causes();
   chips();
   update();
   openLinked();
-})();
