@@ -106,6 +106,7 @@ ONCE: Final = (
     "tests/repair/test_fix.py",
     "tests/repair/test_gain.py",
     "tests/repair/test_killed.py",
+    "tests/repair/test_numbers.py",
     "tests/repair/test_opaque.py",
     "tests/repair/test_repro.py",
     "tests/repair/test_trial.py",

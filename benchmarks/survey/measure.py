@@ -39,12 +39,15 @@ def measured(each: Architecture) -> Plain:
     return {**found, "seconds": round(time.process_time() - began, 1)}
 
 
-def built(each: Architecture) -> tuple[Any, Inputs, str]:
-    """A small model and inputs that it takes, and how it was made small. Raises ``NotBuilt``."""
+def built(each: Architecture, **values: Any) -> tuple[Any, Inputs, str]:
+    """A small model and inputs that it takes, and how it was made small. Raises ``NotBuilt``.
+
+    ``values`` are of the configuration, in place of those of the class.
+    """
     said: list[str] = []
     for way in WAYS:
         try:
-            model = _model(each, way)
+            model = _model(each, way, values)
         except Exception as error:
             said.append(_line(error))
             continue
@@ -59,23 +62,23 @@ def built(each: Architecture) -> tuple[Any, Inputs, str]:
     raise NotBuilt(said[0])
 
 
-def small(name: str) -> tuple[Any, Inputs]:
+def small(name: str, **values: Any) -> tuple[Any, Inputs]:
     """A small model of a class, by its name, and inputs that it takes. Raises ``NotBuilt``."""
     each = next(each for each in architectures() if each.name == name)
-    model, inputs, _ = built(each)
+    model, inputs, _ = built(each, **values)
     return model, inputs
 
 
-def _model(each: Architecture, way: str) -> Any:
+def _model(each: Architecture, way: str, values: Plain) -> Any:
     import torch
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     kind = getattr(transformers, each.name)
-    config = shrunk(CONFIG_MAPPING[each.type], way)
+    config = shrunk(CONFIG_MAPPING[each.type], way, **values)
     wanted = kind.config_class
     if wanted is not None and not isinstance(config, wanted):
-        config = shrunk(wanted, way)
+        config = shrunk(wanted, way, **values)
     with torch.device("meta"):
         size = sum(parameter.numel() for parameter in kind(config).parameters())
     if size > LARGEST:

@@ -39,12 +39,25 @@ PAPER: Final = (
 )
 """The classes of transformers behind GraphMend's rows that need no code of others."""
 
+VALUES: Final[dict[str, dict[str, Any]]] = {
+    "Phi3ForCausalLM": {
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "short_factor": [1.0] * 8,
+            "long_factor": [2.0] * 8,
+            "original_max_position_embeddings": 64,
+        }
+    },
+}
+"""What the configuration of a row has that the class has not by itself: Phi-4-mini's LongRoPE."""
+
 _SCRIPT: Final = """\
 import torch
 
 from benchmarks.survey.measure import small
 
-model, inputs = small({name!r})
+model, inputs = small({name!r}{values})
 compiled = torch.compile(model, backend="eager")
 with torch.no_grad():
     compiled(**inputs)
@@ -57,9 +70,10 @@ Plain = dict[str, Any]
 def repaired(name: str, most: int, timeout: float) -> Plain:
     """What ``fix`` makes of a class, and what it leaves."""
     began = time.monotonic()
+    values = "".join(f", {key}={value!r}" for key, value in VALUES.get(name, {}).items())
     with tempfile.TemporaryDirectory() as directory, bench(timeout) as desk:
         target = Target(Path(directory) / "model.py")
-        target.path.write_text(_SCRIPT.format(name=name))
+        target.path.write_text(_SCRIPT.format(name=name, values=values))
         search = Search(
             target,
             desk,

@@ -16,8 +16,8 @@ from pytest_graphbreak.repair.build import Site, origin, rewritten, text_of
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
 from pytest_graphbreak.repair.source import lines
 
-_OURS: Final = ("op", "scalar_op")
-"""Rewrites with a decorator that is the fixed script's own."""
+_OURS: Final = ("op", "scalar_op", "constants")
+"""Rewrites with a function that is the fixed script's own."""
 _LONGEST: Final = 88
 
 

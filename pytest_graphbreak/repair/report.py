@@ -22,9 +22,8 @@ def lines(outcome: SearchResult) -> Iterator[str]:
         yield f"side effect lost: {printable(words)} (--keep-side-effects forbids this)"
     for words in dict.fromkeys(moves):
         yield f"side effect moved: {words}"
-    for patch in outcome.kept:
-        if patch.note:
-            yield f"note: {printable(patch.note)}"
+    for words in dict.fromkeys(patch.note for patch in outcome.kept if patch.note):
+        yield f"note: {printable(words)}"
     if outcome.stopped:
         yield f"stopped: {outcome.stopped}; what was proved until then is kept"
 

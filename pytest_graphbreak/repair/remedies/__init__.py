@@ -17,12 +17,13 @@ from pytest_graphbreak.repair.remedies import (
     devices,
     leaving,
     logs,
+    numbers,
     opaque,
     recompiles,
 )
 from pytest_graphbreak.repair.trial import Trial
 
-_HOMES = (configs, branches, calls, logs, opaque, leaving)
+_HOMES = (configs, branches, calls, logs, numbers, opaque, leaving)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -30,8 +31,12 @@ def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if item.layer == "xla":
         yield from devices.propose(item, trial)
         return
+    early = numbers.decides(item)
+    if early:
+        yield from numbers.propose(item, trial)
     for home in _HOMES:
-        yield from home.propose(item, trial)
+        if not (early and home is numbers):
+            yield from home.propose(item, trial)
 
 
 def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
-from pytest_graphbreak.repair.rewrite import conditions, statements
+from pytest_graphbreak.repair.rewrite import conditions, constants, statements
 from pytest_graphbreak.repair.rewrite.line import rewrite
 from pytest_graphbreak.repair.rewrite.parts import Rewriter
 
@@ -18,6 +18,7 @@ REWRITERS: dict[str, Rewriter] = {
     "cond": conditions.branch_to_cond,
     "while_loop": conditions.loop_to_while_loop,
     "check": conditions.raise_to_check,
+    "constants": constants.to_constants,
     "keep_tensor": statements.keep_tensor,
     "number": statements.tensor_to_number,
     "only_eager": statements.only_eager,

@@ -85,6 +85,11 @@ class _Rewriting(cst.CSTTransformer):
             return self._change(updated_node)
         return updated_node
 
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> Replacement | cst.For:
+        if self._inside and not self._whole and self._hit_header(original_node, original_node.body):
+            return self._change(updated_node)
+        return updated_node
+
     def _range(self, node: cst.CSTNode) -> CodeRange:
         found: CodeRange = self.get_metadata(PositionProvider, node)
         return found

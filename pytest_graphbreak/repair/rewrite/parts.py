@@ -7,7 +7,7 @@ from collections.abc import Callable
 import libcst as cst
 from libcst import matchers as m
 
-Statement = cst.SimpleStatementLine | cst.If | cst.While | cst.FunctionDef
+Statement = cst.SimpleStatementLine | cst.If | cst.While | cst.For | cst.FunctionDef
 Replacement = cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel
 Rewriter = Callable[["Statement"], "Replacement | None"]
 

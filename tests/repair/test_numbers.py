@@ -1,0 +1,164 @@
+"""Numbers that are read from tensors as constants of the graph, which checks them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst")
+
+import torch
+
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.build import build
+from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
+from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
+from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.search import Search, SearchResult, graphs
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench
+
+NUMBERS = "torch._graphbreak_numbers"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
+    return Bench(tmp_path_factory.mktemp("bench"), 300, server)
+
+
+@pytest.mark.parametrize(
+    ("line", "becomes"),
+    [
+        ("a, b = t[0].tolist()", f"a, b = {NUMBERS}(t[0])"),
+        ("n = t.max().item()", f"n = {NUMBERS}(t.max().reshape(()))"),
+        ("y = torch.split(x, t.tolist(), dim=2)", f"y = torch.split(x, {NUMBERS}(t), dim=2)"),
+        ("y = torch.arange(t.sum(), device=d)", f"y = torch.arange({NUMBERS}(t.sum()), device=d)"),
+        (
+            "y = torch.repeat_interleave(x, a * b)",
+            f"y = torch.repeat_interleave(x, a * b, output_size={NUMBERS}((a * b).sum()))",
+        ),
+        ("y = torch.repeat_interleave(x, 2)", None),
+        ("y = x.repeat_interleave(t, 0, output_size=n)", None),
+        ("y = x + 1", None),
+    ],
+)
+def test_what_reads_numbers_is_rewritten(line: str, becomes: str | None) -> None:
+    source = f"def f(x, t):\n    {line}\n    return y\n"
+    where = Frame("f.py", "f", 2, line)
+    assert apply(source, "constants", where) == (
+        None if becomes is None else f"def f(x, t):\n    {becomes}\n    return y\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "becomes"),
+    [
+        ("for n in zip(t.tolist(), m):", f"for n in zip({NUMBERS}(t), m):"),
+        ("if t.any():", f"if {NUMBERS}(t.any()):"),
+        (
+            "if m is not None and not t.any():",
+            f"if m is not None and not {NUMBERS}(t.any()):",
+        ),
+    ],
+)
+def test_the_head_of_a_block_is_rewritten(head: str, becomes: str) -> None:
+    source = f"def f(x, t, m):\n    {head}\n        x = t.tolist()\n    return x\n"
+    where = Frame("f.py", "f", 2, head)
+    assert apply(source, "constants", where) == source.replace(head, becomes)
+
+
+SIZES = """\
+import torch
+
+
+def f(x, sizes):
+    out, x = [], x * 2
+    for a, b in sizes.tolist():
+        out.append(x[:a].sum() * b)
+    return torch.stack(out)
+
+
+f = torch.compile(f, backend="eager")
+"""
+CALL = "f(torch.arange(8.0), torch.tensor({}))\n"
+
+
+def search(target: Target, desk: Bench) -> SearchResult:
+    return Search(
+        target,
+        desk,
+        most=desk.runs + 8,
+        keep_side_effects=False,
+        header="",
+        say=lambda _: None,
+        progress=lambda *_: None,
+    ).run()
+
+
+def patched(source: str, line: str, tmp_path: Path) -> Target:
+    target = Target(tmp_path / "a.py")
+    where = Frame("a.py", "f", 0, line)
+    patch = SourcePatch("constants", (*CONSTANTS, Rewrite("constants", where)))
+    target.path.write_text(build(source, "a.py", [patch], {}))
+    return target
+
+
+def test_a_loop_over_numbers_is_one_graph(tmp_path: Path, shared: Bench) -> None:
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(SIZES + CALL.format("[[1, 2], [3, 4]]"))
+    out = search(target, shared)
+    assert [patch.title for patch in out.kept] == [
+        "the numbers are constants of the graph, which checks them"
+    ]
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
+def test_other_numbers_are_another_graph(tmp_path: Path, shared: Bench) -> None:
+    calls = CALL.format("[[1, 2], [3, 4]]") + CALL.format("[[2, 2], [3, 5]]")
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(SIZES + calls)
+    first = shared.measure(target, compare=False)
+    assert first.error is None
+    target = patched(SIZES + calls, "for a, b in sizes.tolist():", tmp_path)
+    last = shared.measure(target)
+    assert last.same, (last.error, last.mismatch)
+    assert (graphs(last.record), last.record.breaks) == (2, ())
+
+
+FLOATS = """\
+import torch
+
+
+def f(x):
+    return torch.cat([x[: int(n)] * 2 for n in x.tolist()])
+
+
+f = torch.compile(f, backend="eager")
+f(torch.tensor([1.5, 2.0, 3.0]))
+"""
+
+
+def test_numbers_of_the_input_itself_are_refused(tmp_path: Path, shared: Bench) -> None:
+    """They are others for another input: the graph says so, and the patch is not kept."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(FLOATS)
+    out = search(target, shared)
+    assert out.kept == []
+    why = {one.patch.title: one.why for problem in out.problems for one in problem.tried}
+    assert (
+        "numbers that are constants of the graph changed"
+        in why["the numbers are constants of the graph, which checks them"]
+    )
+
+
+def test_uncompiled_they_are_read_as_ever() -> None:
+    space: dict[str, object] = {"torch": torch}
+    for edit in CONSTANTS[:3]:
+        exec(edit.source, space)
+    numbers = space["_graphbreak_numbers"]
+    assert callable(numbers)
+    assert numbers(torch.tensor([[1, 2]])) == [[1, 2]]
+    assert numbers(3) == 3
+    del torch._graphbreak_numbers  # type: ignore[attr-defined]
