@@ -124,6 +124,9 @@ APART_JAX: Final = ("tests/layers/jax",)
 JAX: Final = (*GATED_JAX, *APART_JAX)
 """What needs JAX, and is skipped without it."""
 
+ALSO_JAX: Final = ("tests/advice/test_jax.py", "tests/cli/doctor/test_checks.py")
+"""Files of other halves in which some tests need JAX."""
+
 HALVES: Final = ("pure", "torch", "xla", "whole", "jax")
 
 WORKERS: Final = ("-n2", "--dist=worksteal")
@@ -146,7 +149,7 @@ def runs(half: str) -> list[list[str]]:
         return [[*WORKERS, *pure()], *_with_torch(WORKERS, pure())]
     if half == "jax":
         options = [*WORKERS, *_but("nightly")]
-        return [[*options, "--graph-budget", *GATED_JAX], [*options, *APART_JAX]]
+        return [[*options, "--graph-budget", *GATED_JAX], [*options, *APART_JAX, *ALSO_JAX]]
     if half == "pure":
         return [[*WORKERS, *_but("nightly"), *pure()]]
     if half == "torch":

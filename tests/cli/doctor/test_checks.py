@@ -181,6 +181,7 @@ def test_a_layer_that_cannot_say_why_is_a_problem(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.once
 def test_blindness_is_a_problem() -> None:
+    pytest.importorskip("torch")
     found = list(checks.probed("dynamo", 300, {**os.environ, "TORCHDYNAMO_DISABLE": "1"}))
     assert PROBLEM in states(found)
     assert OK not in states(found)
