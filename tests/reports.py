@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pytest_graphbreak.model.report import TestReport
+
 Data = dict[str, Any]
 
 
@@ -144,6 +146,7 @@ def a_report(*tests: Data, profile: str = "cpu", torch: str = "2.13.0", **sessio
             "arch": None,
             "torch": torch,
             "torch_xla": None,
+            "jax": None,
             "python": "3.11.7",
             "platform": "linux",
             "packages": {},
@@ -161,6 +164,11 @@ def a_report(*tests: Data, profile: str = "cpu", torch: str = "2.13.0", **sessio
         },
         "tests": list(tests),
     }
+
+
+def as_tests(*tests: Data) -> list[TestReport]:
+    """Such tests as a reader of the report has them."""
+    return [TestReport.from_dict(test) for test in tests]
 
 
 def write(path: Path, report: Data) -> str:

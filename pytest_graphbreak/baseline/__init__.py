@@ -8,17 +8,16 @@ and ``update`` are what the rest of the package calls.
 
 from pytest_graphbreak.baseline.model import (
     BaselineError,
-    BaselinePlace,
     Entry,
     Expected,
     Measured,
     Override,
     Stale,
-    Values,
 )
 from pytest_graphbreak.baseline.paths import baseline_path, split_nodeid
 from pytest_graphbreak.baseline.store import Baselines
 from pytest_graphbreak.baseline.update import Change, Changes, FileChange, preview, update
+from pytest_graphbreak.model.budget import BaselinePlace, Values
 
 __all__ = [
     "BaselineError",

@@ -17,10 +17,10 @@ from collections.abc import Mapping as Map
 from typing import Any, Final
 
 from pytest_graphbreak.baseline import render
-from pytest_graphbreak.baseline.model import place_key
 from pytest_graphbreak.baseline.read import CAUSE_KEYS, PLACE_KEYS
 from pytest_graphbreak.baseline.render import Shape
 from pytest_graphbreak.baseline.tree import Mapping, Node, Scalar, Sequence, end_of, start_of
+from pytest_graphbreak.model.budget import place_key
 
 GONE: Final = object()
 """In place of a new value: the key is to be removed."""

@@ -11,12 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
+from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, layers_of
+from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import Versions, same_minor
 from pytest_graphbreak.text.paths import shown
-
-PLACES_LAYER = BREAKING[0]
-"""The layer of a place that names none. Places are judged and written with their layer only."""
 
 
 class BaselineError(ValueError):
@@ -52,104 +50,6 @@ class BaselineError(ValueError):
         return "\n".join([own, *(str(error) for error in self.also)])
 
 
-def writable(text: str) -> str:
-    """The text with lone surrogates written out (``\\udc80``): they are no Unicode text.
-
-    A file name that is not UTF-8 has them (PEP 383), and no UTF-8 file can.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def place_key(where: str, code: str) -> tuple[str, str]:
-    """The identity of a place: no line number, white space in the code normalised."""
-    return writable(where), writable(" ".join(code.split()))
-
-
-@dataclass(frozen=True, slots=True)
-class BaselinePlace:
-    """A place that broke, or left the compiler, when the baseline was recorded.
-
-    ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason``
-    and ``id`` are None where the baseline does not state them. ``layer`` is what
-    the code broke, or left.
-    """
-
-    where: str
-    code: str
-    count: int = 1
-    reason: str | None = None
-    id: str | None = None
-    layer: str = PLACES_LAYER
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return (self.layer, *place_key(self.where, self.code))
-
-
-def _layers(places: Iterable[BaselinePlace]) -> frozenset[str]:
-    return frozenset(item.layer for item in places)
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a layer had graphs when the baseline was recorded, and where: ``count`` of them."""
-
-    layer: str
-    cause: str
-    where: str = ""
-    code: str = ""
-    count: int = 1
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return (self.layer, self.cause, *place_key(self.where, self.code))
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """Counts by layer, and places. What is absent is zero.
-
-    ``ops`` are captured operations; a layer that is absent there was not recorded.
-    ``causes`` are those of all graphs but the plain ones (``judging.causes``);
-    ``functions`` are those that held most operations, with how many, by
-    ``file::qualified.name``.
-    """
-
-    graphs: Mapping[str, int] = field(default_factory=dict)
-    recompiles: Mapping[str, int] = field(default_factory=dict)
-    breaks: tuple[BaselinePlace, ...] = ()
-    eager: tuple[BaselinePlace, ...] = ()
-    ops: Mapping[str, int] = field(default_factory=dict)
-    causes: tuple[Cause, ...] = ()
-    functions: Mapping[str, int] = field(default_factory=dict)
-
-    def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
-        """Why a layer has the graphs that are not plain; None where it is not known.
-
-        A file of an earlier version does not know it, and neither does a run without reasons.
-        """
-        graphs = self.graphs.get(layer, 0)
-        found = tuple(item for item in self.causes if item.layer == layer)
-        if not graphs:
-            return ()
-        if not found and layer not in self.ops:
-            return None
-        plain = graphs - sum(item.count for item in found)
-        if DESCRIPTIONS[layer].above is None:  # there one graph at most is plain: the only entry
-            single = not any(DESCRIPTIONS[layer].cause(item.cause).is_plain for item in found)
-            return found if plain == 0 or (plain == 1 and single) else None
-        return found if plain >= 0 else None
-
-    @property
-    def layers(self) -> frozenset[str]:
-        """The layers that have anything."""
-        found = {layer for layer, count in self.graphs.items() if count}
-        found |= {layer for layer, count in self.recompiles.items() if count}
-        return frozenset((*found, *_layers(self.breaks), *_layers(self.eager)))
-
-
 @dataclass(frozen=True, slots=True)
 class Override:
     """What a profile has otherwise than the plain values. None: not named, so as the plain.
@@ -178,7 +78,7 @@ class Override:
         found = {*self.graphs, *self.recompiles, *(item.layer for item in self.causes)}
         for places in (self.breaks, self.eager):
             if places is not None:
-                found.update(_layers(places) or (PLACES_LAYER,))
+                found.update(layers_of(places) or (PLACES_LAYER,))
         return frozenset(found)
 
 

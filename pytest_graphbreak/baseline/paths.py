@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pytest_graphbreak.baseline.model import BaselineError, writable
+from pytest_graphbreak.baseline.model import BaselineError
+from pytest_graphbreak.model.budget import writable
 
 SUFFIX = ".yaml"
 _BARE = ".~"

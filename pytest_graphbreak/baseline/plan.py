@@ -8,18 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from pytest_graphbreak.baseline.model import (
-    PLACES_LAYER,
-    BaselinePlace,
-    Cause,
-    Entry,
-    Expected,
-    Measured,
-    Override,
-    Values,
-    inherited_ops,
-    writable,
-)
+from pytest_graphbreak.baseline.model import Entry, Expected, Measured, Override, inherited_ops
 from pytest_graphbreak.baseline.read import (
     VALUE_KEYS,
     Raw,
@@ -29,6 +18,7 @@ from pytest_graphbreak.baseline.read import (
     places,
     stated,
 )
+from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, minor, same_minor
 

@@ -18,15 +18,7 @@ from dataclasses import field as made
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_graphbreak.baseline.model import (
-    PLACES_LAYER,
-    BaselineError,
-    BaselinePlace,
-    Cause,
-    Entry,
-    Override,
-    Values,
-)
+from pytest_graphbreak.baseline.model import BaselineError, Entry, Override
 from pytest_graphbreak.baseline.tree import (
     Mapping,
     Node,
@@ -37,6 +29,7 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
+from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values
 from pytest_graphbreak.model.layers import BREAKING, CAUSES, COMPILERS, LAYERS
 from pytest_graphbreak.model.versions import Versions
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_graphbreak.baseline.model import writable
 from pytest_graphbreak.baseline.read import (
     CAUSE_KEYS,
     ENTRY_KEYS,
@@ -23,6 +22,7 @@ from pytest_graphbreak.baseline.read import (
     PLACE_KEYS,
     TEST_KEYS,
 )
+from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.model.layers import LAYERS
 
 INDENT = 2

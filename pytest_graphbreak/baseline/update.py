@@ -15,15 +15,7 @@ from typing import Literal
 
 from pytest_graphbreak.baseline import plan, render, write
 from pytest_graphbreak.baseline.edit import GONE, Editor
-from pytest_graphbreak.baseline.model import (
-    BaselineError,
-    Entry,
-    Expected,
-    Measured,
-    Stale,
-    Values,
-    writable,
-)
+from pytest_graphbreak.baseline.model import BaselineError, Entry, Expected, Measured, Stale
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
 from pytest_graphbreak.baseline.read import (
     VERSION,
@@ -35,6 +27,7 @@ from pytest_graphbreak.baseline.read import (
     own,
 )
 from pytest_graphbreak.baseline.tree import Mapping
+from pytest_graphbreak.model.budget import Values, writable
 from pytest_graphbreak.model.layers import COMPILERS, LAYERS
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.garbage import uncollected

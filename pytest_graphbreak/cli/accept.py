@@ -36,8 +36,8 @@ from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.judging.measured import measured
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
+from pytest_graphbreak.model.report import RunReport
+from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         return UNUSABLE
 
 
-def _reports(args: argparse.Namespace) -> list[Report]:
+def _reports(args: argparse.Namespace) -> list[RunReport]:
     """The reports that were named, or those of a run. Raises ``ReportError``."""
     if (args.run is None) == (not args.reports):
         raise ReportError("name the reports, or the run that made them with --run ID")
@@ -202,7 +202,7 @@ def refuse(together: Union, base_profile: str | None) -> None:
         known = ", ".join(together.profiles)
         raise ReportError(f"--base-profile: no report is of {base_profile}; they are of {known}")
     for seen in together.seen.values():
-        if seen.report.environment["profile"] is None:
+        if seen.report.environment.profile is None:
             raise ReportError(f"{seen.report.name}: it names no profile, so it is of no test run")
         try:
             split_nodeid(seen.nodeid)
@@ -241,16 +241,18 @@ def gather(
         if not wanted(seen.nodeid):
             continue
         if seen.level == MEASURED:
-            record = Record.from_dict(seen.test)
+            record = seen.test.record
             # A test that compiles nothing has no entry, unless it has one already.
             if record.judged or baselines.entry(seen.nodeid) is not None:
                 harvest.take.append(
                     measured(seen.nodeid, seen.profile, seen.report.environment, record)
                 )
         elif seen.level == BLIND:
-            harvest.blind.append(f"{seen.nodeid}   {seen.test['errors'][0]}   on {seen.profile}")
+            harvest.blind.append(
+                f"{seen.nodeid}   {seen.test.record.errors[0]}   on {seen.profile}"
+            )
         elif seen.level == FAILED:
-            left = harvest.xfailed if seen.test["outcome"] == "xfailed" else harvest.failed
+            left = harvest.xfailed if seen.test.outcome == "xfailed" else harvest.failed
             left.append(f"{seen.nodeid}   on {seen.profile}")
         else:
             harvest.unmeasured += 1

@@ -15,7 +15,7 @@ from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.log import page, text
-from pytest_graphbreak.report.log.entry import entry, environment, session
+from pytest_graphbreak.report.log.entry import entry, environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +107,7 @@ def _write(args: argparse.Namespace, found: list[tuple[Reading, Bearing]]) -> bo
     written = True
     if args.json:
         tests = [entry(reading, bearing) for reading, bearing in found]
-        document = json.document(environment(readings), session(readings), tests)
+        document = json.document(environment(readings), json.session(0, len(readings)), tests)
         written = write_report(args.json, document)
     if args.markdown:
         written = write(args.markdown, page.render(found)) and written

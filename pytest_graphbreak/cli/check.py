@@ -15,14 +15,14 @@ from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_no
 from pytest_graphbreak.cli.messages import MOST, complain, listing, say
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import NAMED, REPORTED, Aside, counted, row, standing, weight
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
+from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
 from pytest_graphbreak.runs.union import FAILED, Union, union
 from pytest_graphbreak.text.garbage import uncollected
@@ -108,7 +108,7 @@ class Result:
             return (
                 f"{plural(len(self.missing), 'test')} collected, and run in none of these reports"
             )
-        if not self.unmeasured and all(item.test["ungated"] is not None for item in self.judged):
+        if not self.unmeasured and all(item.test.ungated is not None for item in self.judged):
             return "nothing was judged"
         return ""
 
@@ -185,7 +185,7 @@ def check(
         if judged is not None:
             result.judged.append(judged)
     result.disbelieved = [
-        f"{seen.nodeid}   {seen.test['ungated']}   on {seen.profile}" for seen in judge.disbelieved
+        f"{seen.nodeid}   {seen.test.ungated}   on {seen.profile}" for seen in judge.disbelieved
     ]
     return result
 
@@ -272,8 +272,8 @@ def _is_below(file: str) -> bool:
     return True
 
 
-def _show(result: Result, together: Union, reports: Sequence[Report], accept: str) -> None:
-    failing = {f"{item.test['nodeid']}   on {item.seen.profile}": item for item in result.failing}
+def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
+    failing = {f"{item.test.nodeid}   on {item.seen.profile}": item for item in result.failing}
     found = root_causes((name, item.test) for name, item in failing.items())
     for line in explained.lines(found):
         say(line)
@@ -281,7 +281,7 @@ def _show(result: Result, together: Union, reports: Sequence[Report], accept: st
     shown = [name for name in found.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:
         say(name)
-        for line in (failing[name].test["message"] or "").rstrip().split("\n"):
+        for line in (failing[name].test.message or "").rstrip().split("\n"):
             say(f"  {line}".rstrip())
         say()
     for verdict in NAMED:
@@ -292,10 +292,10 @@ def _show(result: Result, together: Union, reports: Sequence[Report], accept: st
     for outcome, count in _by_themselves(together).items():
         verb = "is" if count == 1 else "are"
         say(f"{plural(count, 'test')} {outcome} without the gate, and {verb} not judged")
-    ungated = (item for item in result.judged if item.test["ungated"] is not None)
+    ungated = (item for item in result.judged if item.test.ungated is not None)
     listing(
         "ungated",
-        (f"{one.seen.nodeid}   {one.test['ungated']}   on {one.seen.profile}" for one in ungated),
+        (f"{one.seen.nodeid}   {one.test.ungated}   on {one.seen.profile}" for one in ungated),
     )
     listing(
         "not so", (f"{words}   no mark of this checkout says it" for words in result.disbelieved)
@@ -321,11 +321,11 @@ def _show(result: Result, together: Union, reports: Sequence[Report], accept: st
 
 def _by_themselves(together: Union) -> Counter[str]:
     """How many tests failed by themselves, as they were expected to and otherwise."""
-    left = (seen.test["outcome"] for seen in together.seen.values() if seen.level == FAILED)
+    left = (seen.test.outcome for seen in together.seen.values() if seen.level == FAILED)
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
-def _totals(result: Result, together: Union, reports: Sequence[Report], accept: str) -> str:
+def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> str:
     counts = counted(item.test for item in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
@@ -340,15 +340,14 @@ def _totals(result: Result, together: Union, reports: Sequence[Report], accept: 
     return f"{head}. Over the graph budget.{mended}"
 
 
-def _rewritten(reports: Sequence[Report], result: Result) -> list[Report]:
+def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
     """The reports with the verdicts of this check in place of those of their runs."""
-    verdicts: dict[int, Plain] = {id(item.seen.test): item.test for item in result.judged}
+    verdicts: dict[int, TestReport] = {id(item.seen.test): item.test for item in result.judged}
     return [
-        Report(
-            report.name,
-            report.environment,
-            report.session | {"stale": [item.nodeid for item in result.stale]},
-            [verdicts[id(test)] for test in report.tests if id(test) in verdicts],
+        replace(
+            report,
+            session=replace(report.session, stale=tuple(item.nodeid for item in result.stale)),
+            tests=tuple(verdicts[id(test)] for test in report.tests if id(test) in verdicts),
         )
         for report in reports
     ]

@@ -14,11 +14,12 @@ from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, se
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report.comparison import commit, data, markdown, page, text
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import Comparison
 from pytest_graphbreak.runs.git import GitError, git
-from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
+from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text.garbage import uncollected
 
@@ -94,7 +95,7 @@ def show(args: argparse.Namespace, found: Comparison) -> bool:
     return all(written)
 
 
-def _settled(args: argparse.Namespace, after: list[Report], found: Comparison) -> int:
+def _settled(args: argparse.Namespace, after: list[RunReport], found: Comparison) -> int:
     """Write the baselines, or a patch of them, and the message that says why they moved."""
     if not args.update_baselines and not args.patch:
         return SAME

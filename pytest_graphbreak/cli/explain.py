@@ -22,7 +22,7 @@ from pytest_graphbreak.advice.registry import as_id, installed
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.report import sources_root
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import explained, mending
 from pytest_graphbreak.report.mending import Finding
 from pytest_graphbreak.report.source import CheckoutSources
@@ -92,8 +92,8 @@ def _of_reports(args: argparse.Namespace) -> int:
         complain(f"graphbreak explain: {error}")
         return 2
     tests = [test for report in reports for test in report.tests]
-    wanted = pattern(args.tests, {test["nodeid"] for test in tests})
-    found = mending.findings([test for test in tests if wanted(test["nodeid"])])
+    wanted = pattern(args.tests, {test.nodeid for test in tests})
+    found = mending.findings([test for test in tests if wanted(test.nodeid)])
     if not found:
         complain("graphbreak explain: nothing in these reports is red, and nothing broke")
     elif args.json:

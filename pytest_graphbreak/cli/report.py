@@ -11,6 +11,7 @@ from typing import Final
 from pytest_graphbreak.cli.artifacts import named
 from pytest_graphbreak.cli.messages import complain, listing, say, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import explained, html, junit, look, markdown
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
@@ -26,7 +27,7 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.accepting import GitHubRun
-from pytest_graphbreak.runs.incoming import Report, ReportError, load_all
+from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
 
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write_pages(
-    reports: Sequence[Report], args: argparse.Namespace, aside: Aside = NOTHING
+    reports: Sequence[RunReport], args: argparse.Namespace, aside: Aside = NOTHING
 ) -> bool:
     """Write every page that ``args`` names; False where one could not be written."""
     found = runs(reports)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from pytest_graphbreak.config.device import (
 )
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.judging import cap as caps
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.judgement import Case, Judgement, judgement
 from pytest_graphbreak.report.log import live
@@ -208,7 +210,7 @@ def _show(name: str, code: int, record: Record, message: str | None) -> None:
         say(message, sys.stderr)
 
 
-def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Plain:
+def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> TestReport:
     """The script as an item of ``tests``."""
     failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
@@ -216,14 +218,14 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Pl
     return json.entry(name, outcome, record.to_dict() | said, failed_by, 1)
 
 
-def _write(files: dict[str, str], page: str, entry: Plain, device: Device, code: int) -> bool:
+def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, code: int) -> bool:
     """Write the files that were asked for."""
     written = True
     if "json" in files:
-        session = json.session(code or int(entry["failed_by"] == "gate"), 1)
-        here = environment(device, device.profile)
-        here["packages"] = owners.versions(owners.files_of(entry), Path.cwd())
-        document = json.document(here, session, [entry])
+        session = json.session(code or int(entry.failed_by == "gate"), 1)
+        packages = owners.versions(owners.files_of(entry.record), Path.cwd())
+        here = replace(environment(device, device.profile), packages=packages)
+        document = json.document(here, session, [entry.to_dict()])
         written = write_report(files["json"], document)
     if "markdown" in files:
         written = write(files["markdown"], page) and written

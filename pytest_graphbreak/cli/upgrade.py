@@ -14,10 +14,10 @@ from pytest_graphbreak.cli.program import add_timeout
 from pytest_graphbreak.cli.versions.environment import Environment, InstallError, make, present
 from pytest_graphbreak.cli.versions.runner import Runner, runner
 from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
+from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.runs.compare import compare
-from pytest_graphbreak.runs.incoming import Report
 
 DONE: Final = 0
 
@@ -81,7 +81,7 @@ def _installed(layer: Environment) -> list[str]:
     return [f"installed  {names}", *(f"note       {line}" for line in layer.conflicts)]
 
 
-def _show(args: argparse.Namespace, before: Report, after: Report, *paths: Path) -> int:
+def _show(args: argparse.Namespace, before: RunReport, after: RunReport, *paths: Path) -> int:
     found = compare([before], [after])
     written = show(args, found)
     if not keep(args.reports, *paths) or not written:

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from functools import cache
 from glob import glob
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_graphbreak.model.layer import Layer
 from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
 from pytest_graphbreak.model.versions import minor
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.model.report import RunEnvironment
 
 TT_NODES: Final = "/dev/tenstorrent/*"
 TT_DESCRIBED: Final = "TT_COMPILE_ONLY_SYSTEM_DESC"
@@ -269,16 +272,17 @@ def profile_name(template: str | None, device: Device) -> str:
         ) from None
 
 
-def environment(device: Device, profile: str) -> dict[str, Any]:
+def environment(device: Device, profile: str) -> RunEnvironment:
     """The ``environment`` of the JSON report; who measured fills in ``packages``."""
     import platform
 
-    return {
-        "profile": profile,
-        "device": device.kind,
-        "arch": device.arch,
-        **{package: version(package) for package in VERSIONS},
-        "python": platform.python_version(),
-        "platform": sys.platform,
-        "packages": {},
-    }
+    from pytest_graphbreak.model.report import RunEnvironment
+
+    return RunEnvironment(
+        profile=profile,
+        device=device.kind,
+        arch=device.arch,
+        versions={package: version(package) for package in VERSIONS},
+        python=platform.python_version(),
+        platform=sys.platform,
+    )

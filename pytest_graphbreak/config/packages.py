@@ -10,9 +10,9 @@ import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pytest_graphbreak.config.device import version
+from pytest_graphbreak.model.record import Record
 
 
 def owner(file: str) -> str:
@@ -35,12 +35,12 @@ def versions(files: Iterable[str], root: Path) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def files_of(test: Mapping[str, Any]) -> Iterator[str]:
-    """The files of every place that a test of a report names."""
-    for field in ("breaks", "eager", "recompile_list", "graph_list"):
-        for item in test.get(field) or ():
-            if item["where"]:
-                yield item["where"]["file"]
+def files_of(record: Record) -> Iterator[str]:
+    """The files of every place that a record names."""
+    for items in (record.breaks, record.eager, record.recompile_list, record.graph_list):
+        for item in items:
+            if item.where.file:
+                yield item.where.file
 
 
 @cache

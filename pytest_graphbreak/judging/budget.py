@@ -1,4 +1,4 @@
-"""What a test was judged by, in the shape of the JSON report.
+"""What a test was judged by, as the JSON report has it.
 
 The gate says it of a run as it goes, ``rejudge`` of a run that is over.
 """
@@ -7,35 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak.baseline.model import PLACES_LAYER
-from pytest_graphbreak.judging.cap import Cap
-from pytest_graphbreak.model.layers import COMPILERS
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.budget import Cap, Recorded
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import Budget
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.baseline import BaselinePlace, Expected
-    from pytest_graphbreak.baseline.model import Cause
+    from pytest_graphbreak.baseline import Expected
 
 
-def baseline(expected: Expected | None) -> Plain | None:
+def baseline(expected: Expected | None) -> Recorded | None:
     """What the baseline says for the profile; the report's ``baseline``."""
     if expected is None:
         return None
-    values = expected.values
-    return {
-        "profile": expected.profile,
-        **{name: expected.versions.get(name) for name in COMPILERS},
-        "graphs": dict(values.graphs),
-        "recompiles": dict(values.recompiles),
-        "ops": dict(values.ops),
-        "breaks": [_place(item) for item in values.breaks],
-        "eager": [_place(item) for item in values.eager],
-        "causes": [_cause(item) for item in values.causes],
-        "functions": dict(values.functions),
-    }
+    return Recorded(expected.profile, expected.versions, expected.values)
 
 
-def budget(record: Record, expected: Expected | None, cap: Cap | None) -> Plain | None:
+def budget(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:
     """The smaller of baseline and marker, layer by layer; the report's ``budget``."""
     if expected is None and cap is None:
         return None
@@ -47,26 +34,4 @@ def budget(record: Record, expected: Expected | None, cap: Cap | None) -> Plain 
         known = [limit for limit in limits if limit is not None]
         if known:
             graphs[layer] = min(known)
-    return {"graphs": graphs}
-
-
-def _cause(item: Cause) -> Plain:
-    return {
-        "layer": item.layer,
-        "cause": item.cause,
-        "where": item.where,
-        "code": item.code,
-        "count": item.count,
-    }
-
-
-def _place(item: BaselinePlace) -> Plain:
-    layer = {} if item.layer == PLACES_LAYER else {"layer": item.layer}
-    return {
-        **layer,
-        "reason": item.reason,
-        "id": item.id,
-        "where": item.where,
-        "code": item.code,
-        "count": item.count,
-    }
+    return Budget(graphs)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
-from pytest_graphbreak.model.layers import JUDGED, LAYERS
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.layers import LAYERS
 
 ALLOWED: Final = (
     "allowed: max_graphs(N) for every layer, a layer at a time "
@@ -30,37 +29,6 @@ class Limits(TypedDict, total=False):
 
 class CapError(ValueError):
     """A cap that says something we do not know. The message names what is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cap:
-    """The most that a piece of code may make; None where nothing is said.
-
-    ``every`` holds for each layer that was observed and is judged without being
-    named, ``layers`` for one by name and wins over ``every``. ``recompiles`` holds
-    for each layer, too, ``breaks`` for the number of distinct breaking places.
-    ``by`` is whose cap it is, as texts say it: the ``marker`` of a test, a ``block``
-    in it, the ``option`` of a command.
-    """
-
-    every: int | None = None
-    layers: Mapping[str, int] = field(default_factory=dict)
-    recompiles: int | None = None
-    breaks: int | None = None
-    by: str = "marker"
-
-    def to_dict(self) -> Plain:
-        """As the JSON report holds it; ``Cap(**data)`` is the inverse for that of a marker."""
-        return {
-            "every": self.every,
-            "layers": dict(self.layers),
-            "recompiles": self.recompiles,
-            "breaks": self.breaks,
-        }
-
-    def graphs(self, layer: str) -> int | None:
-        """The most graphs of one layer."""
-        return self.layers.get(layer, self.every if layer in JUDGED else None)
 
 
 def parse(

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_graphbreak.baseline.model import Cause, Expected, place_key
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.model.budget import Cause, place_key
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Graph, Record
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from pytest_graphbreak.baseline.model import BaselinePlace, Measured, Values, writable
+from pytest_graphbreak.baseline.model import Measured
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.causes import causes, place_of
+from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Record
+from pytest_graphbreak.model.report import RunEnvironment
 from pytest_graphbreak.model.versions import minor
 
 MOST_FUNCTIONS = 8
@@ -37,10 +38,10 @@ def _functions(record: Record) -> dict[str, int]:
     }
 
 
-def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: Record) -> Measured:
+def measured(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:
     """One test's record, ready for ``baseline.update``; ``environment`` is that of its report."""
-    packages = environment["packages"]
-    own = dict.fromkeys(map(owner, files_of(record.to_dict())))
+    packages = environment.packages
+    own = dict.fromkeys(map(owner, files_of(record)))
     return Measured(
         nodeid=nodeid,
         profile=profile,
@@ -51,10 +52,10 @@ def measured(nodeid: str, profile: str, environment: Mapping[str, Any], record: 
     )
 
 
-def _versions(environment: Mapping[str, Any], layers: Iterable[str]) -> dict[str, str]:
+def _versions(environment: RunEnvironment, layers: Iterable[str]) -> dict[str, str]:
     """The minor versions of what made the graphs of these layers, as far as they are known."""
     names = dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in layers)
-    found = ((name, minor(environment.get(name))) for name in names)
+    found = ((name, minor(environment.versions.get(name))) for name in names)
     return {name: version for name, version in found if version}
 
 

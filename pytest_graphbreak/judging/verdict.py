@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from pytest_graphbreak.baseline.model import BaselinePlace, Expected
+from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
-from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.causes import Moved, compare, place_of
+from pytest_graphbreak.model.budget import BaselinePlace, Cap
 from pytest_graphbreak.model.layers import JUDGED, made_by
 from pytest_graphbreak.model.record import Break, Eager, Record
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor

@@ -1,8 +1,8 @@
 """The data: what was observed while one test, script or log ran.
 
-Everything here is frozen, knows neither pytest nor torch, and turns into plain
-builtin types and back (``to_dict``, ``from_dict``), in the shape that the JSON
-report fixes. Observers make these objects; verdicts and reports read them.
+Everything here is frozen, knows neither pytest nor torch, and says what the JSON report has of
+it: reading, writing and the schema come from these types (see ``forms``). Observers make these
+objects; verdicts and reports read them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,54 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Final
 
+from pytest_graphbreak.model.forms import (
+    BadValue,
+    Checked,
+    Described,
+    Form,
+    JsonKey,
+    MapOf,
+    Object,
+    OneOf,
+    Plain,
+    ReadMode,
+    Step,
+    TextUpTo,
+    number,
+)
 from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME, CAUSES, JUDGED, LAYERS
 
-Plain = dict[str, Any]
-"""A mapping of exact builtin types, as JSON would give it."""
+MOST_SETTINGS: Final = 1000
+LONGEST_FACT: Final = 200
+"""Characters of a version, a device, a platform; what is over is cut."""
+
+LAYER: Final = OneOf(LAYERS, "layer", "Where graphs are counted.")
+CAUSE: Final = OneOf(
+    tuple(BY_NAME),
+    "cause",
+    "Why the graph exists. dynamo: entry, break, callee, bucket, recompile; "
+    "xla and tt: the others and recompile.",
+)
+FACT: Final = TextUpTo(LONGEST_FACT)
+
+Text = Annotated[str, TextUpTo()]
+Count = Annotated[int, number(0)]
+Times = Annotated[int, number(1)]
+LayerName = Annotated[str, LAYER]
+Counts = Annotated[Mapping[str, int], MapOf(LAYER, number(0))]
+"""Numbers by layer."""
+Made = Annotated[Mapping[str, int], MapOf(LAYER, number(0), zero=False)]
+"""As ``Counts``; what is zero is left out."""
+Functions = Annotated[Mapping[str, int], MapOf(TextUpTo(), number(0))]
+"""Numbers of operations by ``file::qualified.name``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Described):
     """A place in source code.
 
     ``file`` is a stable name (see ``places``), never an absolute path of a
@@ -28,22 +65,18 @@ class Frame:
     unknown; ``code`` is the stripped source line, empty when unknown.
     """
 
-    file: str
-    function: str = ""
-    line: int = 0
-    code: str = ""
+    DEFINITION: ClassVar = "frame"
 
-    def to_dict(self) -> Plain:
-        return {"file": self.file, "function": self.function, "line": self.line, "code": self.code}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Frame:
-        return cls(
-            file=str(data.get("file") or ""),
-            function=str(data.get("function") or ""),
-            line=int(data.get("line") or 0),
-            code=str(data.get("code") or ""),
-        )
+    file: Annotated[
+        Text,
+        JsonKey(
+            "Named from its package or from the root of the repository, never absolute; "
+            "empty if unknown."
+        ),
+    ] = ""
+    function: Annotated[Text, JsonKey("The qualified name.")] = ""
+    line: Annotated[Count, JsonKey("1-based; 0 if unknown.")] = 0
+    code: Annotated[Text, JsonKey("The source line, stripped; empty if unknown.")] = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -51,126 +84,142 @@ class Frame:
         return (self.file, self.function, " ".join(self.code.split()))
 
 
-NOWHERE = Frame(file="")
+NOWHERE: Final = Frame()
 
 
-def _frame(data: Any) -> Frame:
-    return Frame.from_dict(data) if data else NOWHERE
-
-
-def _where(frame: Frame) -> Plain:
-    return {} if frame == NOWHERE else frame.to_dict()
+@lru_cache(maxsize=100_000, typed=True)
+def _shared(file: Any, function: Any, line: Any, code: Any) -> Frame:
+    """Most of a report are the same few places: read once, they take a tenth of the memory."""
+    given = {"file": file, "function": function, "line": line, "code": code}
+    found: Frame = Object(Frame).reader(ReadMode.WHOLE)(given)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class Located(Form):
+    """A ``Frame``; ``NOWHERE`` is written as ``{}``, unless it is one of a ``whole`` stack."""
+
+    whole: bool = False
+
+    def reader(self, how: ReadMode) -> Step:
+        frame = Object(Frame).reader(how)
+
+        def read(value: Any) -> Any:
+            if not value and (value == {} or value is None):
+                return NOWHERE
+            try:
+                return _shared(value["file"], value["function"], value["line"], value["code"])
+            except (TypeError, KeyError):  # it is no place, or one without all keys
+                return frame(value)
+
+        return read if how is not ReadMode.OWN else lambda value: frame(value) if value else NOWHERE
+
+    def writer(self) -> Step:
+        write = Object(Frame).writer()
+        return write if self.whole else lambda frame: {} if frame == NOWHERE else write(frame)
+
+    def schema(self, definitions: Plain) -> Plain:
+        frame = Object(Frame).schema(definitions)
+        if self.whole:
+            return frame
+        definitions["where"] = {
+            "description": "A place in the source; {} if there is none.",
+            "anyOf": [{"type": "object", "maxProperties": 0}, frame],
+        }
+        return {"$ref": "#/$defs/where"}
+
+
+Where = Annotated[Frame, Located()]
+Called = Annotated[Frame, Located(whole=True)]
+
+
+def _setting(value: Any) -> Any:
+    plain = value is None or type(value) in (bool, int, float)
+    return value if plain else FACT.reader(ReadMode.WHOLE)(value)
+
+
+Settings = Annotated[
+    Mapping[str, Any],
+    MapOf(
+        FACT,
+        Checked(_setting, {"type": ["boolean", "number", "string", "null"]}),
+        MOST_SETTINGS,
+        "settings",
+    ),
+]
+"""Flags, numbers and text by the names of settings of torch."""
+
+
+class AnyCause(Form):
+    """One of the causes; what a report of a later version names is taken, too."""
+
+    def reader(self, how: ReadMode) -> Step:
+        return TextUpTo().reader(how)
+
+    def schema(self, definitions: Plain) -> Plain:
+        return CAUSE.schema(definitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Described):
     """A graph break: Dynamo gave up in the middle of a frame.
 
     ``count`` says how often this place broke. ``stack`` runs from the
     outermost user frame to ``where``, which is its last frame.
     """
 
-    layer: str
-    reason: str
-    where: Frame = NOWHERE
-    id: str | None = None
-    explanation: str = ""
-    hints: tuple[str, ...] = ()
-    count: int = 1
-    stack: tuple[Frame, ...] = ()
+    DEFINITION: ClassVar = "break"
+    ORDER: ClassVar = ("layer", "id", "reason", "explanation", "hints", "count")
+
+    layer: LayerName
+    reason: Text = ""
+    where: Where = NOWHERE
+    id: Annotated[Text | None, JsonKey("The GB id, where torch gives one.")] = None
+    explanation: Annotated[Text, JsonKey(detail=True)] = ""
+    hints: Annotated[tuple[Text, ...], JsonKey(detail=True)] = ()
+    count: Annotated[Times, JsonKey("How often this place broke.")] = 1
+    stack: Annotated[
+        tuple[Called, ...], JsonKey("From the outermost user frame to where.", detail=True)
+    ] = ()
 
     @property
     def key(self) -> tuple[str, ...]:
         return (self.layer, *self.where.key)
 
-    def to_dict(self) -> Plain:
-        return {
-            "layer": self.layer,
-            "id": self.id,
-            "reason": self.reason,
-            "explanation": self.explanation,
-            "hints": list(self.hints),
-            "count": self.count,
-            "where": _where(self.where),
-            "stack": [frame.to_dict() for frame in self.stack],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Break:
-        return cls(
-            layer=str(data["layer"]),
-            id=data.get("id"),
-            reason=str(data.get("reason") or ""),
-            explanation=str(data.get("explanation") or ""),
-            hints=tuple(str(hint) for hint in data.get("hints") or ()),
-            count=int(data.get("count", 1)),
-            where=_frame(data.get("where")),
-            stack=tuple(Frame.from_dict(frame) for frame in data.get("stack") or ()),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Eager:
+class Eager(Described):
     """Code that left the compiler: a frame skipped, a limit hit, a suppressed error."""
 
-    layer: str
-    reason: str
-    where: Frame = NOWHERE
-    count: int = 1
+    DEFINITION: ClassVar = "eager"
+    ORDER: ClassVar = ("layer", "reason", "count")
+
+    layer: LayerName
+    reason: Text = ""
+    where: Where = NOWHERE
+    count: Times = 1
 
     @property
     def key(self) -> tuple[str, ...]:
         return (self.layer, *self.where.key)
 
-    def to_dict(self) -> Plain:
-        return {
-            "layer": self.layer,
-            "reason": self.reason,
-            "count": self.count,
-            "where": _where(self.where),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Eager:
-        return cls(
-            layer=str(data["layer"]),
-            reason=str(data.get("reason") or ""),
-            count=int(data.get("count", 1)),
-            where=_frame(data.get("where")),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Recompile:
+class Recompile(Described):
     """A frame compiled again. ``graph`` is the name of the new graph (``0/1``).
 
     ``stack`` is the call that did it, from the outermost user frame inwards.
     """
 
-    layer: str
-    graph: str
-    reason: str
-    where: Frame = NOWHERE
-    stack: tuple[Frame, ...] = ()
+    DEFINITION: ClassVar = "recompile"
 
-    def to_dict(self) -> Plain:
-        return {
-            "layer": self.layer,
-            "graph": self.graph,
-            "reason": self.reason,
-            "where": _where(self.where),
-            "stack": [frame.to_dict() for frame in self.stack],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Recompile:
-        return cls(
-            layer=str(data["layer"]),
-            graph=str(data.get("graph") or ""),
-            reason=str(data.get("reason") or ""),
-            where=_frame(data.get("where")),
-            stack=tuple(Frame.from_dict(frame) for frame in data.get("stack") or ()),
-        )
+    layer: LayerName
+    graph: Annotated[Text, JsonKey("The name of the new graph.")] = ""
+    reason: Annotated[Text, JsonKey("The guard that failed.")] = ""
+    where: Where = NOWHERE
+    stack: Annotated[
+        tuple[Called, ...], JsonKey("The call that did it, from the outermost user frame inwards.")
+    ] = ()
 
 
 CACHED: Final = ("compiled", "loaded", "found")
@@ -178,7 +227,7 @@ CACHED: Final = ("compiled", "loaded", "found")
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Described):
     """One graph of one layer, with the one cause that it has.
 
     ``reason`` is the evidence in a user's words (``aten::histc runs on the
@@ -191,60 +240,44 @@ class Graph:
     ``cached`` is one of ``CACHED``, or None where the layer cannot tell.
     """
 
-    layer: str
-    name: str
-    cause: str
-    ops: int | None = None
-    inputs: int | None = None
-    outputs: int | None = None
-    hash: str | None = None
-    sources: tuple[str, ...] = ()
-    process: str | None = None
-    where: Frame = NOWHERE
-    reason: str = ""
-    module: str | None = None
-    stack: tuple[Frame, ...] = ()
-    functions: Mapping[str, int] = field(default_factory=dict)
-    cached: str | None = None
+    DEFINITION: ClassVar = "graph"
 
-    def to_dict(self) -> Plain:
-        return {
-            "layer": self.layer,
-            "name": self.name,
-            "cause": self.cause,
-            "ops": self.ops,
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "hash": self.hash,
-            "from": list(self.sources),
-            "process": self.process,
-            "where": _where(self.where),
-            "reason": self.reason,
-            "module": self.module,
-            "stack": [frame.to_dict() for frame in self.stack],
-            "functions": dict(self.functions),
-            "cached": self.cached,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Graph:
-        return cls(
-            layer=str(data["layer"]),
-            name=str(data.get("name") or ""),
-            cause=str(data.get("cause") or "other"),
-            ops=data.get("ops"),
-            inputs=data.get("inputs"),
-            outputs=data.get("outputs"),
-            hash=data.get("hash"),
-            sources=tuple(str(name) for name in data.get("from") or ()),
-            process=data.get("process"),
-            where=_frame(data.get("where")),
-            reason=str(data.get("reason") or ""),
-            module=data.get("module"),
-            stack=tuple(Frame.from_dict(frame) for frame in data.get("stack") or ()),
-            functions=dict(data.get("functions") or {}),
-            cached=data.get("cached"),
-        )
+    layer: LayerName
+    name: Annotated[Text, JsonKey(detail=True)] = ""
+    cause: Annotated[str, AnyCause()] = "other"
+    ops: Count | None = None
+    inputs: Annotated[Count | None, JsonKey(detail=True)] = None
+    outputs: Annotated[Count | None, JsonKey(detail=True)] = None
+    hash: Annotated[Text | None, JsonKey(detail=True)] = None
+    sources: Annotated[
+        tuple[Text, ...], JsonKey("Names of the graphs above that became this one.", name="from")
+    ] = ()
+    process: Annotated[
+        Text | None,
+        JsonKey("The child process that made it; null for the test's own.", detail=True),
+    ] = None
+    where: Where = NOWHERE
+    reason: Annotated[Text, JsonKey("The evidence for the cause.", detail=True)] = ""
+    module: Annotated[Text | None, JsonKey("Path of the nn.Module.", detail=True)] = None
+    stack: Annotated[
+        tuple[Where, ...],
+        JsonKey("Of a device graph, from the outermost user frame to where.", detail=True),
+    ] = ()
+    functions: Annotated[
+        Functions,
+        JsonKey(
+            "Of a dynamo graph, how many of its operations functions hold, with those that they "
+            "call, by file::qualified.name."
+        ),
+    ] = field(default_factory=dict)
+    cached: Annotated[
+        Annotated[str, OneOf(CACHED)] | None,
+        JsonKey(
+            "Where its code came from: a compiler, a cache on disk, the memory of the process; "
+            "null where the layer cannot tell.",
+            detail=True,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,26 +303,57 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(Described):
     """Everything that was observed in one window, all layers together.
 
     Counts map a layer to a number of graphs; a layer that was observed and
     made none is in ``layers`` and not in ``graphs``.
     """
 
-    layers: tuple[str, ...] = ()
-    graphs: Mapping[str, int] = field(default_factory=dict)
-    recompiles: Mapping[str, int] = field(default_factory=dict)
-    attempted: int = 0
-    compiled: int = 0
-    breaks: tuple[Break, ...] = ()
-    eager: tuple[Eager, ...] = ()
-    recompile_list: tuple[Recompile, ...] = ()
-    graph_list: tuple[Graph, ...] = ()
-    errors: tuple[str, ...] = ()
-    note: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of torch, by name: what was not the default when the call of a test began."""
+    ORDER: ClassVar = ("layers", "graphs", "recompiles", "ops")
+    ABOUT: ClassVar = {
+        "frames": "Frames that Dynamo looked at, and frames of them that became graphs."
+    }
+
+    layers: Annotated[
+        tuple[LayerName, ...],
+        JsonKey("The layers that were observed.", unique=True),
+    ] = ()
+    graphs: Annotated[Made, JsonKey("Graphs by layer; what is zero is left out.")] = field(
+        default_factory=dict
+    )
+    recompiles: Annotated[Made, JsonKey("Recompiles by layer; what is zero is left out.")] = field(
+        default_factory=dict
+    )
+    attempted: Annotated[Count, JsonKey(within="frames")] = 0
+    compiled: Annotated[Count, JsonKey(within="frames")] = 0
+    breaks: Annotated[tuple[Break, ...], JsonKey("Graph breaks, one for each place.")] = ()
+    eager: Annotated[
+        tuple[Eager, ...], JsonKey("Code that left the compiler, one for each place.")
+    ] = ()
+    recompile_list: Annotated[
+        tuple[Recompile, ...], JsonKey("Each recompile with the guard that failed.", detail=True)
+    ] = ()
+    graph_list: Annotated[tuple[Graph, ...], JsonKey("Each graph with its one cause.")] = ()
+    errors: Annotated[
+        tuple[Text, ...],
+        JsonKey("Why the gate could not see; any of these makes the verdict error."),
+    ] = ()
+    note: Annotated[Text | None, JsonKey("What else is to be said of the record.")] = None
+    settings: Annotated[
+        Settings,
+        JsonKey(
+            "Settings of torch that were not the default when the call of the test began, by name."
+        ),
+    ] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise ``BadValue`` where something is counted on a layer that was not observed."""
+        for key, counts in (("graphs", self.graphs), ("recompiles", self.recompiles)):
+            for layer, count in counts.items():
+                if count and layer not in self.layers:
+                    words = "is counted, but `layers` says it was not observed"
+                    raise BadValue(words, f"{key}.{layer}")
 
     @property
     def headline(self) -> str:
@@ -304,7 +368,15 @@ class Record:
         return (active or observed or LAYERS[:1])[-1]
 
     @property
-    def ops(self) -> dict[str, int]:
+    def ops(
+        self,
+    ) -> Annotated[
+        Counts,
+        JsonKey(
+            "Captured operations by layer: what its graphs call, summed; a layer of which not "
+            "every graph is known is left out."
+        ),
+    ]:
         """Captured operations by layer: what its graphs call, summed.
 
         Only of layers of which every graph is known: a part of them says nothing.
@@ -346,43 +418,6 @@ class Record:
             or any(self.graphs.get(layer) or self.recompiles.get(layer) for layer in layers)
             or any(item.layer in layers for item in self.breaks)
             or any(item.layer in layers for item in self.eager)
-        )
-
-    def to_dict(self) -> Plain:
-        return {
-            "layers": list(self.layers),
-            "graphs": {k: v for k, v in self.graphs.items() if v},
-            "recompiles": {k: v for k, v in self.recompiles.items() if v},
-            "ops": self.ops,
-            "frames": {"attempted": self.attempted, "compiled": self.compiled},
-            "breaks": [item.to_dict() for item in self.breaks],
-            "eager": [item.to_dict() for item in self.eager],
-            "recompile_list": [item.to_dict() for item in self.recompile_list],
-            "graph_list": [item.to_dict() for item in self.graph_list],
-            "errors": list(self.errors),
-            "note": self.note,
-            "settings": dict(self.settings),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Record:
-        """The inverse of ``to_dict``; unknown keys are ignored, missing ones are empty."""
-        frames = data.get("frames") or {}
-        return cls(
-            layers=tuple(data.get("layers") or ()),
-            graphs=dict(data.get("graphs") or {}),
-            recompiles=dict(data.get("recompiles") or {}),
-            attempted=int(frames.get("attempted", 0)),
-            compiled=int(frames.get("compiled", 0)),
-            breaks=tuple(Break.from_dict(item) for item in data.get("breaks") or ()),
-            eager=tuple(Eager.from_dict(item) for item in data.get("eager") or ()),
-            recompile_list=tuple(
-                Recompile.from_dict(item) for item in data.get("recompile_list") or ()
-            ),
-            graph_list=tuple(Graph.from_dict(item) for item in data.get("graph_list") or ()),
-            errors=tuple(data.get("errors") or ()),
-            note=data.get("note"),
-            settings=dict(data.get("settings") or {}),
         )
 
 

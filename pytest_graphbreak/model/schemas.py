@@ -1,23 +1,32 @@
-"""The JSON Schemas of the files that are written: their lists of layers and causes are derived.
+"""The JSON Schemas of the files that are written, derived from what the code says of them.
 
     python -m pytest_graphbreak.model.schemas
 
-writes the lists into the files that ship with the package, after a layer was added.
+writes them into the package. That of the report is all of it derived, from ``model.report``; of the
+others, the lists of layers and causes.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pytest_graphbreak.model.layers import BREAKING, BY_NAME, LAYERS
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.budget import BREAKS
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.forms import schema as described
+from pytest_graphbreak.model.record import CAUSE, LAYER
+from pytest_graphbreak.model.report import RunReport
 
 HOME: Final = Path(__file__).parents[1] / "schemas"
+WIDTH: Final = 100
 
-LISTS: Final = {"layer": LAYERS, "breaking": BREAKING, "cause": tuple(BY_NAME)}
-"""What the ``enum`` of a definition is, by its name under ``$defs``."""
+REPORT: Final = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "pytest-graphbreak report, version 1",
+    "description": "What --graph-budget-report, graphbreak run and graphbreak analyze write. "
+    "Readers ignore keys that they do not know.",
+}
 
 
 def schema(name: str) -> Plain:
@@ -27,13 +36,32 @@ def schema(name: str) -> Plain:
 
 
 def derived(name: str) -> str:
-    """The text of a schema, with the lists as they are to be."""
+    """The text of a schema, as it is to be."""
+    if name == "report":
+        return f"{_text({**REPORT, **described(RunReport)})}\n"
     text = (HOME / f"{name}.json").read_text(encoding="utf-8")
     definitions = json.loads(text)["$defs"]
-    for key in LISTS.keys() & definitions.keys():
-        written = json.dumps(definitions[key]["enum"])
-        text = text.replace(f'"enum": {written}', f'"enum": {json.dumps(LISTS[key])}')
+    for one in (LAYER, BREAKS, CAUSE):
+        if one.name in definitions:
+            written = json.dumps(definitions[one.name]["enum"])
+            text = text.replace(f'"enum": {written}', f'"enum": {json.dumps(one.words)}')
     return text
+
+
+def _text(value: Any, indent: str = "", before: int = 0) -> str:
+    """JSON as a person would lay it out: what fits on a line stands on one."""
+    line = json.dumps(value)
+    if len(indent) + before + len(line) < WIDTH or not value or not isinstance(value, dict | list):
+        return line
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        keys = ((f"{json.dumps(key)}: ", item) for key, item in value.items())
+        parts = [key + _text(item, deeper, len(key)) for key, item in keys]
+    else:
+        parts = [_text(item, deeper) for item in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    inner = ",\n".join(deeper + part for part in parts)
+    return f"{opening}\n{inner}\n{indent}{closing}"
 
 
 def main() -> None:

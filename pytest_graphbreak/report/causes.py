@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.baseline.model import BaselinePlace, Cause
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import BaselinePlace, Cause
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import (
     NOWHERE,

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.model.record import Break, Plain
+from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import explained, markdown
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
 from pytest_graphbreak.runs import accepting
-from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
 MOST: Final = 10
@@ -28,7 +27,9 @@ _LONGEST: Final = 4_000
 """Characters of one message; an annotation of GitHub holds 64 KB (its REST API, "Checks")."""
 
 
-def annotations(tests: Iterable[Plain], root: Path, workspace: Path | None = None) -> list[str]:
+def annotations(
+    tests: Iterable[TestReport], root: Path, workspace: Path | None = None
+) -> list[str]:
     """Workflow commands for what makes most tests red, each at the user's line of its place.
 
     ``tests`` are entries of the JSON report that the gate judged, ``root`` the
@@ -52,9 +53,9 @@ def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
     return markdown.render(list(runs), markdown.SUMMARY, Aside(accept=accept))
 
 
-def notice(tests: Iterable[Plain], accept: str) -> Iterator[str]:
+def notice(tests: Iterable[TestReport], accept: str) -> Iterator[str]:
     """One workflow command for all tests that pass without a baseline."""
-    names = [test["nodeid"] for test in tests if standing(test) == REPORTED]
+    names = [test.nodeid for test in tests if standing(test) == REPORTED]
     if names:
         title = f"graph budget: {len(names)} {'test has' if len(names) == 1 else 'tests have'} no "
         shown = "\n".join(
@@ -65,15 +66,15 @@ def notice(tests: Iterable[Plain], accept: str) -> Iterator[str]:
 
 
 def publish(
-    document: Plain,
+    report: RunReport,
     root: Path,
     environ: Mapping[str, str],
     write: Callable[[str], object],
-    report: str | None = None,
+    name: str | None = None,
 ) -> None:
     """Say it all: annotations by ``write``, line by line; the summary into the runner's file.
 
-    ``document`` is the report of the run that just ended here, ``report`` the
+    ``report`` is that of the run that just ended here, ``name`` the
     name of its file, without which nothing of it can be accepted. Does nothing
     where ``GITHUB_ACTIONS`` is not ``true``. Raises ``OSError`` if the summary's
     file cannot be written.
@@ -82,19 +83,16 @@ def publish(
         return
     workspace = environ.get("GITHUB_WORKSPACE")
     run = accepting.this_run(environ)
-    accept = accepting.command(shlex.quote(report), run=run) if report is not None else None
-    commands = annotations(document["tests"], root, Path(workspace) if workspace else None)
-    commands += notice(document["tests"], accept or "")
+    accept = accepting.command(shlex.quote(name), run=run) if name is not None else None
+    commands = annotations(report.tests, root, Path(workspace) if workspace else None)
+    commands += notice(report.tests, accept or "")
     # What pytest wrote last may be an unfinished line, and a command has to begin one.
     for line in ("", *commands) if commands else ():
         write(line)
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        environment, session = document["environment"], document["session"]
-        this_run = Report("this run", environment, session, document["tests"])
         page = step_summary(
-            [ProfileRun(this_run.profile, (this_run,))],
-            accept if run is not None and accept else "",
+            [ProfileRun(report.profile, (report,))], accept if run is not None and accept else ""
         )
         with open(summary, "a", encoding="utf-8") as file:
             file.write(page + "\n")
@@ -109,12 +107,12 @@ def _below(root: Path, workspace: Path) -> str:
     return "" if below == "." else below + "/"
 
 
-def _of_test(cause: RootCause, test: Plain, causes: int) -> tuple[str, str]:
+def _of_test(cause: RootCause, test: TestReport, causes: int) -> tuple[str, str]:
     """Title and text of what makes one test red: its failure, or its part where it has more."""
-    message = (test["message"] or "graph budget").strip()
+    message = (test.message or "graph budget").strip()
     first, _, rest = message.partition("\n")
     body = rest.strip("\n") if causes == 1 else _text(explained.what(cause))
-    return first, f"{test['nodeid']}\n{body}" if body else test["nodeid"]
+    return first, f"{test.nodeid}\n{body}" if body else test.nodeid
 
 
 def _of(cause: RootCause) -> tuple[str, str]:
@@ -140,15 +138,15 @@ def _command(base: str, place: tuple[str, int], title: str, text: str) -> str:
     return f"::error {shown}::{workflow_message(text[:_LONGEST])}"
 
 
-def _place(cause: RootCause, test: Plain, root: Path) -> tuple[str, int]:
+def _place(cause: RootCause, test: TestReport, root: Path) -> tuple[str, int]:
     """The line to show: of the place, or of the innermost call of the user's that led there.
 
     A cause without a line in the repository is shown at the file of its first ``test``; that
     test without a baseline at its first break, since all of it is new.
     """
     stack = cause.stack
-    if not cause.where.file and test["verdict"] == "new" and test["breaks"]:
-        stack = Break.from_dict(test["breaks"][0]).stack
+    if not cause.where.file and test.verdict == "new" and test.record.breaks:
+        stack = test.record.breaks[0].stack
     for frame in reversed(stack):
         if frame.line and _is_own(frame.file, root):
             return frame.file, frame.line

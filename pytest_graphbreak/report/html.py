@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.baseline.model import PLACES_LAYER
 from pytest_graphbreak.judging.causes import place_of
-from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, MEANT, VERSIONS
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Plain, Recompile
+from pytest_graphbreak.model.budget import Values
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, MEANT
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.source import CheckoutSources
@@ -92,10 +94,10 @@ def page_data(
 ) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
     shared = Shared(sources)
-    found: dict[str, list[Plain | None]] = {}
+    found: dict[str, list[TestReport | None]] = {}
     for number, run in enumerate(runs):
         for test in run.tests:
-            found.setdefault(test["nodeid"], [None] * len(runs))[number] = test
+            found.setdefault(test.nodeid, [None] * len(runs))[number] = test
     ordered = sorted(found.items(), key=lambda item: _weight(item[1]))
     tests = [_test(nodeid, here, shared) for nodeid, here in ordered]
     return {
@@ -127,12 +129,12 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
         "list": [
             {
                 "title": explained.title(cause),
-                "at": shared.frame(cause.where.to_dict()) if cause.where.file else None,
+                "at": shared.frame(cause.where) if cause.where.file else None,
                 "try": explained.to_do(cause),
                 "first": _clean(cause.tests[0]),
                 "graphs": cause.graphs,
                 "red": len(cause.tests),
-                "tests": list(dict.fromkeys(order[tests[name]["nodeid"]] for name in cause.tests)),
+                "tests": list(dict.fromkeys(order[tests[name].nodeid] for name in cause.tests)),
             }
             for cause in found.all[:MOST_CAUSES]
         ],
@@ -155,21 +157,20 @@ class Shared:
         self.frames: list[list[Any]] = []
         self.texts: list[str] = []
         self._sources = sources
-        self._frames: dict[tuple[Any, ...], int] = {}
+        self._frames: dict[Frame, int] = {}
         self._texts: dict[str, int] = {}
 
-    def frame(self, where: Plain) -> int | None:
+    def frame(self, where: Frame) -> int | None:
         """The number of a place; its excerpt of source stands with it. None for no place."""
-        if not where:
+        if where == NOWHERE:
             return None
-        key = (where["file"], where["line"], where["function"], where["code"])
-        if key not in self._frames:
-            self._frames[key] = len(self.frames)
-            file, line, function, code = key
+        if where not in self._frames:
+            self._frames[where] = len(self.frames)
             excerpt = self._sources.excerpt(where)
             lines = None if excerpt is None else [excerpt[0], [_clean(one) for one in excerpt[1]]]
-            self.frames.append([_clean(file), line, _clean(function), _clean(code), lines])
-        return self._frames[key]
+            file, function, code = map(_clean, (where.file, where.function, where.code))
+            self.frames.append([file, where.line, function, code, lines])
+        return self._frames[where]
 
     def text(self, text: str) -> int:
         """The number of a text."""
@@ -179,16 +180,15 @@ class Shared:
         return self._texts[text]
 
 
-def _weight(tests: Iterable[Plain | None]) -> tuple[int, int, int, str]:
+def _weight(tests: Iterable[TestReport | None]) -> tuple[int, int, int, str]:
     return min(weight(test) for test in tests if test is not None)
 
 
 def _run(run: ProfileRun) -> Plain:
     facts = run.reports[0].environment
-    versions = [
-        f"{name.replace('_', '-')} {facts[name]}" for name in (*VERSIONS, "python") if facts[name]
-    ]
-    shown = [*versions, *([facts["platform"]] if facts["platform"] else [])]
+    versions = {**facts.versions, "python": facts.python}
+    shown = [f"{name.replace('_', '-')} {found}" for name, found in versions.items() if found]
+    shown += [facts.platform] if facts.platform else []
     return {
         "label": _clean(run.label),
         "facts": [_clean(fact) for fact in shown],
@@ -204,7 +204,7 @@ def _clean(text: str) -> str:
     return text if text.isprintable() else printable(text)
 
 
-def _test(nodeid: str, here: Sequence[Plain | None], shared: Shared) -> Plain:
+def _test(nodeid: str, here: Sequence[TestReport | None], shared: Shared) -> Plain:
     places = _Places(len(here), shared)
     runs = [
         None if test is None else _result(number, test, places) for number, test in enumerate(here)
@@ -223,7 +223,7 @@ def _test(nodeid: str, here: Sequence[Plain | None], shared: Shared) -> Plain:
     }
 
 
-def _growth(here: Sequence[Plain | None], reference: int) -> int:
+def _growth(here: Sequence[TestReport | None], reference: int) -> int:
     """The largest growth in any run: over its baseline, or else over the first run given."""
     first = here[reference]
     assert first is not None
@@ -232,52 +232,49 @@ def _growth(here: Sequence[Plain | None], reference: int) -> int:
         if test is None:
             continue
         for move in moves(test):
-            was = move.was if move.was is not None else first["graphs"].get(move.layer, 0)
+            was = move.was if move.was is not None else first.record.graphs.get(move.layer, 0)
             found.append(move.measured - was)
     return max(found, default=0)
 
 
-def _result(number: int, test: Plain, places: _Places) -> Plain:
-    places.add_baseline(number, test)
+def _result(number: int, test: TestReport, places: _Places) -> Plain:
+    was = None if test.baseline is None else test.baseline.values
+    places.add_baseline(number, was)
     places.add_found(number, test)
     return {
         "verdict": standing(test),
-        "outcome": test["outcome"],
-        "failedBy": test["failed_by"],
-        "attempts": test["attempts"],
+        "outcome": test.outcome,
+        "failedBy": test.failed_by,
+        "attempts": test.attempts,
         "layers": [_layer(number, move, test, places) for move in _all_moves(test)],
-        "recompiles": sum(test["recompiles"].values()),
-        "breaks": [_was(test, "breaks"), len(test["breaks"])],
-        "eager": [_was(test, "eager"), len(test["eager"])],
-        "message": "\n".join(_clean(line) for line in (test["message"] or "").split("\n")),
+        "recompiles": sum(test.record.recompiles.values()),
+        "breaks": [None if was is None else len(was.breaks), len(test.record.breaks)],
+        "eager": [None if was is None else len(was.eager), len(test.record.eager)],
+        "message": "\n".join(_clean(line) for line in (test.message or "").split("\n")),
         "notes": [_clean(note) for note in _notes(test)],
     }
 
 
-def _all_moves(test: Plain) -> list[Move]:
-    return moves(test) or [Move(layer, None, 0) for layer in test["layers"][-1:]]
+def _all_moves(test: TestReport) -> list[Move]:
+    return moves(test) or [Move(layer, None, 0) for layer in test.record.layers[-1:]]
 
 
-def _was(test: Plain, what: str) -> int | None:
-    return None if test["baseline"] is None else len(test["baseline"][what])
-
-
-def _notes(test: Plain) -> Iterator[str]:
-    yield from test["errors"]
-    if test["note"]:
-        yield test["note"]
-    if test["ungated"] is not None:
-        yield f"not gated: {test['ungated']}"
-    if test["foreign"]:
-        yield f"judged by the values of {test['foreign']}; this profile was never recorded"
-    around = {layer: count for layer, count in test["setup"].get("graphs", {}).items() if count}
+def _notes(test: TestReport) -> Iterator[str]:
+    yield from test.record.errors
+    if test.record.note:
+        yield test.record.note
+    if test.ungated is not None:
+        yield f"not gated: {test.ungated}"
+    if test.foreign:
+        yield f"judged by the values of {test.foreign}; this profile was never recorded"
+    around = {layer: count for layer, count in test.setup.graphs.items() if count}
     if around:
         listed = ", ".join(f"{count} {layer}" for layer, count in around.items())
         yield f"compiled around the test, by fixtures: {listed}"
 
 
-def _layer(number: int, move: Move, test: Plain, places: _Places) -> Plain:
-    graphs = [graph for graph in test["graph_list"] if graph["layer"] == move.layer]
+def _layer(number: int, move: Move, test: TestReport, places: _Places) -> Plain:
+    graphs = [graph for graph in test.record.graph_list if graph.layer == move.layer]
     return {
         "name": move.layer,
         "was": move.was,
@@ -286,21 +283,21 @@ def _layer(number: int, move: Move, test: Plain, places: _Places) -> Plain:
     }
 
 
-def _graph(number: int, graph: Plain, places: _Places) -> list[Any]:
+def _graph(number: int, graph: Graph, places: _Places) -> list[Any]:
     """As a list, since there are many: name, cause, ops, place, where, from, inputs, outputs.
 
     Last comes whether it was loaded or found; of one that was compiled None.
     """
     return [
-        _clean(graph["name"]),
-        _clean(graph["cause"]),
-        graph["ops"],
+        _clean(graph.name),
+        _clean(graph.cause),
+        graph.ops,
         places.of_graph(number, graph),
-        places.shared.frame(graph["where"]),
-        [_clean(name) for name in graph["from"]],
-        graph["inputs"],
-        graph["outputs"],
-        None if graph.get("cached") in (None, "compiled") else _clean(graph["cached"]),
+        places.shared.frame(graph.where),
+        [_clean(name) for name in graph.sources],
+        graph.inputs,
+        graph.outputs,
+        None if graph.cached in (None, "compiled") else _clean(graph.cached),
     ]
 
 
@@ -320,84 +317,81 @@ class _Places:
         self._frames: dict[tuple[str, str], int] = {}
         self._functions: dict[tuple[str, str], int] = {}
 
-    def add_baseline(self, number: int, test: Plain) -> None:
+    def add_baseline(self, number: int, was: Values | None) -> None:
         """What the baseline of this run knows, also where it is gone."""
-        if test["baseline"] is None:
+        if was is None:
             return
-        for kind in ("break", "eager"):
-            for known in test["baseline"]["breaks" if kind == "break" else "eager"]:
-                file, _, function = known["where"].partition("::")
-                where = {"file": file, "function": function, "line": 0, "code": known["code"]}
-                layer = known.get("layer", PLACES_LAYER)
-                row = self._row(kind, layer, where, known["reason"] or kind, known["id"])
-                row["counts"][number][0] = known["count"]
+        for kind, places in (("break", was.breaks), ("eager", was.eager)):
+            for known in places:
+                file, _, function = known.where.partition("::")
+                where = Frame(file, function, code=known.code)
+                row = self._row(kind, known.layer, where, known.reason or kind, known.id)
+                row["counts"][number][0] = known.count
 
-    def add_found(self, number: int, test: Plain) -> None:
+    def add_found(self, number: int, test: TestReport) -> None:
         """What was seen in this run."""
-        gated = test["baseline"] is not None
-        for data in test["breaks"]:
-            item = Break.from_dict(data)
-            row = self._row("break", item.layer, data["where"], item.reason, item.id)
-            self._describe(row, data, advice.short(item))
-            row["stack"] = self._calls(data["stack"][:-1])
+        gated, record = test.baseline is not None, test.record
+        for item in record.breaks:
+            row = self._row("break", item.layer, item.where, item.reason, item.id)
+            self._describe(row, item.where, advice.short(item))
+            row["stack"] = self._calls(item.stack[:-1])
             row["more"] = [
                 self.shared.text(text) for text in (item.explanation, *item.hints) if text
             ]
             _count(row, number, item.count, gated)
-            at = self._index[_key("break", item.layer, data["where"], item.reason)]
-            for frame in (data["where"], *reversed(data["stack"])):
-                if frame:
+            at = self._index[_key("break", item.layer, item.where, item.reason)]
+            for frame in (item.where, *reversed(item.stack)):
+                if frame != NOWHERE:
                     self._frames.setdefault(_identity(frame), at)
                     self._functions.setdefault(_function(frame), at)
-        for data in test["eager"]:
-            left = Eager.from_dict(data)
-            row = self._row("eager", left.layer, data["where"], left.reason)
-            self._describe(row, data, advice.short(left))
+        for left in record.eager:
+            row = self._row("eager", left.layer, left.where, left.reason)
+            self._describe(row, left.where, advice.short(left))
             _count(row, number, left.count, gated)
-        for data in test["recompile_list"]:
-            recompile = Recompile.from_dict(data)
-            row = self._row("recompile", recompile.layer, data["where"], recompile.reason)
-            self._describe(row, data, advice.short(recompile))
-            row["stack"] = row["stack"] or self._calls(data["stack"])
+        for recompile in record.recompile_list:
+            row = self._row("recompile", recompile.layer, recompile.where, recompile.reason)
+            self._describe(row, recompile.where, advice.short(recompile))
+            row["stack"] = row["stack"] or self._calls(recompile.stack)
             row["graphs"].append(_clean(recompile.graph))
-            key = _key("recompile", recompile.layer, data["where"], recompile.reason)
+            key = _key("recompile", recompile.layer, recompile.where, recompile.reason)
             self._recompiles[number, recompile.layer, recompile.graph] = key
-            _count(row, number, 1, gated and _never(test["baseline"], recompile.layer))
-        for data in test["graph_list"]:
-            if self._is_cut(data):
-                graph = Graph.from_dict(data)
-                row = self._row(graph.cause, graph.layer, data["where"], graph.reason)
-                self._describe(row, data, advice.short(graph))
-                row["stack"] = row["stack"] or self._calls(data["stack"][:-1])
+            # A baseline says how many recompiles there are, and not which.
+            was = test.baseline and test.baseline.values.recompiles.get(recompile.layer)
+            _count(row, number, 1, gated and not was)
+        for graph in record.graph_list:
+            if self._is_cut(graph):
+                row = self._row(graph.cause, graph.layer, graph.where, graph.reason)
+                self._describe(row, graph.where, advice.short(graph))
+                row["stack"] = row["stack"] or self._calls(graph.stack[:-1])
                 _count(row, number, 1, False)
 
-    def _calls(self, frames: Sequence[Plain]) -> list[int | None]:
+    def _calls(self, frames: Sequence[Frame]) -> list[int | None]:
         """The calls that led to a place, outermost first."""
-        return [self.shared.frame(frame) for frame in frames if frame]
+        return [self.shared.frame(frame) for frame in frames if frame != NOWHERE]
 
-    def of_graph(self, number: int, graph: Plain) -> int | None:
+    def of_graph(self, number: int, graph: Graph) -> int | None:
         """The row that says why this graph exists; None for a graph that is meant to be."""
-        layer, cause = graph["layer"], DESCRIPTIONS[graph["layer"]].cause(graph["cause"])
+        layer, cause = graph.layer, DESCRIPTIONS[graph.layer].cause(graph.cause)
         if cause.is_meant:
             return None
         if cause.explained_by == "break":
-            where = graph["where"]
-            if not where:
+            where = graph.where
+            if where == NOWHERE:
                 return None
             # A frame that called the one that broke goes on after its call; what it called is
             # compiled from its first line.
             found = self._frames.get(_identity(where))
             return self._functions.get(_function(where)) if found is None else found
-        key = self._recompiles.get((number, layer, graph["name"]))
-        return self._index.get(key or _key(cause.name, layer, graph["where"], graph["reason"]))
+        key = self._recompiles.get((number, layer, graph.name))
+        return self._index.get(key or _key(cause.name, layer, graph.where, graph.reason))
 
-    def _is_cut(self, graph: Plain) -> bool:
+    def _is_cut(self, graph: Graph) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
-        cause = DESCRIPTIONS[graph["layer"]].cause(graph["cause"])
+        cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
         return not (cause.is_meant or cause.explained_by)
 
     def _row(
-        self, kind: str, layer: str, where: Plain, reason: str, id: str | None = None
+        self, kind: str, layer: str, where: Frame, reason: str, id: str | None = None
     ) -> Plain:
         key = _key(kind, layer, where, reason)
         if key not in self._index:
@@ -418,10 +412,10 @@ class _Places:
             )
         return self.rows[self._index[key]]
 
-    def _describe(self, row: Plain, data: Plain, words: str | None) -> None:
+    def _describe(self, row: Plain, where: Frame, words: str | None) -> None:
         """What a run knows of a place and a baseline does not: its line, and what mends it."""
-        if data["where"]:
-            row["at"] = self.shared.frame(data["where"])
+        if where != NOWHERE:
+            row["at"] = self.shared.frame(where)
         row["try"] = self.shared.text(words) if words else None
 
 
@@ -432,20 +426,15 @@ def _count(row: Plain, number: int, count: int, gated: bool) -> None:
         pair[0] = 0
 
 
-def _never(baseline: Plain, layer: str) -> bool:
-    """Whether a baseline knows of no recompile of a layer; which ones it knows it does not say."""
-    return not baseline["recompiles"].get(layer, 0)
+def _identity(where: Frame) -> tuple[str, str]:
+    return ("", "") if where == NOWHERE else place_of(where)
 
 
-def _identity(where: Plain) -> tuple[str, str]:
-    return place_of(Frame.from_dict(where)) if where else ("", "")
+def _function(where: Frame) -> tuple[str, str]:
+    return where.file, where.function
 
 
-def _function(where: Plain) -> tuple[str, str]:
-    return where["file"], where["function"]
-
-
-def _key(kind: str, layer: str, where: Plain, reason: str) -> tuple[str, ...]:
+def _key(kind: str, layer: str, where: Frame, reason: str) -> tuple[str, ...]:
     if kind in ("break", "eager"):
         return (kind, *_identity(where))  # as a baseline does: the place alone
     return (kind, layer, reason, *_identity(where))

@@ -1,4 +1,4 @@
-"""The JSON report of docs/reference/report.md: every key always there, builtin types only."""
+"""Makes and writes the JSON report of docs/reference/report.md: every key always there."""
 
 from __future__ import annotations
 
@@ -7,35 +7,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.report import VERSION, RunEnvironment, SessionReport, TestReport
 from pytest_graphbreak.text.files import in_one_step
-
-VERSION = 1
 
 
 def entry(
     nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
-) -> Plain:
+) -> TestReport:
     """One item of ``tests``. ``data`` is what travelled on the test's report, or is empty."""
-    record = Record.from_dict(data)
-    return {
+    told = {
         "nodeid": nodeid,
         "outcome": outcome,
         "failed_by": failed_by,
-        "verdict": data.get("verdict", "none"),
         "attempts": attempts,
-        **record.to_dict(),
-        "leaks": dict(data.get("leaks") or {}),
         "setup": _setup(data),
-        "baseline": data.get("baseline"),
-        "budget": data.get("budget"),
-        "cap": data.get("cap"),
-        "ungated": data.get("ungated"),
-        "message": data.get("message"),
-        "unseen": list(data.get("unseen") or ()),
-        "foreign": data.get("foreign"),
-        "written": bool(data.get("written")),
     }
+    return TestReport.from_dict({**data, **told})
 
 
 def _setup(data: Mapping[str, Any]) -> Plain:
@@ -45,27 +33,20 @@ def _setup(data: Mapping[str, Any]) -> Plain:
     for counts in phases.values():
         for layer, count in counts.items():
             graphs[layer] = graphs.get(layer, 0) + count
-    return {"graphs": graphs, "phases": phases, "own": dict(data.get("fixtures") or {})}
+    return {"graphs": graphs, "phases": phases, "own": data.get("fixtures") or {}}
 
 
-def session(exit_code: int, runs: int) -> Plain:
+def session(exit_code: int, runs: int) -> SessionReport:
     """The ``session`` of what no pytest ran: ``runs`` scripts or logs."""
-    return {
-        "exit": exit_code,
-        "collected": runs,
-        "deselected": 0,
-        "complete_files": [],
-        "unmeasured": [],
-        "stale": [],
-    }
+    return SessionReport(exit=exit_code, collected=runs)
 
 
-def document(environment: Plain, session: Plain, tests: Iterable[Plain]) -> Plain:
+def document(environment: RunEnvironment, session: SessionReport, tests: Iterable[Plain]) -> Plain:
     """The whole report."""
     return {
         "version": VERSION,
-        "environment": environment,
-        "session": session,
+        "environment": environment.to_dict(),
+        "session": session.to_dict(),
         "tests": list(tests),
     }
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging import budget
-from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.budget import Cap, Recorded
+from pytest_graphbreak.model.forms import Described, Plain
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.model.versions import Versions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.text import block_failure, failure
@@ -74,20 +76,32 @@ class Judgement:
     fails: bool
     message: str | None
 
+    @property
+    def baseline(self) -> Recorded | None:
+        return budget.baseline(self.case.expected)
+
+    @property
+    def budget(self) -> Budget | None:
+        return budget.budget(self.case.record, self.case.expected, self.case.cap)
+
     def to_dict(self) -> Plain:
-        """In the shape of the JSON report."""
+        """As it travels from the process that judged, in the shape of the JSON report."""
         case, verdict = self.case, self.verdict
         return {
             "verdict": verdict.name,
-            "baseline": budget.baseline(case.expected),
-            "budget": budget.budget(case.record, case.expected, case.cap),
-            "cap": None if case.cap is None else case.cap.to_dict(),
+            "baseline": _plain(self.baseline),
+            "budget": _plain(self.budget),
+            "cap": _plain(case.cap),
             "message": self.message,
             "ungated": case.ungated,
             "unseen": list(verdict.unseen),
             "foreign": verdict.foreign,
             "written": self.written,
         }
+
+
+def _plain(said: Described | None) -> Plain | None:
+    return None if said is None else said.to_dict()
 
 
 def judgement(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.view import ProfileRun, standing
 from pytest_graphbreak.text.safe import xml
 
@@ -36,10 +36,11 @@ def _suite(run: ProfileRun) -> Iterator[str]:
     numbers = " ".join(f'{name}="{count}"' for name, count in counts.items())
     yield f'<testsuite name="{xml(run.label)}" {numbers}>\n'
     yield "<properties>\n"
-    for name, value in run.reports[0].environment.items():
+    environment = run.reports[0].environment
+    for name, value in environment.to_dict().items():
         if isinstance(value, str):
             yield _property(name, value)
-    for name, version in run.reports[0].environment["packages"].items():
+    for name, version in environment.packages.items():
         yield _property(f"package {name}", version)
     yield "</properties>\n"
     for test in tests:
@@ -47,8 +48,8 @@ def _suite(run: ProfileRun) -> Iterator[str]:
     yield "</testsuite>\n"
 
 
-def _case(test: Plain) -> Iterator[str]:
-    classname, name = _names(test["nodeid"])
+def _case(test: TestReport) -> Iterator[str]:
+    classname, name = _names(test.nodeid)
     yield f'<testcase classname="{xml(classname)}" name="{xml(name)}">\n'
     yield "<properties>\n"
     for key, value in _properties(test):
@@ -65,9 +66,9 @@ def _property(name: str, value: str) -> str:
     return f'<property name="{xml(name)}" value="{xml(value)}"/>\n'
 
 
-def _properties(test: Plain) -> Iterator[tuple[str, str]]:
+def _properties(test: TestReport) -> Iterator[tuple[str, str]]:
     """The names that the plugin gives a test in pytest's own file, and each layer's counts."""
-    record = Record.from_dict(test)
+    record = test.record
     if not record.active:
         return
     yield "graphs", str(record.graphs.get(record.headline, 0))
@@ -78,13 +79,13 @@ def _properties(test: Plain) -> Iterator[tuple[str, str]]:
     yield "verdict", standing(test)
 
 
-def _result(test: Plain) -> tuple[str, str]:
+def _result(test: TestReport) -> tuple[str, str]:
     """The element below a test case and its text; both empty where the test passed."""
-    outcome = test["outcome"]
-    if test["verdict"] == "error":
-        return "error", test["message"] or "graph budget: could not see"
-    if outcome == "failed" and test["failed_by"] == "gate":
-        return "failure", test["message"] or "graph budget"
+    outcome = test.outcome
+    if test.verdict == "error":
+        return "error", test.message or "graph budget: could not see"
+    if outcome == "failed" and test.failed_by == "gate":
+        return "failure", test.message or "graph budget"
     if outcome == "failed":
         return "failure", "failed by itself; pytest's own report has the traceback"
     if outcome == "crashed":

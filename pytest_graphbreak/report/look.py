@@ -14,13 +14,13 @@ from typing import Final
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import (
     CACHED,
-    Plain,
     Record,
     cached,
     cached_text,
     causes_text,
     decomposition,
 )
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.log import text
 from pytest_graphbreak.report.log.findings import LogFinding, observed
 from pytest_graphbreak.report.view import unjudged
@@ -30,9 +30,9 @@ MOST: Final = 10
 """Reasons that are shown with their places; the rest are counted."""
 
 
-def lines(tests: Iterable[Plain]) -> Iterator[str]:
+def lines(tests: Iterable[TestReport]) -> Iterator[str]:
     """What the tests made that nothing judged; nothing where there is none of them."""
-    records = [Record.from_dict(test) for test in unjudged(tests)]
+    records = [test.record for test in unjudged(tests)]
     if not records:
         return
     yield f"not judged: what {plural(len(records), 'test')} made, by cause"

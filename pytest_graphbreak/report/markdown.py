@@ -10,14 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import (
-    Plain,
-    Record,
-    cached,
-    cached_text,
-    causes_text,
-    decomposition,
-)
+from pytest_graphbreak.model.record import cached, cached_text, causes_text, decomposition
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
@@ -77,7 +71,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTH
     page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
     failing = {
-        named(test, run, runs): (run, test) for run, test in rows if test["verdict"] in _FAILING
+        named(test, run, runs): (run, test) for run, test in rows if test.verdict in _FAILING
     }
     found = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(found, limit // 4))
@@ -97,7 +91,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTH
     shown = _table(page, rows, len(runs) > 1, limit // 2)
     firsts = set(found.firsts)
     folded = [
-        pair for name, pair in failing.items() if name in firsts or pair[1]["failed_by"] != "gate"
+        pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
     untold = _details(page, folded)
     page.add(_same(len(failing) - len(folded)))
@@ -224,7 +218,7 @@ def _listed(page: BoundedText, lines: Iterable[str], total: int, word: str, size
 
 
 def _table(
-    page: BoundedText, rows: Sequence[tuple[ProfileRun, Plain]], many_runs: bool, limit: int
+    page: BoundedText, rows: Sequence[tuple[ProfileRun, TestReport]], many_runs: bool, limit: int
 ) -> int:
     """The table of tests, as many rows as fit; returns how many.
 
@@ -249,27 +243,27 @@ def _table(
     return len(rows)
 
 
-def _row(run: ProfileRun | None, test: Plain) -> str:
+def _row(run: ProfileRun | None, test: TestReport) -> str:
     graphs = [
         f"{'**' if move.growth > 0 else ''}{str(move).replace('->', '→')}"
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"
         for move in moves(test)
     ]
-    cells = [standing(test), _code(test["nodeid"]), ", ".join(graphs)]
+    cells = [standing(test), _code(test.nodeid), ", ".join(graphs)]
     if run is not None:
         cells.insert(1, _code(run.label, 60))
     return f"| {' | '.join((*cells, _breaks(test)))} |\n"
 
 
-def _breaks(test: Plain) -> str:
-    after = len(test["breaks"])
-    if test["baseline"] is None:
+def _breaks(test: TestReport) -> str:
+    after = len(test.record.breaks)
+    if test.baseline is None:
         return str(after or "")
-    before = len(test["baseline"]["breaks"])
+    before = len(test.baseline.values.breaks)
     return str(after or "") if before == after else f"{before} → {after}"
 
 
-def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, Plain]]) -> int:
+def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, TestReport]]) -> int:
     """The reasons, folded, test by test while they fit; returns how many did not."""
     left = 0
     for run, test in failing:
@@ -278,18 +272,18 @@ def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, Plain]]) -> 
     return left
 
 
-def _fold(run: ProfileRun, test: Plain) -> str:
-    title = f"{_code(test['nodeid'])} on {_code(run.label, 60)}"
+def _fold(run: ProfileRun, test: TestReport) -> str:
+    title = f"{_code(test.nodeid)} on {_code(run.label, 60)}"
     body = safe.preformatted(_shorten("\n".join(_reasons(test))))
     return f"\n<details><summary>{title}</summary>\n\n{body}\n\n</details>\n"
 
 
-def _reasons(test: Plain) -> Iterator[str]:
+def _reasons(test: TestReport) -> Iterator[str]:
     """The text that the failed test showed; where there is none, its causes and breaks."""
-    if test["message"]:
-        yield test["message"].rstrip()
+    if test.message:
+        yield test.message.rstrip()
         return
-    record = Record.from_dict(test)
+    record = test.record
     for layer in LAYERS:
         causes = decomposition(record, layer)
         if causes:
@@ -321,7 +315,7 @@ def _left_out(rows: int, reasons: int) -> str:
     return f"\nLeft out for its length: {' and '.join(parts)}. The JSON reports hold all of it.\n"
 
 
-def _next(rows: Iterable[tuple[ProfileRun, Plain]], accept: str) -> str:
+def _next(rows: Iterable[tuple[ProfileRun, TestReport]], accept: str) -> str:
     verdicts = {standing(test) for _, test in rows}
     if not verdicts & {"over", "lost", "new", REPORTED, "improved"}:
         return ""

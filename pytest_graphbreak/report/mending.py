@@ -14,8 +14,10 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Break, Eager, Graph, Plain, Recompile, Record
+from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile, Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.repeats import Repeats, series
@@ -35,22 +37,22 @@ class Finding:
     judged: bool = True
 
 
-def findings(tests: Sequence[Plain]) -> list[Finding]:
+def findings(tests: Sequence[TestReport]) -> list[Finding]:
     """The causes of the red tests, what makes most of them red first, then what was not judged."""
     red = [Finding(cause) for cause in root_causes(by_nodeid(tests)).all]
     return red + [Finding(cause, judged=False) for cause in _unjudged(tests)]
 
 
-def _unjudged(tests: Iterable[Plain]) -> list[RootCause]:
+def _unjudged(tests: Iterable[TestReport]) -> list[RootCause]:
     found: dict[Hashable, RootCause] = {}
     for test in sorted(unjudged(tests), key=weight):
-        for item in _items(Record.from_dict(test)):
+        for item in _items(test.record):
             cause = RootCause(item)
             known = found.setdefault(
                 cause.where.key if cause.where.file else explained.title(cause), cause
             )
-            if test["nodeid"] not in known.tests:
-                known.tests.append(test["nodeid"])
+            if test.nodeid not in known.tests:
+                known.tests.append(test.nodeid)
     return sorted(found.values(), key=lambda cause: -len(cause.tests))
 
 
@@ -76,7 +78,7 @@ def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
     item = _item(cause)
     known = page(cause)
     id = item.id if isinstance(item, Break) else None
-    excerpt = sources.excerpt(cause.where.to_dict())
+    excerpt = sources.excerpt(cause.where)
     test = cause.tests[0]
     return {
         "kind": _kind(cause),

@@ -3,8 +3,8 @@ the tests that it moved."""
 
 from __future__ import annotations
 
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.report.comparison.words import KINDS
 from pytest_graphbreak.report.html import fill
 from pytest_graphbreak.runs.history import Commit, History, Place, Series

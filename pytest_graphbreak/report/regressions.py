@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from pytest_graphbreak.baseline.model import Cause
 from pytest_graphbreak.judging.causes import Moved
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.budget import Cause
 from pytest_graphbreak.model.layer import Layer
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Graph, Recompile, Record

@@ -9,17 +9,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import by_layer
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import files_of, owner
-from pytest_graphbreak.judging.cap import Cap
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import FAILING, STRICT, Verdict
+from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.judgement import Case, Rules, judgement
@@ -29,9 +29,6 @@ from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.paths import shown
 
-_REJUDGED: Final = ("verdict", "baseline", "budget", "ungated", "foreign", "message")
-"""What a report says of a judgement, but for what the marker of the test said in its run."""
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -39,7 +36,7 @@ class Judged:
 
     seen: SeenTest
     verdict: Verdict
-    test: Plain
+    test: TestReport
     fails: bool
 
 
@@ -74,7 +71,7 @@ class Judge:
         """
         if seen.level < BLIND:
             return None
-        record = Record.from_dict(seen.test)
+        record = seen.test.record
         entry = self.baselines.entry(seen.nodeid)
         other = self._against.get((seen.profile, seen.nodeid))
         expected: Expected | None
@@ -99,18 +96,24 @@ class Judge:
         )
         rules = Rules(gate=True, strict=self.checkout.strict, ops=self.checkout.ops)
         judged = judgement(case, rules, lambda: self._context(seen, baseline, line))
-        said = judged.to_dict()
-        test = seen.test | {
-            **{name: said[name] for name in _REJUDGED},
-            "failed_by": "gate" if judged.fails else None,
-            "outcome": "failed" if judged.fails else _outcome(seen.test),
-        }
+        test = replace(
+            seen.test,
+            outcome="failed" if judged.fails else _outcome(seen.test),
+            failed_by="gate" if judged.fails else None,
+            verdict=judged.verdict.name,
+            baseline=judged.baseline,
+            budget=judged.budget,
+            ungated=case.ungated,
+            message=judged.message,
+            foreign=judged.verdict.foreign,
+            ruled=judged.verdict,
+        )
         return Judged(seen, judged.verdict, test, judged.fails)
 
     def _excused(self, seen: SeenTest) -> tuple[str, ...]:
         """The verdicts that do not fail this test."""
         # The gate fails a test inside its call, so an xfail mark takes that failure, too.
-        if seen.test["outcome"] in ("xfailed", "xpassed"):
+        if seen.test.outcome in ("xfailed", "xpassed"):
             return (*FAILING, *STRICT)
         return ("new",) if self.checkout.new == "report" else ()
 
@@ -118,7 +121,7 @@ class Judge:
         """Why the test is not judged: by its baseline now, or by its marker, as the run told."""
         if entry is not None and entry.ungated is not None:
             return entry.ungated
-        reason: str | None = seen.test["ungated"]
+        reason = seen.test.ungated
         if reason is not None and not self._source.may_ungate(seen.nodeid):
             self.disbelieved.append(seen)
             return None
@@ -137,15 +140,15 @@ class Judge:
 
 def _packages(seen: SeenTest) -> dict[str, str]:
     """The versions of the packages that own places of a test."""
-    found = seen.report.environment["packages"]
-    names = dict.fromkeys(map(owner, files_of(seen.test)))
+    found = seen.report.environment.packages
+    names = dict.fromkeys(map(owner, files_of(seen.test.record)))
     return {name: found[name] for name in names if name in found}
 
 
-def _outcome(test: Plain) -> str:
+def _outcome(test: TestReport) -> str:
     """The outcome of a test that is within its budget now: what the gate failed then passed."""
-    outcome: str = test["outcome"]
-    return "passed" if outcome == "failed" and test["failed_by"] == "gate" else outcome
+    was_ours = test.outcome == "failed" and test.failed_by == "gate"
+    return "passed" if was_ours else test.outcome
 
 
 def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
@@ -154,7 +157,7 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
     A layer that the other run did not observe says nothing, neither 0 nor less.
     A layer on which it had graphs is judged also where it is missing here.
     """
-    measured = values(Record.from_dict(other.test))
+    measured = values(other.test.record)
     versions = {name: short for name, at in other.report.versions.items() if (short := minor(at))}
     expected = Expected(
         values=measured,
@@ -166,9 +169,9 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
         eager_with=versions,
         ops_with=by_layer(measured.ops, versions),
         causes_with=by_layer(LAYERS, versions),
-        packages=other.report.environment["packages"],
+        packages=other.report.environment.packages,
     )
-    layers = tuple(layer for layer in record.layers if layer in other.test["layers"])
+    layers = tuple(layer for layer in record.layers if layer in other.test.record.layers)
     if layers == record.layers:
         return expected, record
     return expected, replace(
@@ -179,17 +182,15 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
     )
 
 
-def _cap(test: Plain) -> Cap | None:
+def _cap(test: TestReport) -> Cap | None:
     """The marker's cap, as far as the report tells it."""
-    if test["cap"] is not None:
-        return Cap(**test["cap"])
-    if test["budget"] is None:
-        return None
+    if test.cap is not None or test.budget is None:
+        return test.cap
     # The budget is the smaller of marker and baseline: what is below the baseline is a marker's.
-    allowed = (test["baseline"] or {}).get("graphs")
+    allowed = None if test.baseline is None else test.baseline.values.graphs
     layers = {
         layer: count
-        for layer, count in test["budget"]["graphs"].items()
+        for layer, count in test.budget.graphs.items()
         if allowed is None or count < allowed.get(layer, 0)
     }
     return Cap(layers=layers) if layers else None

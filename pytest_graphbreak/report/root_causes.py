@@ -1,7 +1,7 @@
 """What makes tests red, each cause once: 220 tests that one ``print`` broke are one finding.
 
-Pure: tests go in as the JSON report has them. The summary of a run, ``check``, the comment, the
-page and the annotations all tell what comes out.
+Pure: tests go in as a report has them; one that this process judged brings its verdict along. The
+summary of a run, ``check``, the comment, the page and the annotations all tell what comes out.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from pytest_graphbreak.baseline.model import PLACES_LAYER, BaselinePlace, Cause, Expected, Values
-from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.verdict import Verdict, judge
-from pytest_graphbreak.model.layers import COMPILERS
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Plain, Record
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.repeats import Repeats, series
 from pytest_graphbreak.report.view import growth, weight
@@ -78,12 +77,12 @@ class RootCauses:
         return tuple(dict.fromkeys(cause.tests[0] for cause in self.all))
 
 
-def by_nodeid(tests: Iterable[Plain]) -> Iterator[tuple[str, Plain]]:
+def by_nodeid(tests: Iterable[TestReport]) -> Iterator[tuple[str, TestReport]]:
     """The tests of one run with the names that they are told by."""
-    return ((test["nodeid"], test) for test in tests)
+    return ((test.nodeid, test) for test in tests)
 
 
-def root_causes(tests: Iterable[tuple[str, Plain]]) -> RootCauses:
+def root_causes(tests: Iterable[tuple[str, TestReport]]) -> RootCauses:
     """The causes of the red ones of these tests, each given with the name that it is told by."""
     found: dict[Hashable, RootCause] = {}
     names, explained = set[str](), set[str]()
@@ -115,18 +114,19 @@ def headline(found: RootCauses) -> str:
     return f"{places} {verb} {of}{plural(found.red, 'red test')}"
 
 
-def _is_red(pair: tuple[str, Plain]) -> bool:
-    return bool(pair[1]["failed_by"] == "gate")
+def _is_red(pair: tuple[str, TestReport]) -> bool:
+    return pair[1].failed_by == "gate"
 
 
-def _causes(test: Plain) -> dict[Hashable, RootCause]:
+def _causes(test: TestReport) -> dict[Hashable, RootCause]:
     """Why one test is red, by what the same cause of another test has in common with it."""
-    if test["verdict"] == "error":
-        return _by_words(f"could not see: {next(iter(test['errors']), 'the reason is not known')}")
-    if test["verdict"] == "new":
+    if test.verdict == "error":
+        return _by_words(
+            f"could not see: {next(iter(test.record.errors), 'the reason is not known')}"
+        )
+    if test.verdict == "new":
         return _by_words("no baseline")
-    record = Record.from_dict(test)
-    verdict = replace(_judged(test, record), name=test["verdict"])
+    record, verdict = test.record, _judged(test)
     found: dict[Hashable, RootCause] = {}
     for item in _items(verdict, record):
         found.setdefault(_key(item), RootCause(item))
@@ -142,10 +142,10 @@ def _by_words(words: str, function: Frame = NOWHERE) -> dict[Hashable, RootCause
     return {key: RootCause(words=words, function=function)}
 
 
-def _unreached(test: Plain) -> Frame:
+def _unreached(test: TestReport) -> Frame:
     """The function with the most operations of those that are not compiled any more."""
-    before = (test["baseline"] or {}).get("functions") or {}
-    after = {name for graph in test["graph_list"] for name in graph.get("functions") or ()}
+    before = {} if test.baseline is None else test.baseline.values.functions
+    after = {name for graph in test.record.graph_list for name in graph.functions}
     gone = {name: count for name, count in before.items() if name not in after}
     if not gone:
         return NOWHERE
@@ -191,39 +191,24 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
     return f"{verdict.name}: another baseline would hold"
 
 
-def _judged(test: Plain, record: Record) -> Verdict:
-    """What moved, as the report has it: the budget of its test, without captured operations."""
-    cap = None if test.get("cap") is None else Cap(**test["cap"])
-    return judge(replace(record, errors=()), _expected(test), cap, ops=None)
+def _judged(test: TestReport) -> Verdict:
+    """The verdict on a test, or what moved as its report has it: without captured operations."""
+    if test.ruled is not None:
+        verdict: Verdict = test.ruled
+        return verdict
+    verdict = judge(replace(test.record, errors=()), _expected(test), test.cap, ops=None)
+    return replace(verdict, name=test.verdict)
 
 
-def _expected(test: Plain) -> Expected | None:
-    known = test["baseline"]
+def _expected(test: TestReport) -> Expected | None:
+    known = test.baseline
     if known is None:
         return None
-    values = Values(
-        graphs=known["graphs"],
-        recompiles=known["recompiles"],
-        breaks=_places(known["breaks"]),
-        eager=_places(known["eager"]),
-        ops=known.get("ops") or {},
-        causes=tuple(Cause(**item) for item in known.get("causes") or ()),
-        functions=known.get("functions") or {},
-    )
-    own = test.get("foreign") is None
+    own = test.foreign is None
     return Expected(
-        values,
-        profile=known["profile"] or "",
-        versions={name: version for name in COMPILERS if (version := known.get(name))},
+        known.values,
+        profile=known.profile or "",
+        versions={name: version for name, version in known.versions.items() if version},
         recorded=own,
-        own=values.layers if own else frozenset(),
-    )
-
-
-def _places(known: Iterable[Plain]) -> tuple[BaselinePlace, ...]:
-    return tuple(
-        BaselinePlace(
-            item["where"], item["code"], item["count"], layer=item.get("layer", PLACES_LAYER)
-        )
-        for item in known
+        own=known.values.layers if own else frozenset(),
     )

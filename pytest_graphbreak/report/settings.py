@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.text.safe import printable
 
 DYNAMO: Final = "torch._dynamo.config."
@@ -27,9 +28,9 @@ def measured_with(record: Record) -> Iterator[str]:
             head = "          and"
 
 
-def left_behind(test: Plain) -> str:
+def left_behind(test: TestReport) -> str:
     """The settings that the call of a test left; empty where it left none."""
-    return ", ".join(shown(name, value) for name, value in test.get("leaks", {}).items())
+    return ", ".join(shown(name, value) for name, value in test.leaks.items())
 
 
 def shown(name: str, value: Any) -> str:

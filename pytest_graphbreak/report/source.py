@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.record import Frame
 
 AROUND: Final = 3
 """Lines shown before and after the place."""
@@ -33,9 +33,9 @@ class CheckoutSources:
     def _root(self) -> Path | None:
         return None if self._given is None else self._given.resolve()
 
-    def excerpt(self, where: Plain) -> Excerpt | None:
+    def excerpt(self, where: Frame) -> Excerpt | None:
         """The lines around a place of a report; None where they cannot be shown."""
-        file, number, code = where.get("file"), where.get("line", 0), where.get("code")
+        file, number, code = where.file, where.line, where.code
         if not file or not number or not code:
             return None
         if file not in self._files:

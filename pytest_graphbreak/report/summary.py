@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.budget import Values
+from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
@@ -45,8 +46,8 @@ class Outcome:
 
     profile: str
     settings: Settings
-    environment: Plain = field(default_factory=dict)
-    tests: list[Plain] = field(default_factory=list)
+    environment: RunEnvironment = field(default_factory=RunEnvironment)
+    tests: list[TestReport] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
     complete_files: list[str] = field(default_factory=list)
     stale: list[Stale] = field(default_factory=list)
@@ -103,13 +104,13 @@ def _look(outcome: Outcome) -> Iterator[Line]:
 
 def _table(outcome: Outcome) -> Iterator[Line]:
     for verdict in SHOWN:
-        found = [row(test) for test in _standing(outcome) if test["verdict"] == verdict]
+        found = [row(test) for test in _standing(outcome) if test.verdict == verdict]
         yield from _list(MARKUP[verdict], verdict, found)
 
 
-def _standing(outcome: Outcome) -> Iterator[Plain]:
+def _standing(outcome: Outcome) -> Iterator[TestReport]:
     """The tests whose verdict stands: those that were written to the baseline agree with it now."""
-    return (test for test in outcome.tests if not test["written"])
+    return (test for test in outcome.tests if not test.written)
 
 
 def _list(markup: tuple[str, ...], word: str, items: list[str]) -> Iterator[Line]:
@@ -122,17 +123,17 @@ def _list(markup: tuple[str, ...], word: str, items: list[str]) -> Iterator[Line
 def _setups(outcome: Outcome) -> Iterator[Line]:
     """What fixtures compiled: not judged, but said, since it is charged to no test."""
     found = [
-        f"{test['nodeid']}   {phase}: "
+        f"{test.nodeid}   {phase}: "
         + ", ".join(f"{count} {layer}" for layer, count in counts.items())
         for test in outcome.tests
-        for phase, counts in test["setup"].get("phases", {}).items()
+        for phase, counts in test.setup.phases.items()
     ]
     yield from _list(PLAIN, "fixtures", found)
 
 
 def _leaks(outcome: Outcome) -> Iterator[Line]:
     """Settings of torch that tests left, which would have changed the counts of others."""
-    left = ((test["nodeid"], left_behind(test)) for test in outcome.tests)
+    left = ((test.nodeid, left_behind(test)) for test in outcome.tests)
     found = [f"{nodeid}   left {settings}" for nodeid, settings in left if settings]
     yield from _list(YELLOW, "settings", found)
 
@@ -152,10 +153,10 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
     written = len(outcome.changes.written) if outcome.changes else 0
     if written:
         parts.append(f"{written} recorded")
-    unseen = sum(1 for test in outcome.tests if test["unseen"])
+    unseen = sum(1 for test in outcome.tests if test.unseen)
     if unseen:
         parts.append(f"{unseen} with a cap or baseline on a layer that was not there")
-    foreign = sum(1 for test in outcome.tests if test["foreign"])
+    foreign = sum(1 for test in outcome.tests if test.foreign)
     if foreign:
         parts.append(
             f"{foreign} judged by another profile ({outcome.profile} was never recorded for them)"
@@ -169,12 +170,12 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
     """The tests that ``counted`` names no reason for: with the others they are the whole run."""
     found = Counter[str]()
     for test in _standing(outcome):
-        if standing(test) != "none" or test["ungated"] is not None:
+        if standing(test) != "none" or test.ungated is not None:
             continue
-        if test["failed_by"] == "test" or test["outcome"] in ("failed", "crashed"):
+        if test.failed_by == "test" or test.outcome in ("failed", "crashed"):
             found["failed without the gate"] += 1
-        elif test["outcome"] in ("skipped", "xfailed"):
-            found[test["outcome"]] += 1
+        elif test.outcome in ("skipped", "xfailed"):
+            found[test.outcome] += 1
         else:
             found["without graphs"] += 1
     return found
@@ -203,14 +204,15 @@ def _next(outcome: Outcome) -> Iterator[Line]:
         yield PLAIN, f"next       tighten the baseline: {update}"
 
 
-def _needs_prune(test: Plain) -> bool:
+def _needs_prune(test: TestReport) -> bool:
     """Whether a layer went to none, or code left the compiler: update alone never writes that."""
-    was = (test["baseline"] or {}).get("graphs", {})
-    gone = any(count and not test["graphs"].get(layer) for layer, count in was.items())
-    if test["verdict"] != "lost" or test["baseline"] is None:
-        return bool(test["verdict"] == "lost" or (test["verdict"] == "over" and gone))
+    was = Values() if test.baseline is None else test.baseline.values
+    now = test.record
+    gone = any(count and not now.graphs.get(layer) for layer, count in was.graphs.items())
+    if test.verdict != "lost" or test.baseline is None:
+        return test.verdict == "lost" or (test.verdict == "over" and gone)
     # Operations that are captured no longer are written by an update.
-    return gone or len(test["eager"]) > len(test["baseline"]["eager"])
+    return gone or len(now.eager) > len(was.eager)
 
 
 def _accepting(outcome: Outcome) -> str:

@@ -6,13 +6,12 @@ Markdown, HTML and the console show the same tests in the same order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
-from pytest_graphbreak.model.record import Plain
-from pytest_graphbreak.runs.incoming import Report
+from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.text.numbers import noun
 
 REPORTED: Final = "new (reported)"
@@ -36,19 +35,19 @@ NAMED = ORDER[:7]
 """What a report names test by test."""
 
 
-def standing(test: Plain) -> str:
+def standing(test: TestReport) -> str:
     """What a reader is told of a test: its verdict, or why that is not the whole of it."""
-    verdict: str = test["verdict"]
-    if verdict == "new" and test["outcome"] != "failed":
+    verdict = test.verdict
+    if verdict == "new" and test.outcome != "failed":
         return REPORTED
-    if verdict == "none" and test["outcome"] in ("passed", "xpassed"):
-        seen = test["graphs"] or test["breaks"] or test["eager"]
-        if seen and test["ungated"] is None:
+    if verdict == "none" and test.outcome in ("passed", "xpassed"):
+        record = test.record
+        if (record.graphs or record.breaks or record.eager) and test.ungated is None:
             return UNJUDGED
     return verdict
 
 
-def unjudged(tests: Iterable[Plain]) -> list[Plain]:
+def unjudged(tests: Iterable[TestReport]) -> list[TestReport]:
     """The tests that made something which nothing judged."""
     return [test for test in tests if standing(test) == UNJUDGED]
 
@@ -77,7 +76,7 @@ class Move:
         )
 
 
-def moves(test: Plain) -> list[Move]:
+def moves(test: TestReport) -> list[Move]:
     """Every layer that has, had or may have graphs, in the order of ``LAYERS``."""
     known = _allowed(test)
     found = []
@@ -85,49 +84,47 @@ def moves(test: Plain) -> list[Move]:
         # Of a layer that is not judged by itself nobody said how many it may make.
         zero = 0 if layer in JUDGED else None
         before = known.get(layer, zero) if known is not None else None
-        after = test["graphs"].get(layer, 0)
-        if layer in test["layers"] and (before or after):
+        after = test.record.graphs.get(layer, 0)
+        if layer in test.record.layers and (before or after):
             found.append(Move(layer, before, after))
     return found
 
 
-def row(test: Plain) -> str:
+def row(test: TestReport) -> str:
     """One test on one line: how far each count moved, and how many places break."""
-    allowed = (test["baseline"] or {}).get("graphs", {})
-    budget = (test["budget"] or {}).get("graphs", {})
+    allowed = {} if test.baseline is None else test.baseline.values.graphs
+    budget = {} if test.budget is None else test.budget.graphs
     moves = []
     for layer in LAYERS:
-        after = test["graphs"].get(layer, 0)
+        after = test.record.graphs.get(layer, 0)
         # Of a layer that is not judged by itself nobody said how many it may make.
         before = allowed.get(layer, budget.get(layer, 0 if layer in JUDGED else after))
         judged = layer in budget or layer in allowed or not budget
         if judged and (before or after):
             moves.append(f"{layer} {before} -> {after}" if before != after else f"{layer} {after}")
-    places = len(test["breaks"])
+    places = len(test.record.breaks)
     if places:
         moves.append(f"{places} {noun(places, 'breaking place')}")
-    return f"{test['nodeid']}   {', '.join(moves)}".rstrip()
+    return f"{test.nodeid}   {', '.join(moves)}".rstrip()
 
 
-def _allowed(test: Plain) -> dict[str, int] | None:
+def _allowed(test: TestReport) -> Mapping[str, int] | None:
     """The graphs that the test may make: its baseline's, or else its marker's."""
-    for source in (test["baseline"], test["budget"]):
-        if source is not None:
-            graphs: dict[str, int] = source.get("graphs") or {}
-            return graphs
-    return None
+    if test.baseline is not None:
+        return test.baseline.values.graphs
+    return None if test.budget is None else test.budget.graphs
 
 
-def growth(test: Plain) -> int:
+def growth(test: TestReport) -> int:
     """By how many graphs the layer that grew most grew; below 0 where all shrank."""
     return max((move.growth for move in moves(test)), default=0)
 
 
-def weight(test: Plain) -> tuple[int, int, int, str]:
+def weight(test: TestReport) -> tuple[int, int, int, str]:
     """The sort key of a test: urgent verdicts first, then growth, then size, then name."""
     moved = growth(test)
-    size = max(test["graphs"].values(), default=0)
-    return ORDER.index(standing(test)), -abs(moved), -size, test["nodeid"]
+    size = max(test.record.graphs.values(), default=0)
+    return ORDER.index(standing(test)), -abs(moved), -size, test.nodeid
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ class ProfileRun:
     """Reports that are one run: the shards of one profile. ``label`` names it to a reader."""
 
     label: str
-    reports: tuple[Report, ...]
+    reports: tuple[RunReport, ...]
 
     @property
     def profile(self) -> str:
@@ -146,45 +143,44 @@ class ProfileRun:
         return self.reports[0].versions
 
     @property
-    def tests(self) -> list[Plain]:
+    def tests(self) -> list[TestReport]:
         return [test for report in self.reports for test in report.tests]
 
     @property
     def unmeasured(self) -> list[str]:
-        names = (name for report in self.reports for name in report.session["unmeasured"])
+        names = (name for report in self.reports for name in report.session.unmeasured)
         return list(dict.fromkeys(names))
 
     @property
     def stale(self) -> list[str]:
-        names = (name for report in self.reports for name in report.session["stale"])
+        names = (name for report in self.reports for name in report.session.stale)
         return list(dict.fromkeys(names))
 
     @property
     def ungated(self) -> list[str]:
         """The tests that were taken out of the gate, with the reasons."""
         return [
-            f"{test['nodeid']}   {test['ungated'] or 'no reason given'}"
+            f"{test.nodeid}   {test.ungated or 'no reason given'}"
             for test in self.tests
-            if test["ungated"] is not None
+            if test.ungated is not None
         ]
 
 
-def named(test: Plain, run: ProfileRun, among: Sequence[ProfileRun]) -> str:
+def named(test: TestReport, run: ProfileRun, among: Sequence[ProfileRun]) -> str:
     """What a test is called: its node id, and where there is more than one run, which it is of."""
-    nodeid: str = test["nodeid"]
-    return nodeid if len(among) == 1 else f"{nodeid}   on {run.label}"
+    return test.nodeid if len(among) == 1 else f"{test.nodeid}   on {run.label}"
 
 
-def runs(reports: Iterable[Report]) -> list[ProfileRun]:
+def runs(reports: Iterable[RunReport]) -> list[ProfileRun]:
     """Put shards together.
 
     Reports of one profile and of the same versions that share no test are shards of one run;
     a report that repeats a test of it is a run of its own (another branch, a
     retry).
     """
-    groups: list[tuple[set[str], list[Report]]] = []
+    groups: list[tuple[set[str], list[RunReport]]] = []
     for report in reports:
-        names = {test["nodeid"] for test in report.tests}
+        names = {test.nodeid for test in report.tests}
         for known, group in groups:
             first = group[0]
             made = (first.profile, first.versions) == (report.profile, report.versions)
@@ -200,7 +196,7 @@ def runs(reports: Iterable[Report]) -> list[ProfileRun]:
     ]
 
 
-def _labels(groups: Sequence[Sequence[Report]]) -> list[str]:
+def _labels(groups: Sequence[Sequence[RunReport]]) -> list[str]:
     """The profile, and where runs share it the file that tells them apart."""
     shared = Counter(group[0].profile for group in groups)
     return [
@@ -215,9 +211,9 @@ UNGATED = "ungated"
 """What is counted in place of a verdict where a test was taken out of the gate."""
 
 
-def counted(tests: Iterable[Plain]) -> dict[str, int]:
+def counted(tests: Iterable[TestReport]) -> dict[str, int]:
     """How many tests are told as what, in the order of ``ORDER``; none that is zero."""
-    found = Counter(standing(test) if test["ungated"] is None else UNGATED for test in tests)
+    found = Counter(standing(test) if test.ungated is None else UNGATED for test in tests)
     return {name: found[name] for name in (*ORDER, UNGATED) if found[name]}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, MEANT
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Plain, Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
 
 UNEXPLAINED: Final = "unexplained"
 """The kind of graphs that were counted and of which a report tells no more."""
@@ -134,8 +134,3 @@ class Book:
         above = LAYERS[: LAYERS.index(layer)]
         found = (self.names.get((one, name)) for one in reversed(above))
         return next((key for key in found if key is not None), None)
-
-
-def book(test: Plain, layers: Sequence[str]) -> Book:
-    """The causes of one test of a report, on some layers."""
-    return Book(Record.from_dict(test), layers)

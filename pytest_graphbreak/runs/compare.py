@@ -1,6 +1,6 @@
 """What changed between two sets of runs, by cause first. Pure: reports in, differences out.
 
-``compare(before, after)`` takes the reports of either side (``runs.incoming.Report``, each side any
+``compare(before, after)`` takes the reports of either side (``RunReport``, each side any
 number of them: shards, profiles, retries) and gives a ``Comparison``:
 
 - ``changes``: each a cause at one place (``kind``: ``break``, ``eager``, ``recompile``, or the
@@ -28,9 +28,10 @@ from typing import Final
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.layers import LAYERS, MEANT, VERSIONS, made_by
-from pytest_graphbreak.model.record import Frame, Plain
+from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.model.versions import same_minor
-from pytest_graphbreak.runs.attribution import Key, PlacedCause, book
+from pytest_graphbreak.runs.attribution import Book, Key, PlacedCause
 from pytest_graphbreak.runs.comparison import (
     CauseChange,
     ComparedSide,
@@ -44,17 +45,17 @@ from pytest_graphbreak.runs.comparison import (
     Unequal,
     Where,
 )
-from pytest_graphbreak.runs.incoming import Report
 from pytest_graphbreak.runs.renamed import paired, without_numbers
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, SeenTest, Union, union
 
 _FACTS: Final = (*VERSIONS, "python", "platform")
 
-_COMPARED: Final = ("layers", "graphs", "recompiles", "ops", "breaks", "eager")
-_LISTED: Final = ("recompile_list", "graph_list")
+_COMPARED: Final = (
+    *("layers", "graphs", "recompiles", "breaks", "eager", "recompile_list", "graph_list"),
+)
 
 
-def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
+def compare(before: Iterable[RunReport], after: Iterable[RunReport]) -> Comparison:
     """What is otherwise in ``after``. Never raises: what cannot be compared is in the result."""
     olds, news = list(before), list(after)
     old, new = union(olds), union(news)
@@ -70,9 +71,9 @@ def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
             found.unequal.append(Unequal(nodeid, profile, why))
         else:
             found.pairs.append(_pair(one, other, profile, changes, found))
-            for key in _alone(one.test, other.test):
+            for key in _alone(one.test.record, other.test.record):
                 found.layers.setdefault(key, []).append(nodeid)
-            for setting in _settings(one.test["settings"], other.test["settings"]):
+            for setting in _settings(one.test.record.settings, other.test.record.settings):
                 found.settings.setdefault(setting, []).append(nodeid)
     found.once = _once(old, new, keys)
     found.moved, found.changes = paired(changes.values())
@@ -83,13 +84,14 @@ def compare(before: Iterable[Report], after: Iterable[Report]) -> Comparison:
 # the two sides
 
 
-def _side(reports: Sequence[Report], together: Union) -> ComparedSide:
+def _side(reports: Sequence[RunReport], together: Union) -> ComparedSide:
     facts = [report.environment for report in reports]
+    told = [fact.to_dict() for fact in facts]
     return ComparedSide(
         reports=tuple(report.name for report in reports),
         profiles=tuple(dict.fromkeys(report.profile for report in reports)),
-        versions=_listed((name, fact[name]) for fact in facts for name in _FACTS),
-        packages=_listed(item for fact in facts for item in fact["packages"].items()),
+        versions=_listed((name, fact[name]) for fact in told for name in _FACTS),
+        packages=_listed(item for fact in facts for item in fact.packages.items()),
         tests=sum(seen.level == MEASURED for seen in together.seen.values()),
         problems=tuple(together.incomplete),
     )
@@ -137,10 +139,10 @@ def _unmeasured(seen: SeenTest, side: str) -> str:
     if seen.level == MEASURED:
         return ""
     if seen.level == BLIND:
-        return f"could not be seen {side}: {seen.test['errors'][0]}"
+        return f"could not be seen {side}: {seen.test.record.errors[0]}"
     if seen.level == FAILED:
-        return f"{'xfailed' if seen.test['outcome'] == 'xfailed' else 'failed by itself'} {side}"
-    return f"{seen.test['outcome']} {side}"
+        return f"{'xfailed' if seen.test.outcome == 'xfailed' else 'failed by itself'} {side}"
+    return f"{seen.test.outcome} {side}"
 
 
 def _once(old: Union, new: Union, pairs: Iterable[tuple[SeenTest, SeenTest, str]]) -> list[Once]:
@@ -194,14 +196,13 @@ def _pair(
     one: SeenTest, other: SeenTest, profile: str, changes: _Groups, found: Comparison
 ) -> Pair:
     """One test of both sides; what moved in it is added to ``changes``."""
-    before, after = one.test, other.test
-    layers = tuple(
-        layer for layer in LAYERS if layer in before["layers"] and layer in after["layers"]
-    )
+    before, after = one.test.record, other.test.record
+    layers = tuple(layer for layer in LAYERS if layer in before.layers and layer in after.layers)
+    old_ops, new_ops = before.ops, after.ops
     mine: list[CauseChange] = []
     if not _same(before, after):
         same = _comparable(one, other)
-        steps = _steps(book(before, layers).causes, book(after, layers).causes, same)
+        steps = _steps(Book(before, layers).causes, Book(after, layers).causes, same)
         breaks = _Heads(steps)
         heads: dict[int, CauseChange] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
@@ -217,12 +218,12 @@ def _pair(
         before=one,
         after=other,
         layers=layers,
-        graphs=_both(before["graphs"], after["graphs"], layers),
-        recompiles=_both(before["recompiles"], after["recompiles"], layers),
+        graphs=_both(before.graphs, after.graphs, layers),
+        recompiles=_both(before.recompiles, after.recompiles, layers),
         ops={
-            layer: (before["ops"][layer], after["ops"][layer])
+            layer: (old_ops[layer], new_ops[layer])
             for layer in layers
-            if layer in before["ops"] and layer in after["ops"]
+            if layer in old_ops and layer in new_ops
         },
         changes=tuple(mine),
     )
@@ -295,9 +296,9 @@ class _Heads:
         return self._found.get((how, *where)) or self._found.get((how, *where[:2]))
 
 
-def _same(before: Plain, after: Plain) -> bool:
+def _same(before: Record, after: Record) -> bool:
     """Whether two tests are told in equal words: the most of them, and quick to see."""
-    return all(before[key] == after[key] for key in (*_COMPARED, *_LISTED))
+    return all(getattr(before, name) == getattr(after, name) for name in _COMPARED)
 
 
 def _both(
@@ -312,16 +313,16 @@ def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]
     return {layer: count for layer, count in growth.items() if count}
 
 
-def _alone(before: Plain, after: Plain) -> Iterator[tuple[str, Where]]:
+def _alone(before: Record, after: Record) -> Iterator[tuple[str, Where]]:
     """The layers that have graphs on one side and were not observed on the other."""
     side: Where
     for side, mine, others in (("before", before, after), ("after", after, before)):
-        for layer in mine["layers"]:
-            if layer not in others["layers"] and mine["graphs"].get(layer):
+        for layer in mine.layers:
+            if layer not in others.layers and mine.graphs.get(layer):
                 yield layer, side
 
 
-def _settings(was: Plain, now: Plain) -> Iterator[SettingChange]:
+def _settings(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[SettingChange]:
     """The settings that differ."""
     if was != now:
         for name in dict.fromkeys((*was, *now)):

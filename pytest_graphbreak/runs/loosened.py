@@ -20,9 +20,9 @@ from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.config.checkout import NAMES, Checkout, CheckoutError, keys_of
-from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.runs.git import GitError, blobs, git, names
 from pytest_graphbreak.runs.marks import LARGEST, WORD, MarkCall, Marks, read
 
@@ -101,27 +101,24 @@ def since(checkout: Checkout, commit: str) -> list[Loosened]:
     return [*found, *_entries_since(checkout, commit)]
 
 
-def by_reports(before: Plain, after: Plain) -> Iterator[Loosened]:
+def by_reports(before: TestReport, after: TestReport) -> Iterator[Loosened]:
     """As ``since``, of one test that two runs tell of: also what no text of the source shows."""
-    nodeid = after["nodeid"]
-    if after["ungated"] is not None and before["ungated"] is None:
-        yield Loosened("ungated", nodeid, after["ungated"] or "no reason given")
-    old, new = before["cap"], after["cap"]
+    if after.ungated is not None and before.ungated is None:
+        yield Loosened("ungated", after.nodeid, after.ungated or "no reason given")
+    old, new = before.cap, after.cap
     if old is not None and (new is None or _allows_more(old, new)):
         now_words = "no max_graphs any more" if new is None else _cap(new)
-        yield Loosened("cap", nodeid, now_words, _cap(old))
+        yield Loosened("cap", after.nodeid, now_words, _cap(old))
 
 
-def _allows_more(before: Plain, now: Plain) -> bool:
-    old, new = Cap(**before), Cap(**now)
+def _allows_more(old: Cap, new: Cap) -> bool:
     pairs = [(old.graphs(layer), new.graphs(layer)) for layer in LAYERS]
     pairs += [(old.recompiles, new.recompiles), (old.breaks, new.breaks)]
     return any(was is not None and (most is None or most > was) for was, most in pairs)
 
 
-def _cap(data: Plain) -> str:
+def _cap(cap: Cap) -> str:
     """As it is written in the source."""
-    cap = Cap(**data)
     parts = [] if cap.every is None else [str(cap.every)]
     parts += [f"{layer}={count}" for layer, count in cap.layers.items()]
     rest = {"recompiles": cap.recompiles, "breaks": cap.breaks}

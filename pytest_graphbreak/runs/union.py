@@ -12,8 +12,9 @@ from typing import Final
 
 from pytest_graphbreak.judging.causes import place_of
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Plain, Record
-from pytest_graphbreak.runs.incoming import Report, by_profile
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import RunReport, TestReport
+from pytest_graphbreak.runs.incoming import by_profile
 
 UNMEASURED, FAILED, BLIND, MEASURED = range(4)
 """How much a report saw of a test: nothing, up to its own failure, with errors, all of it."""
@@ -27,8 +28,8 @@ class SeenTest:
 
     nodeid: str
     profile: str
-    test: Plain
-    report: Report
+    test: TestReport
+    report: RunReport
 
     @property
     def level(self) -> int:
@@ -120,36 +121,36 @@ class Union:
         ]
 
 
-def level(test: Plain) -> int:
+def level(test: TestReport) -> int:
     """How much was seen of a test.
 
     A test that is marked xfail and was failed by the gate ran whole; one that
     raised by itself, as it was expected to, did not.
     """
-    outcome = test["outcome"]
-    if test["failed_by"] == "test" or (outcome == "xfailed" and test["verdict"] == "none"):
+    outcome = test.outcome
+    if test.failed_by == "test" or (outcome == "xfailed" and test.verdict == "none"):
         return UNMEASURED if outcome == "crashed" else FAILED
     if outcome in ("skipped", "crashed"):
         return UNMEASURED
-    return BLIND if test["errors"] else MEASURED
+    return BLIND if test.record.errors else MEASURED
 
 
-def union(reports: Iterable[Report]) -> Union:
+def union(reports: Iterable[RunReport]) -> Union:
     """Put reports together. Never raises: what does not fit is in the result."""
     found = Union()
     shards = by_profile(reports)
     for report in (report for group in shards.values() for report in group):
         found.incomplete += _incomplete(report)
         for test in report.tests:
-            _add(found, SeenTest(test["nodeid"], report.profile, test, report))
+            _add(found, SeenTest(test.nodeid, report.profile, test, report))
         whole = found.whole.setdefault(report.profile, set())
-        whole.update(report.session["complete_files"], report.session["collected_whole"])
+        whole.update(report.session.complete_files, report.session.collected_whole)
         collected = found.collected.setdefault(report.profile, set())
-        collected.update(test["nodeid"] for test in report.tests)
-        collected.update(report.session["unmeasured"], report.session["deselected_tests"])
-        shard = report.session["shard"]
+        collected.update(test.nodeid for test in report.tests)
+        collected.update(report.session.unmeasured, report.session.deselected_tests)
+        shard = report.session.shard
         if shard is not None:
-            found.shards.setdefault(report.profile, set()).add((shard["group"], shard["of"]))
+            found.shards.setdefault(report.profile, set()).add((shard.group, shard.of))
     found.unmeasured = list(dict.fromkeys(_unmeasured(found, shards)))
     return found
 
@@ -160,12 +161,12 @@ def _add(found: Union, new: SeenTest) -> None:
     if old is None or new.level > old.level:
         found.seen[key] = new
     elif new.level == old.level == MEASURED:
-        difference = differ(Record.from_dict(old.test), Record.from_dict(new.test))
+        difference = differ(old.test.record, new.test.record)
         if difference:
             found.contradictions.append(
                 Contradiction(new.nodeid, new.profile, old.report.name, new.report.name, difference)
             )
-        elif len(new.test["layers"]) > len(old.test["layers"]):
+        elif len(new.test.record.layers) > len(old.test.record.layers):
             # torch_xla was imported in one job and not in the other: that one saw more.
             found.seen[key] = new
 
@@ -189,18 +190,18 @@ def differ(one: Record, other: Record) -> str:
     return ""
 
 
-def _incomplete(report: Report) -> Iterator[str]:
+def _incomplete(report: RunReport) -> Iterator[str]:
     """Why a report does not hold all that its run was to measure."""
     session = report.session
-    if report.environment["profile"] is None:
+    if report.environment.profile is None:
         yield f"{report.name}: it names no profile, so it is of no test run"
-    if session["exit"] in INTERRUPTED:
-        yield f"{report.name}: its run {INTERRUPTED[session['exit']]} (exit {session['exit']})"
+    if session.exit in INTERRUPTED:
+        yield f"{report.name}: its run {INTERRUPTED[session.exit]} (exit {session.exit})"
         return
-    if session["collected"] is None:
+    if session.collected is None:
         return
-    accounted = {test["nodeid"] for test in report.tests} | set(session["unmeasured"])
-    missing = session["collected"] - session["deselected"] - len(accounted)
+    accounted = {test.nodeid for test in report.tests} | set(session.unmeasured)
+    missing = session.collected - session.deselected - len(accounted)
     if missing > 0:
         yield (
             f"{report.name}: {missing} of the tests that its run collected are not in it; "
@@ -208,13 +209,13 @@ def _incomplete(report: Report) -> Iterator[str]:
         )
 
 
-def _unmeasured(found: Union, shards: Mapping[str, list[Report]]) -> Iterator[tuple[str, str]]:
+def _unmeasured(found: Union, shards: Mapping[str, list[RunReport]]) -> Iterator[tuple[str, str]]:
     for profile, reports in shards.items():
         for report in reports:
-            for nodeid in report.session["unmeasured"]:
+            for nodeid in report.session.unmeasured:
                 seen = found.seen.get((profile, nodeid))
                 if seen is None or seen.level == UNMEASURED:
                     yield profile, nodeid
     for (profile, nodeid), seen in found.seen.items():
-        if seen.test["outcome"] == "crashed":
+        if seen.test.outcome == "crashed":
             yield profile, nodeid

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.report import Shard
 from pytest_graphbreak.suite.markers import canonical
 
 PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "splits")
@@ -93,16 +94,16 @@ class Collector:
             output["graphbreak"] = self.collected.to_dict()
 
 
-def shard(config: pytest.Config) -> Plain | None:
+def shard(config: pytest.Config) -> Shard | None:
     """Which part of the tests this run took, by pytest-split or pytest-shard; None for all."""
 
     def option(name: str) -> Any:
         return config.getoption(name, default=None)
 
     if option("splits") and option("group"):
-        return {"group": int(option("group")), "of": int(option("splits"))}
+        return Shard(int(option("group")), int(option("splits")))
     if option("num_shards") and option("shard_id") is not None:
-        return {"group": int(option("shard_id")) + 1, "of": int(option("num_shards"))}
+        return Shard(int(option("shard_id")) + 1, int(option("num_shards")))
     return None
 
 

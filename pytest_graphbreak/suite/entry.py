@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import Record
 
 if TYPE_CHECKING:
     from pytest_graphbreak.suite.trace import Trace

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.baseline import Entry, Expected
-    from pytest_graphbreak.judging.cap import Cap
+    from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.report.context import Context
     from pytest_graphbreak.report.judgement import Judgement
     from pytest_graphbreak.suite.gate import Gate
@@ -114,7 +114,7 @@ def _packages(record: Record, settings: Settings) -> dict[str, str]:
     """The versions of the packages that own places of a record."""
     from pytest_graphbreak.config.packages import files_of, versions
 
-    return versions(files_of(record.to_dict()), settings.root)
+    return versions(files_of(record), settings.root)
 
 
 def _accepting(settings: Settings, nodeid: str) -> str:

@@ -23,7 +23,8 @@ from pytest_graphbreak.layers.settings import (
     take,
     unusual,
 )
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import Record
 
 
 @dataclass(frozen=True, slots=True)

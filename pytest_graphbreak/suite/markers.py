@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.model.budget import Cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def is_counted(item: pytest.Item) -> bool:
     return is_capped(item) or not wanted.isdisjoint(getattr(item, "fixturenames", ()))
 
 
-def marked_cap(item: pytest.Item) -> caps.Cap | None:
+def marked_cap(item: pytest.Item) -> Cap | None:
     """The closest ``max_graphs`` marker. A wrong one fails the test, saying what is allowed."""
     mark = item.get_closest_marker("max_graphs")
     if mark is None:

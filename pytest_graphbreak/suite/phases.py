@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.suite import entry as entries
 from pytest_graphbreak.suite import junit
 from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING, TRACE

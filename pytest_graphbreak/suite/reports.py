@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING, TRACE
 from pytest_graphbreak.suite.gate import GATE
 

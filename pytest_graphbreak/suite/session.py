@@ -10,14 +10,15 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
-from pytest_graphbreak.model.record import Plain, Record
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.suite.collection import Collected, Collector, file_of, gone_files, shard
@@ -108,20 +109,20 @@ class Session:
             )
             for nodeid, tally in self.tallies.items()
         ]
-        outcome.environment["packages"] = owners.versions(
-            (file for test in outcome.tests for file in owners.files_of(test)), self.settings.root
-        )
+        files = (file for test in outcome.tests for file in owners.files_of(test.record))
+        packages = owners.versions(files, self.settings.root)
+        outcome.environment = replace(outcome.environment, packages=packages)
         outcome.unmeasured = self._unmeasured()
         if self.settings.gate and exitstatus in WRITABLE:
             self._settle_baselines()
         code = self._exit_code(exitstatus)
         if code != exitstatus:
             session.exitstatus = code
-        document = self._document(code)
+        report = self._report(code)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            self._tell_github(document)
+            self._tell_github(report)
         if self.settings.report is not None:
-            self._write_report(document)
+            self._write_report(report)
             if outcome.faults and session.exitstatus == OK:
                 session.exitstatus = FAILED
         if outcome.faults and not self.config.pluginmanager.hasplugin("terminalreporter"):
@@ -193,17 +194,16 @@ class Session:
 
         versions = self.outcome.environment
         for test in self.outcome.tests:
-            record = Record.from_dict(test)
-            if test["outcome"] not in ("passed", "xpassed") or record.errors:
+            if test.outcome not in ("passed", "xpassed") or test.record.errors:
                 continue
-            if test["nodeid"] in self.outcome.unmeasured or not self._is_to_write(test, record):
+            if test.nodeid in self.outcome.unmeasured or not self._is_to_write(test):
                 continue
-            yield measured(test["nodeid"], self.gate.profile, versions, record)
+            yield measured(test.nodeid, self.gate.profile, versions, test.record)
 
-    def _is_to_write(self, test: Plain, record: Record) -> bool:
+    def _is_to_write(self, test: TestReport) -> bool:
         if not (self.settings.update or self.settings.record):
-            return bool(test["verdict"] == "lost")  # prune alone
-        return record.judged or test["baseline"] is not None
+            return test.verdict == "lost"  # prune alone
+        return test.record.judged or test.baseline is not None
 
     def _exit_code(self, exitstatus: int) -> int:
         """Green turns red where the gate did not see everything; nothing else is changed."""
@@ -212,31 +212,31 @@ class Session:
         stale = self.settings.strict and self.settings.gate and self.outcome.stale
         return FAILED if self.outcome.unmeasured or stale or self.outcome.faults else OK
 
-    def _document(self, code: int) -> Plain:
+    def _report(self, code: int) -> RunReport:
         outcome, collected = self.outcome, self.collector.collected
-        session = {
-            "exit": int(code),
-            "collected": len(collected.nodeids) + collected.deselected,
-            "deselected": collected.deselected,
-            "complete_files": outcome.complete_files or self._complete_files(),
-            "unmeasured": outcome.unmeasured,
-            "stale": [item.nodeid for item in outcome.stale],
-            "collected_whole": collected.scopes,
-            "deselected_tests": collected.left,
-            "shard": shard(self.config),
-        }
-        return json_report.document(dict(outcome.environment), session, outcome.tests)
+        session = SessionReport(
+            exit=int(code),
+            collected=len(collected.nodeids) + collected.deselected,
+            deselected=collected.deselected,
+            complete_files=tuple(outcome.complete_files or self._complete_files()),
+            unmeasured=tuple(outcome.unmeasured),
+            stale=tuple(item.nodeid for item in outcome.stale),
+            collected_whole=tuple(collected.scopes),
+            deselected_tests=tuple(collected.left),
+            shard=shard(self.config),
+        )
+        return RunReport(outcome.environment, tuple(outcome.tests), session, name="this run")
 
-    def _write_report(self, document: Plain) -> None:
+    def _write_report(self, report: RunReport) -> None:
         assert self.settings.report is not None
         try:
-            json_report.write(self.settings.report, document)
+            json_report.write(self.settings.report, report.to_dict())
         except OSError as error:
             self.outcome.faults.append(
                 f"{self.settings.report}: the report was not written: {error}"
             )
 
-    def _tell_github(self, document: Plain) -> None:
+    def _tell_github(self, report: RunReport) -> None:
         """Annotations and the step summary; ``-p no:graphbreak-github`` turns both off."""
         from pytest_graphbreak.report import github
 
@@ -247,7 +247,7 @@ class Session:
             try:
                 path = self.settings.report
                 name = None if path is None else path.name
-                github.publish(document, self.settings.root, os.environ, print, name)
+                github.publish(report, self.settings.root, os.environ, print, name)
             except OSError as error:
                 self.outcome.faults.append(f"the step summary was not written: {error}")
 

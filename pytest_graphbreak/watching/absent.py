@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 
-from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.text.numbers import noun
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.watching import absent
 from pytest_graphbreak.watching.measure import Measurement
@@ -101,7 +102,7 @@ def observe(
 class _Block(AbstractContextManager[Seen]):
     """Watches from ``with`` to its end. One frame only, which pytest does not show."""
 
-    def __init__(self, cap: caps.Cap | None, root: Path) -> None:
+    def __init__(self, cap: Cap | None, root: Path) -> None:
         self._cap = cap
         self._root = root
 
@@ -116,7 +117,7 @@ class _Block(AbstractContextManager[Seen]):
             raise BudgetExceeded(words)
 
 
-def _over(record: Record, cap: caps.Cap) -> str | None:
+def _over(record: Record, cap: Cap) -> str | None:
     """Why the block fails; None where it keeps to its budget."""
     from pytest_graphbreak.report.judgement import Case, judgement
 

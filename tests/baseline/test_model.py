@@ -12,7 +12,7 @@ from pytest_graphbreak.baseline import (
     Override,
     Values,
 )
-from pytest_graphbreak.baseline.model import place_key, writable
+from pytest_graphbreak.model.budget import place_key, writable
 
 if TYPE_CHECKING:
     import pytest

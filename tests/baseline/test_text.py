@@ -26,8 +26,9 @@ from pytest_graphbreak.baseline import (
 )
 from pytest_graphbreak.baseline import plan as planning
 from pytest_graphbreak.baseline import read as reading
-from pytest_graphbreak.baseline.model import nodeid_of, writable
+from pytest_graphbreak.baseline.model import nodeid_of
 from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.model.budget import writable
 
 LAYERS = ("dynamo", "xla", "tt")
 AWKWARD = [

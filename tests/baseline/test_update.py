@@ -17,7 +17,7 @@ from pytest_graphbreak.baseline import (
     preview,
     update,
 )
-from pytest_graphbreak.baseline.model import Cause
+from pytest_graphbreak.model.budget import Cause
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
 ITEM = BaselinePlace("m.py::f", "x.item()", 1, "Unsupported Tensor.item()", "GB0124")

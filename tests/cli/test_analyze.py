@@ -83,7 +83,7 @@ def test_json_has_every_key_and_what_only_logs_have(tmp_path: Path) -> None:
     assert (kept["attempted"], kept["completed"], kept["failed"]) == (3, 2, 1)
     assert kept["sure"] == "certain"
     assert kept["failures"][0]["after"] == "shlo_compiler_cleaned"
-    assert load_all([str(path)])[0].tests[0]["graphs"] == {"tt": 3}
+    assert load_all([str(path)])[0].tests[0].record.graphs == {"tt": 3}
 
 
 def test_a_log_that_bears_nothing_is_still_written(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.baseline import Baselines, update
-from pytest_graphbreak.baseline.model import Measured, Values
+from pytest_graphbreak.baseline.model import Measured
 from pytest_graphbreak.config.packages import versions
+from pytest_graphbreak.model.budget import Values
 from tests.conftest import Suite
 
 PLAIN = Values({"dynamo": 1})

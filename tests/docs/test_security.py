@@ -9,7 +9,7 @@ import pytest
 from pytest_graphbreak.baseline import read, tree
 from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.model import sources
+from pytest_graphbreak.model import forms, record, report, sources
 from pytest_graphbreak.report import html, markdown, source
 from pytest_graphbreak.runs import containers, git, incoming
 from pytest_graphbreak.text import blocks, safe
@@ -26,12 +26,12 @@ MIB = 2**20
         ("reports in one directory or archive | {} |", containers.MOST_FILES),
         ("values in one report | {} |", incoming.MOST_VALUES),
         ("tests in all reports of a command | {} |", incoming.MOST_TESTS),
-        ("(node id, file) | {} characters", incoming.LONGEST_NAME),
-        ("a profile | {} characters", incoming.LONGEST_PROFILE),
-        ("a version or a device in a report | {} characters", incoming.LONGEST_FACT),
-        ("any other text of a report | {} characters", incoming.LONGEST_TEXT),
-        ("; {} of a failure's message", incoming.LONGEST_MESSAGE),
-        ("a count in a report | {} |", incoming.MOST_COUNT),
+        ("(node id, file) | {} characters", report.LONGEST_NAME),
+        ("a profile | {} characters", report.LONGEST_PROFILE),
+        ("a version or a device in a report | {} characters", record.LONGEST_FACT),
+        ("any other text of a report | {} characters", forms.LONGEST_TEXT),
+        ("; {} of a failure's message", report.LONGEST_MESSAGE),
+        ("a count in a report | {} |", forms.MOST_COUNT),
         ("a baseline file | {} MiB", read.LARGEST // MIB),
         ("and {} levels of nesting", tree.DEEPEST),
         ("a call of git | {} seconds", git.SLOWEST),

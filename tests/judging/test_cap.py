@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.judging.cap import Cap, CapError, parse
+from pytest_graphbreak.judging.cap import CapError, parse
+from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 
 

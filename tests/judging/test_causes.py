@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_graphbreak.baseline.model import Cause, Expected, Values
+from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.causes import causes, compare
 from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.model.budget import Cause, Values
 from pytest_graphbreak.model.record import Frame, Graph, Record
 
 

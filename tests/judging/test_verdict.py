@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.baseline.model import BaselinePlace, Entry, Expected, Override, Values
-from pytest_graphbreak.judging.cap import Cap, parse
+from pytest_graphbreak.baseline.model import Entry, Expected, Override
+from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Observation, Record, combine
 
 

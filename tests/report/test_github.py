@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.report import github
+from pytest_graphbreak.runs.incoming import parse
 from tests.hostile import STRINGS, a_hostile_report, everywhere
 from tests.report.test_markdown import as_runs
-from tests.reports import a_break, a_report, a_test, known, over, place
+from tests.reports import a_break, a_report, a_test, as_tests, known, over, place
 
 
 def parts(command: str) -> tuple[dict[str, str], str]:
@@ -39,7 +40,7 @@ def test_at_the_users_line_of_the_new_break(root: Path) -> None:
     old, new = place(line=10, code="old"), place(line=11, code="new")
     test = over(breaks=[a_break(old), a_break(new)])
     test["baseline"]["breaks"] = [known(old)]
-    (command,) = github.annotations([test], root)
+    (command,) = github.annotations(as_tests(test), root)
     properties, message = parts(command)
     assert properties["file"] == "models/head.py"
     assert properties["line"] == "11"
@@ -50,13 +51,15 @@ def test_at_the_users_line_of_the_new_break(root: Path) -> None:
 def test_a_break_in_a_library_is_shown_where_the_user_called_it(root: Path) -> None:
     inside = place("transformers/models/bert.py", "Bert.forward", 500, "x.item()")
     called = place("models/head.py", "Head.forward", 9, "self.bert(x)")
-    (command,) = github.annotations([over(breaks=[a_break(inside, stack=[called, inside])])], root)
+    (command,) = github.annotations(
+        as_tests(over(breaks=[a_break(inside, stack=[called, inside])])), root
+    )
     assert parts(command)[0] | {"title": ""} == {"file": "models/head.py", "line": "9", "title": ""}
 
 
 def test_a_test_without_a_place_is_shown_at_its_file(root: Path) -> None:
     test = over(breaks=[], graph_list=[], verdict="lost")
-    (command,) = github.annotations([test], root)
+    (command,) = github.annotations(as_tests(test), root)
     properties, _ = parts(command)
     assert properties["file"] == "tests/test_a.py"
     assert "line" not in properties
@@ -69,7 +72,7 @@ def test_only_what_the_gate_failed_and_ten_at_most(root: Path) -> None:
         over(f"t.py::test[{number}]", 1, 2, breaks=[a_break(place(code=f"line {number}"))])
         for number in range(15)
     ]
-    found = github.annotations([own, fine, *many], root)
+    found = github.annotations(as_tests(own, fine, *many), root)
     assert len(found) == 10
     names = {parts(command)[1].partition("\n")[0] for command in found}
     assert names < {test["nodeid"] for test in many}
@@ -78,7 +81,7 @@ def test_only_what_the_gate_failed_and_ten_at_most(root: Path) -> None:
 def test_one_place_behind_many_red_tests_is_one_error(root: Path) -> None:
     many = [over(f"t.py::test[{number}]", 1, 2) for number in range(220)]
     blind = a_test("t.py::blind", verdict="error", failed_by="gate", errors=["no sensor"])
-    shared, alone = github.annotations([blind, *many], root)
+    shared, alone = github.annotations(as_tests(blind, *many), root)
     properties, message = parts(shared)
     assert (properties["file"], properties["line"]) == ("models/head.py", "10")
     assert properties["title"] == "graph budget: 220 tests, GB0124  Unsupported Tensor.item() call"
@@ -96,7 +99,7 @@ def test_few_tests_with_one_cause_are_all_named(root: Path) -> None:
 
 def test_a_test_with_two_places_is_at_both(root: Path) -> None:
     test = over(breaks=[a_break(place(line=11, code="one")), a_break(place(line=12, code="two"))])
-    found = github.annotations([test], root)
+    found = github.annotations(as_tests(test), root)
     for command, line, code in zip(found, ("11", "12"), ("one", "two"), strict=True):
         properties, message = parts(command)
         assert (properties["line"], properties["title"]) == (
@@ -108,7 +111,7 @@ def test_a_test_with_two_places_is_at_both(root: Path) -> None:
 
 
 def test_files_are_named_from_the_workspace(root: Path) -> None:
-    (command,) = github.annotations([over(now=2)], root, root.parent)
+    (command,) = github.annotations(as_tests(over(now=2)), root, root.parent)
     assert parts(command)[0]["file"] == f"{root.name}/models/head.py"
 
 
@@ -120,7 +123,7 @@ def test_files_outside_of_the_workspace_are_named_from_the_root(root: Path, tmp_
 
 @pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 def test_hostile_text_makes_no_command_of_its_own(text: str, root: Path) -> None:
-    (command,) = github.annotations([everywhere(text)], root)
+    (command,) = github.annotations(as_tests(everywhere(text)), root)
     assert command.isprintable()
     properties, _ = parts(command)
     assert set(properties) <= {"file", "line", "title"}
@@ -131,7 +134,7 @@ def test_hostile_text_makes_no_command_of_its_own(text: str, root: Path) -> None
 def test_no_file_outside_of_the_repository_is_named(file: str, root: Path) -> None:
     (root.parent / "secret.py").write_text("pass")
     where = place(file)
-    (command,) = github.annotations([over(breaks=[a_break(where, stack=[where])])], root)
+    (command,) = github.annotations(as_tests(over(breaks=[a_break(where, stack=[where])])), root)
     assert parts(command)[0]["file"] in ("tests/test_a.py", "models/head.py")
 
 
@@ -155,7 +158,7 @@ def test_publish_writes_both(root: Path) -> None:
         "GITHUB_WORKSPACE": str(root),
     }
     said: list[str] = []
-    github.publish(a_report(over()), root, environ, said.append)
+    github.publish(parse("x", a_report(over())), root, environ, said.append)
     assert said[0] == ""  # whatever stood on the line before is ended
     assert said[1].startswith("::error file=models/head.py")
     assert summary.read_text().startswith("before\n<!-- pytest-graphbreak -->")
@@ -164,12 +167,12 @@ def test_publish_writes_both(root: Path) -> None:
 @pytest.mark.parametrize("environ", [{}, {"GITHUB_ACTIONS": "false"}])
 def test_publish_is_silent_elsewhere(environ: dict[str, str], root: Path) -> None:
     said: list[str] = []
-    github.publish(a_report(over()), root, environ, said.append)
+    github.publish(parse("x", a_report(over())), root, environ, said.append)
     assert not said
 
 
 def test_publish_of_a_hostile_run(root: Path) -> None:
     said: list[str] = []
-    github.publish(a_hostile_report(), root, {"GITHUB_ACTIONS": "true"}, said.append)
+    github.publish(parse("x", a_hostile_report()), root, {"GITHUB_ACTIONS": "true"}, said.append)
     assert len(said) == 11
     assert all(line.startswith("::error ") for line in said[1:])

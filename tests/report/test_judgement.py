@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.baseline.model import Expected, Values
-from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.judgement import Case, Rules, judgement

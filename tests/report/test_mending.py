@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import mending
 from pytest_graphbreak.report.source import CheckoutSources
 from tests.hostile import a_hostile_report
-from tests.reports import Data, a_break, a_graph, a_test, over, place
+from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
 
 PRINT = place(line=4, code="print(scores)")
 REASON = "Failed to trace builtin operator"
@@ -17,7 +17,7 @@ NOWHERE = CheckoutSources(None)
 
 
 def told(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
-    return [mending.to_dict(one, sources) for one in mending.findings(list(tests))]
+    return [mending.to_dict(one, sources) for one in mending.findings(as_tests(*tests))]
 
 
 def red(nodeid: str = "tests/test_a.py::test_b[a b]") -> Data:

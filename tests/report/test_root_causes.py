@@ -9,9 +9,9 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report import explained
-from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
+from pytest_graphbreak.report.root_causes import RootCauses, by_nodeid, headline, root_causes
 from tests.hostile import a_hostile_report
-from tests.reports import Data, a_break, a_graph, a_test, known, over, place
+from tests.reports import Data, a_break, a_graph, a_test, as_tests, known, over, place
 
 PRINT, ITEM = place(line=11, code="print(scores)"), place(line=30, code="x.item()")
 
@@ -28,7 +28,7 @@ def red(nodeid: str, *where: Data, was: int = 1, **changes: Any) -> Data:
 
 
 def causes(*tests: Data) -> RootCauses:
-    return root_causes((test["nodeid"], test) for test in tests)
+    return root_causes(by_nodeid(as_tests(*tests)))
 
 
 def test_one_print_behind_220_red_tests_is_one_finding() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.settings import left_behind, measured_with
 
 XLA = {
@@ -45,7 +46,6 @@ def test_text_of_strangers_is_made_harmless() -> None:
 
 
 def test_what_was_left_is_one_line() -> None:
-    assert left_behind({"leaks": {"torch._dynamo.config.disable": True, "grad_mode": False}}) == (
-        "disable = True, grad_mode = False"
-    )
-    assert left_behind({}) == ""
+    left = {"torch._dynamo.config.disable": True, "grad_mode": False}
+    assert left_behind(TestReport("t", "passed", leaks=left)) == "disable = True, grad_mode = False"
+    assert left_behind(TestReport("t", "passed")) == ""

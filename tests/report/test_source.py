@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.source import CheckoutSources
-from tests.reports import place
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def at(line: int, file: str = "model.py") -> dict[str, object]:
-    return place(file, "f", line, f"line_{line} = 1")
+def at(line: int, file: str = "model.py") -> Frame:
+    return Frame(file, "f", line, f"line_{line} = 1")
 
 
 def test_lines_around_the_place(root: Path) -> None:
@@ -38,8 +38,8 @@ def test_at_the_edges(root: Path) -> None:
 
 
 def test_another_version_of_the_file_is_not_shown(root: Path) -> None:
-    assert CheckoutSources(root).excerpt(place("model.py", "f", 10, "other = 1")) is None
-    assert CheckoutSources(root).excerpt(place("model.py", "f", 999, "line_999 = 1")) is None
+    assert CheckoutSources(root).excerpt(Frame("model.py", "f", 10, "other = 1")) is None
+    assert CheckoutSources(root).excerpt(Frame("model.py", "f", 999, "line_999 = 1")) is None
 
 
 def test_nowhere_without_a_checkout(root: Path) -> None:

@@ -14,7 +14,7 @@ from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.summary import BOLD, GREEN, PLAIN, RED, YELLOW, Outcome
 from tests.hostile import STRINGS
-from tests.reports import Data, a_break, a_test, over, place
+from tests.reports import Data, a_break, a_test, as_tests, over, place
 
 ROOT = Path("/suite")
 CHECK = Settings(ROOT, ROOT / "baselines", gate=True, typed=Typed(("python", "-m", "pytest")))
@@ -22,7 +22,7 @@ SEEN: Data = {"written": False, "unseen": [], "foreign": None}
 
 
 def a_run(*tests: Data, settings: Settings = CHECK, **changes: Any) -> Outcome:
-    return Outcome("cpu", settings, tests=[SEEN | test for test in tests], **changes)
+    return Outcome("cpu", settings, tests=as_tests(*(SEEN | test for test in tests)), **changes)
 
 
 def shown(outcome: Outcome) -> list[str]:
@@ -127,7 +127,7 @@ def test_what_is_written_is_red_no_longer() -> None:
 
 def test_causes_of_a_large_run_are_bounded() -> None:
     """100,000 green tests cost next to nothing, and 300 causes are ten, and a count."""
-    green = [SEEN | a_test("t.py::fine", verdict="ok")] * 100_000
+    green = as_tests(SEEN | a_test("t.py::fine", verdict="ok")) * 100_000
     red = [
         over(f"t.py::test[{n}]", 1, 2, breaks=[a_break(place(code=f"line {n % 300}"))])
         for n in range(1_000)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_graphbreak.baseline.model import Expected, Values
+from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import (
     Break,
     Eager,

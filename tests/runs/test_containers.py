@@ -34,7 +34,7 @@ def test_an_archive_as_github_keeps_it(tmp_path: Path) -> None:
     first, second = load_all([path])
     assert (first.name, second.name) == (f"{path}/a/graphs.json", f"{path}/graphs.json")
     assert {first.given, second.given} == {path}
-    assert second.tests[0]["nodeid"] == "t.py::two"
+    assert second.tests[0].nodeid == "t.py::two"
 
 
 def test_a_directory_with_reports_and_archives_at_any_depth(tmp_path: Path) -> None:

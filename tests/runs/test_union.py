@@ -18,7 +18,7 @@ def together(*reports: Data) -> Union:
 
 
 def outcome_of(found: Union, nodeid: str = T, profile: str = "cpu") -> Any:
-    return found.seen[profile, nodeid].test["outcome"]
+    return found.seen[profile, nodeid].test.outcome
 
 
 FAILED = a_test(T, outcome="failed", failed_by="test")
@@ -83,7 +83,7 @@ def test_a_layer_that_only_one_job_had_is_no_contradiction() -> None:
     for reports in ((less, more), (more, less)):
         found = together(*(a_report(test) for test in reports))
         assert not found.contradictions
-        assert found.seen["cpu", T].test["graphs"] == {"dynamo": 1, "xla": 2}
+        assert found.seen["cpu", T].test.record.graphs == {"dynamo": 1, "xla": 2}
 
 
 def test_an_xfail_of_the_tests_own_is_not_taken_for_a_measurement() -> None:
@@ -91,7 +91,7 @@ def test_an_xfail_of_the_tests_own_is_not_taken_for_a_measurement() -> None:
     by_the_gate = over(T, 1, 3, outcome="xfailed", failed_by=None)
     found = together(a_report(own), a_report(by_the_gate))
     assert not found.contradictions
-    assert found.seen["cpu", T].test["verdict"] == "over"
+    assert found.seen["cpu", T].test.verdict == "over"
 
 
 # what is missing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.judging.cap import Cap
+from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.watching import absent
 from tests.conftest import Suite
 

@@ -26,8 +26,8 @@ from pytest_graphbreak.config.device import (
     this_machine,
     version,
 )
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Plain
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.numbers import plural
 

@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 
 from pytest_graphbreak.layers.base import Probe
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layer import Layer, load
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Plain, Record, causes_text, decomposition
+from pytest_graphbreak.model.record import Record, causes_text, decomposition
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.watching.measure import Measurement
 

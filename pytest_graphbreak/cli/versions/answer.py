@@ -62,7 +62,7 @@ def counts(record: Record) -> str:
 
 def lines(found: BisectResult, source: SearchedRow) -> Iterator[str]:
     """All that is to be told of an answer."""
-    nodeid = printable(found.after.test["nodeid"])
+    nodeid = printable(found.after.test.nodeid)
     yield ""
     if len(found.answers) == 1:
         yield f"{nodeid} moved with"
@@ -90,7 +90,7 @@ def lines(found: BisectResult, source: SearchedRow) -> Iterator[str]:
 
 def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
     """One side held to the other, on the layers that both observed."""
-    seen = SeenTest(before.test["nodeid"], before.report.profile, before.test, before.report)
+    seen = SeenTest(before.test.nodeid, before.report.profile, before.test, before.report)
     expected, record = budget_of(seen, after.record)
     # Other code in the same package is what is looked for: its operations are compared.
     expected = replace(expected, packages={})

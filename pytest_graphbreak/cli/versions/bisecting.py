@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from pytest_graphbreak.cli.versions.moved import Likeness
 from pytest_graphbreak.cli.versions.running import SuiteRun
-from pytest_graphbreak.model.record import Plain, Record
-from pytest_graphbreak.runs.incoming import Report
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.runs.union import MEASURED, level
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
@@ -73,13 +73,13 @@ class MeasuredEnd:
     """What was measured at one commit or release."""
 
     name: str
-    report: Report
-    test: Plain
+    report: RunReport
+    test: TestReport
     path: Path
 
     @property
     def record(self) -> Record:
-        return Record.from_dict(self.test)
+        return self.test.record
 
 
 @dataclass(slots=True)
@@ -184,18 +184,17 @@ def _read(run: SuiteRun, name: str) -> tuple[MeasuredEnd | None, str]:
         return None, run.why
     tests = run.report.tests
     if len(tests) > 1:
-        named = ", ".join(test["nodeid"] for test in tests[:MOST_NAMED])
+        named = ", ".join(test.nodeid for test in tests[:MOST_NAMED])
         raise BisectError(f"{len(tests)} tests have this id; give one of them: {named}")
     test = tests[0]
     if level(test) == MEASURED:
         return MeasuredEnd(name, run.report, test, run.path), ""
-    if test["errors"]:
-        return None, test["errors"][0]
+    if test.record.errors:
+        return None, test.record.errors[0]
     return None, f"the test {_how(test)}"
 
 
-def _how(test: Plain) -> str:
-    outcome: str = test["outcome"]
+def _how(test: TestReport) -> str:
     return {"failed": "fails by itself", "skipped": "is skipped", "crashed": "crashes"}.get(
-        outcome, f"is {outcome}"
+        test.outcome, f"is {test.outcome}"
     )

@@ -14,8 +14,9 @@ from typing import Final
 from pytest_graphbreak.cli.versions import inside
 from pytest_graphbreak.cli.versions.environment import Environment
 from pytest_graphbreak.cli.versions.runner import CommandResult, Runner, tail
+from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs import incoming
-from pytest_graphbreak.runs.incoming import Report, ReportError
+from pytest_graphbreak.runs.incoming import ReportError
 
 _ERROR: Final = re.compile(r"E {3,}\S|ERROR:? +\S|usage: ")
 """Lines in which pytest says why it ran nothing ..."""
@@ -32,7 +33,7 @@ class SuiteRun:
     """
 
     ended: CommandResult
-    report: Report | None = None
+    report: RunReport | None = None
     why: str = ""
     foreign: Mapping[str, str] = field(default_factory=dict)
     path: Path = Path()

@@ -16,7 +16,7 @@ from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.settings.configs import CONFIGS, DELETED, Look, entries
 from pytest_graphbreak.layers.settings.modes import modes
 from pytest_graphbreak.layers.settings.values import equal, spell
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.forms import Plain
 
 Key = tuple[str, Any]
 """A config module and the position of an entry in it; or ``""`` and the name of a mode."""

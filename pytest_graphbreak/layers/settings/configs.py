@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import private
 from pytest_graphbreak.layers.settings.values import CONTAINERS, copied, equal, refill, spell
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.forms import Plain
 
 CONFIGS: Final = (
     "torch._dynamo.config",

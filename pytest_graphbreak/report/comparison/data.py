@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pytest_graphbreak.model.record import Frame, Plain
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.runs.comparison import CauseChange, ComparedSide, Comparison, Effect, Pair
 
 VERSION: Final = 1

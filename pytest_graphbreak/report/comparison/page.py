@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pytest_graphbreak.model.record import Plain
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import NOWHERE
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
 from pytest_graphbreak.report.source import CheckoutSources
-from pytest_graphbreak.runs.attribution import Book, Key, PlacedCause, book
+from pytest_graphbreak.runs.attribution import Book, Key, PlacedCause
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PerhapsMoved
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.numbers import plural
@@ -71,8 +72,8 @@ def _change(change: CauseChange, found: Comparison, shared: Shared) -> Plain:
         "was": shared.text(words.was(change)),
         "amount": words.amount(change),
         "growth": change.growth,
-        "at": shared.frame(change.where.to_dict() if change.where.file else {}),
-        "stack": [shared.frame(frame.to_dict()) for frame in change.stack[:-1]],
+        "at": shared.frame(change.where if change.where.file else NOWHERE),
+        "stack": [shared.frame(frame) for frame in change.stack[:-1]],
         "owner": printable(words.owner(change, found)),
         "try": shared.text(tried or ""),
         "tests": tests,
@@ -97,7 +98,7 @@ def _moved(pair: PerhapsMoved, found: Comparison, shared: Shared) -> Plain:
 
 
 def _test(pair: Pair, shared: Shared) -> Plain:
-    books = book(pair.before.test, pair.layers), book(pair.after.test, pair.layers)
+    books = Book(pair.before.test.record, pair.layers), Book(pair.after.test.record, pair.layers)
     before, after = books
     keys = list(dict.fromkeys((*before.causes, *after.causes)))
     rows = {key: number for number, key in enumerate(keys)}
@@ -120,13 +121,13 @@ def _test(pair: Pair, shared: Shared) -> Plain:
 
 def _strip(seen: SeenTest, layer: str, one: Book, rows: Mapping[Key, int]) -> list[list[Any]]:
     """The graphs of one side: name, cause, operations, and the row that says why it is there."""
-    graphs = [graph for graph in seen.test["graph_list"] if graph["layer"] == layer]
+    graphs = [graph for graph in seen.test.record.graph_list if graph.layer == layer]
     return [
         [
-            printable(graph["name"]),
-            printable(graph["cause"]),
-            graph["ops"],
-            rows.get(one.names.get((layer, graph["name"]), ())),
+            printable(graph.name),
+            printable(graph.cause),
+            graph.ops,
+            rows.get(one.names.get((layer, graph.name), ())),
         ]
         for graph in graphs[:MOST_GRAPHS]
     ]
@@ -138,7 +139,7 @@ def _row(before: PlacedCause | None, after: PlacedCause | None, shared: Shared) 
     assert shown is not None
     return [
         printable(words.KINDS.get(shown.kind, shown.kind)),
-        shared.frame(shown.where.to_dict() if shown.where.file else {}),
+        shared.frame(shown.where if shown.where.file else NOWHERE),
         *(_cell(cause, shared) for cause in (before, after)),
     ]
 

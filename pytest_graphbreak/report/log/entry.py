@@ -5,38 +5,25 @@ from __future__ import annotations
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.model.layers import VERSIONS
-from pytest_graphbreak.model.record import Plain
-from pytest_graphbreak.report import json
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.log import words
 
 
 def entry(reading: Reading, bearing: Bearing) -> Plain:
     """The record of a log, with ``bearing`` (its doubts), ``run`` (commands) and ``log``."""
     return {
-        **json.entry(reading.path, "passed", reading.record.to_dict(), None, 1),
+        **TestReport(reading.path, "passed", record=reading.record).to_dict(),
         "bearing": list(bearing.doubts),
         "run": list(bearing.commands),
         "log": _log(reading),
     }
 
 
-def environment(readings: list[Reading]) -> Plain:
+def environment(readings: list[Reading]) -> RunEnvironment:
     """Where logs come from is not known: the profile says that they are logs."""
     device = "tt" if any("tt" in reading.record.layers for reading in readings) else None
-    return {
-        "profile": "log",
-        "device": device,
-        "arch": None,
-        **dict.fromkeys(VERSIONS),
-        "python": None,
-        "platform": None,
-        "packages": {},
-    }
-
-
-def session(readings: list[Reading]) -> Plain:
-    return json.session(0, len(readings))
+    return RunEnvironment(profile="log", device=device)
 
 
 def _log(reading: Reading) -> Plain:

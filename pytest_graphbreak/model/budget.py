@@ -1,0 +1,169 @@
+"""What a test is held to: the cap that its code says, and what its baseline recorded. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final
+
+from pytest_graphbreak.model.forms import LOCAL, Described, JsonKey, Keys, OneOf, TextUpTo
+from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
+from pytest_graphbreak.model.record import (
+    AnyCause,
+    Count,
+    Counts,
+    Functions,
+    LayerName,
+    Text,
+    Times,
+)
+
+PLACES_LAYER: Final = BREAKING[0]
+"""The layer of a place that names none. Places are judged and written with their layer only."""
+BREAKS: Final = OneOf(BREAKING, "breaking", "A layer that code can leave; dynamo if left out.")
+
+
+@dataclass(frozen=True, slots=True)
+class Cap(Described):
+    """The most that a piece of code may make; None where nothing is said.
+
+    ``every`` holds for each layer that was observed and is judged without being
+    named, ``layers`` for one by name and wins over ``every``. ``recompiles`` holds
+    for each layer, too, ``breaks`` for the number of distinct breaking places.
+    ``by`` is whose cap it is, as texts say it: the ``marker`` of a test, a ``block``
+    in it, the ``option`` of a command. A report tells of a marker's only.
+    """
+
+    every: Count | None = None
+    layers: Counts = field(default_factory=dict)
+    recompiles: Count | None = None
+    breaks: Count | None = None
+    by: Annotated[str, LOCAL] = "marker"
+
+    def graphs(self, layer: str) -> int | None:
+        """The most graphs of one layer."""
+        return self.layers.get(layer, self.every if layer in JUDGED else None)
+
+
+def writable(text: str) -> str:
+    """The text with lone surrogates written out (``\\udc80``): they are no Unicode text.
+
+    A file name that is not UTF-8 has them (PEP 383), and no UTF-8 file can.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def place_key(where: str, code: str) -> tuple[str, str]:
+    """The identity of a place: no line number, white space in the code normalised."""
+    return writable(where), writable(" ".join(code.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselinePlace(Described):
+    """A place that broke, or left the compiler, when the baseline was recorded.
+
+    ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason``
+    and ``id`` are None where the baseline does not state them. ``layer`` is what
+    the code broke, or left.
+    """
+
+    DEFINITION: ClassVar = "known"
+    ABOUT: ClassVar = {"": "A place as a baseline file writes it."}
+    ORDER: ClassVar = ("layer", "reason", "id")
+
+    where: Text = ""
+    code: Annotated[Text, JsonKey(always=False)] = ""
+    count: Annotated[Times, JsonKey(always=False)] = 1
+    reason: Annotated[Text | None, JsonKey(always=False)] = None
+    id: Annotated[Text | None, JsonKey(always=False)] = None
+    layer: Annotated[str, BREAKS, JsonKey(always=False, empty=False)] = PLACES_LAYER
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.layer, *place_key(self.where, self.code))
+
+
+def layers_of(places: Iterable[BaselinePlace]) -> frozenset[str]:
+    return frozenset(item.layer for item in places)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause(Described):
+    """Why a layer had graphs when the baseline was recorded, and where: ``count`` of them."""
+
+    DEFINITION: ClassVar = "why"
+    ABOUT: ClassVar = {"": "Why there are graphs that are not plain, as a baseline file writes it."}
+
+    layer: LayerName
+    cause: Annotated[str, AnyCause()] = ""
+    where: Annotated[Text, JsonKey(always=False)] = ""
+    code: Annotated[Text, JsonKey(always=False)] = ""
+    count: Annotated[Times, JsonKey(always=False)] = 1
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.layer, self.cause, *place_key(self.where, self.code))
+
+
+@dataclass(frozen=True, slots=True)
+class Values(Described):
+    """Counts by layer, and places. What is absent is zero.
+
+    ``ops`` are captured operations; a layer that is absent there was not recorded.
+    ``causes`` are those of all graphs but the plain ones (``judging.causes``);
+    ``functions`` are those that held most operations, with how many, by
+    ``file::qualified.name``.
+    """
+
+    ORDER: ClassVar = ("graphs", "recompiles", "ops")
+
+    graphs: Counts = field(default_factory=dict)
+    recompiles: Annotated[Counts, JsonKey(always=False)] = field(default_factory=dict)
+    breaks: Annotated[tuple[BaselinePlace, ...], JsonKey(always=False)] = ()
+    eager: Annotated[tuple[BaselinePlace, ...], JsonKey(always=False)] = ()
+    ops: Annotated[
+        Counts, JsonKey("Captured operations that were recorded, by layer.", always=False)
+    ] = field(default_factory=dict)
+    causes: Annotated[tuple[Cause, ...], JsonKey(always=False)] = ()
+    functions: Annotated[
+        Functions, JsonKey("How many operations functions held when it was recorded.", always=False)
+    ] = field(default_factory=dict)
+
+    def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
+        """Why a layer has the graphs that are not plain; None where it is not known.
+
+        A file of an earlier version does not know it, and neither does a run without reasons.
+        """
+        graphs = self.graphs.get(layer, 0)
+        found = tuple(item for item in self.causes if item.layer == layer)
+        if not graphs:
+            return ()
+        if not found and layer not in self.ops:
+            return None
+        plain = graphs - sum(item.count for item in found)
+        if DESCRIPTIONS[layer].above is None:  # there one graph at most is plain: the only entry
+            single = not any(DESCRIPTIONS[layer].cause(item.cause).is_plain for item in found)
+            return found if plain == 0 or (plain == 1 and single) else None
+        return found if plain >= 0 else None
+
+    @property
+    def layers(self) -> frozenset[str]:
+        """The layers that have anything."""
+        found = {layer for layer, count in self.graphs.items() if count}
+        found |= {layer for layer, count in self.recompiles.items() if count}
+        return frozenset((*found, *layers_of(self.breaks), *layers_of(self.eager)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(Described):
+    """What the baseline said for the profile of a test, as its report has it."""
+
+    DEFINITION: ClassVar = "baseline"
+
+    profile: Annotated[Text | None, JsonKey(always=False)] = None
+    versions: Annotated[
+        Mapping[str, str | None], Keys(COMPILERS, TextUpTo()), JsonKey(inline=True, always=False)
+    ] = field(default_factory=dict)
+    values: Annotated[Values, JsonKey(inline=True)] = field(default_factory=Values)
