@@ -92,7 +92,9 @@ def test_one_place_behind_many_red_tests_is_one_error(root: Path) -> None:
 
 
 def test_few_tests_with_one_cause_are_all_named(root: Path) -> None:
-    (shared,) = github.annotations([over(f"t.py::test[{n}]", 1, 2) for n in range(3)], root)
+    (shared,) = github.annotations(
+        as_tests(*(over(f"t.py::test[{n}]", 1, 2) for n in range(3))), root
+    )
     _, message = parts(shared)
     assert message.endswith("\n        t.py::test[0]\n        t.py::test[1]\n        t.py::test[2]")
 
@@ -117,7 +119,7 @@ def test_files_are_named_from_the_workspace(root: Path) -> None:
 
 def test_files_outside_of_the_workspace_are_named_from_the_root(root: Path, tmp_path: Path) -> None:
     """GitHub then finds no such file, and shows the text without a place."""
-    (command,) = github.annotations([over(now=2)], root, tmp_path / "elsewhere")
+    (command,) = github.annotations(as_tests(over(now=2)), root, tmp_path / "elsewhere")
     assert parts(command)[0]["file"] == "models/head.py"
 
 
