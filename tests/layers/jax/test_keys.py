@@ -121,3 +121,18 @@ def test_nothing_of_the_users_runs_and_no_address_is_told() -> None:
     assert len(value("x" * 1000)) == 80
     before, now = (key(statics={"n": Rude()}) for _ in range(2))
     assert reason(now, [before]) == "the static argument n: another Rude object, which is not equal"
+
+
+def test_where_an_array_lies_is_told_once() -> None:
+    """Its type holds where it lies, too; of pmap there are more names than arrays."""
+
+    def placed(*spec: str) -> Any:
+        mesh = SimpleNamespace(shape={"data": 4} if spec else {})
+        return SimpleNamespace(spec=spec or (None,), mesh=mesh)
+
+    def here(sharding: Any) -> Key:
+        typed = SimpleNamespace(**vars(array(8)) | {"sharding": sharding})
+        return key(arguments={"x": typed, "axis": array()}, shardings=(sharding,))
+
+    said = "at x: not sharded before, sharded ('data',) over data=4 now"
+    assert reason(here(placed("data")), [here(placed())]) == said
