@@ -14,7 +14,8 @@ from pytest_graphbreak.model.report import RunEnvironment
 from pytest_graphbreak.model.versions import minor
 
 MOST_FUNCTIONS = 8
-"""Functions that an entry names: those that hold the most operations."""
+"""Functions that an entry names: those that hold the most operations. Fewer would be the outer
+ones of a model alone, which are reached whatever it loses: what is lost is inside of them."""
 
 
 def values(record: Record) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pytest_graphbreak.judging.verdict import Step, Verdict
 from pytest_graphbreak.model.record import Record
@@ -62,8 +62,8 @@ def totals(record: Record) -> str:
 
 def counts(verdict: Verdict, record: Record) -> Iterator[str]:
     """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
-    steps = _unique((*verdict.over, *verdict.lost, *verdict.fewer))
-    steps = [step for step in steps if step.what != "ops"]
+    unique = dict.fromkeys((*verdict.over, *verdict.lost, *verdict.fewer))
+    steps = [step for step in unique if step.what != "ops"]
     for step in sorted(steps, key=lambda item: item.what != "graphs" or item.measured > 0):
         name = step.layer if step.what == "graphs" else step.what
         if step.what == "recompiles":
@@ -84,7 +84,3 @@ def operations(verdict: Verdict, *, more: bool) -> Iterator[str]:
     for (before, after), layers in moved.items():
         yield f"  captured operations {before} -> {after}   ({', '.join(layers)})"
         yield f"    {'more' if more else 'less'} of the program is compiled now"
-
-
-def _unique(steps: Iterable[Step]) -> list[Step]:
-    return list(dict.fromkeys(steps))

@@ -17,9 +17,14 @@ def at(where: Frame) -> list[str]:
 
 
 def place(frame: Frame) -> str:
+    return printable(position(frame))
+
+
+def position(frame: Frame) -> str:
+    """``file:line in function``, as it came: not yet made harmless."""
     line = f":{frame.line}" if frame.line else ""
     function = f" in {frame.function}" if frame.function else ""
-    return printable(f"{frame.file}{line}{function}")
+    return f"{frame.file}{line}{function}"
 
 
 def code(frame: Frame) -> list[str]:

@@ -100,16 +100,14 @@ def _as_main(program: UserProgram) -> Iterator[None]:
     sys.argv = [program.name, *program.args]
     sys.path = list(path)
     if not getattr(sys.flags, "safe_path", False):
-        folder = os.getcwd() if program.is_module else os.path.dirname(_real(program.name))
+        folder = (
+            os.getcwd() if program.is_module else os.path.dirname(os.path.realpath(program.name))
+        )
         sys.path[:1] = [folder]
     try:
         yield
     finally:
         sys.argv, sys.path, sys.modules["__main__"] = argv, path, main
-
-
-def _real(path: str) -> str:
-    return os.path.realpath(path)
 
 
 def _code(stop: SystemExit) -> int:

@@ -104,7 +104,7 @@ def graph(name: str, event: Event, places: Naming) -> Graph:
         where=where,
         reason=why.reason,
         module=why.module,
-        stack=_stack((*_since_test(why.callers), *why.traced), where, places),
+        stack=_stack((*stacks.since_test(why.callers[::-1]), *why.traced), where, places),
         cached="compiled",  # CompileTime counts nothing else
     )
 
@@ -330,11 +330,6 @@ def _callers(frames: Sequence[Line]) -> Sequence[Line]:
         if frame.file.endswith("torch/_dynamo/eval_frame.py"):
             return frames[number + 1 :]
     return frames
-
-
-def _since_test(callers: Sequence[Line]) -> Sequence[Line]:
-    """The frames inside of the call of a test, the outermost first."""
-    return stacks.since_test(callers[::-1])
 
 
 def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame, ...]:

@@ -16,6 +16,7 @@ from pytest_graphbreak.baseline.update import Change as Entry
 from pytest_graphbreak.baseline.update import FileChange
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.comparison import words
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
@@ -111,7 +112,7 @@ def _changes(found: Comparison) -> Iterator[tuple[str, CauseChange]]:
 def _block(change: CauseChange, tests: Collection[_Test], found: Comparison) -> Iterator[str]:
     yield from _wrapped(f"{words.sign(change)} {cut(words.name(change))}", "  ")
     if change.where.file:
-        yield f"  {_harmless(words.place(change.where))}"
+        yield f"  {_harmless(position(change.where))}"
     if change.where.code:
         yield f"      {_harmless(cut(change.where.code))}"
     if before := words.was(change):

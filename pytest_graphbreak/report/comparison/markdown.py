@@ -10,6 +10,7 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.comparison import text, words
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.markdown import COMMENT, BoundedText
 from pytest_graphbreak.runs.comparison import CauseChange, ComparedSide, Comparison
 from pytest_graphbreak.text import safe
@@ -77,7 +78,7 @@ def _row(change: CauseChange, found: Comparison) -> str:
 
 
 def _place(where: Frame) -> str:
-    return words.place(where) if where.file else ""
+    return position(where) if where.file else ""
 
 
 def _folds(found: Comparison) -> Iterator[str]:

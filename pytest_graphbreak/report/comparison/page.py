@@ -13,6 +13,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import NOWHERE
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.attribution import Book, Key, PlacedCause
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PerhapsMoved
@@ -80,7 +81,7 @@ def _change(change: CauseChange, found: Comparison, shared: Shared) -> Plain:
         "more": len(change.effects) - len(tests),
         "with": [
             f"{words.sign(item)} {printable(words.KINDS.get(item.kind, item.kind))}   "
-            f"{printable(words.place(item.where))}   {words.amount(item)}"
+            f"{printable(position(item.where))}   {words.amount(item)}"
             for item in change.with_it.values()
         ],
     }

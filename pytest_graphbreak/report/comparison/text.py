@@ -8,6 +8,7 @@ from typing import Final
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison import words
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Effect, Pair, PerhapsMoved
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
@@ -26,7 +27,9 @@ def lines(found: Comparison, ops: float = OPS) -> Iterator[str]:
         for problem in side.problems:
             yield f"note    {word}: {printable(problem)}"
     yield ""
-    yield "; ".join(part for part in (words.headline(found), _totals(found)) if part)
+    yield "; ".join(
+        part for part in (words.headline(found), ", ".join(words.totals(found.pairs))) if part
+    )
     for title, body in parts(found, ops):
         yield from ("", title, *body)
 
@@ -48,10 +51,6 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[s
             yield f"{title}: {plural(len(items), unit)}", _named(items)
 
 
-def _totals(found: Comparison) -> str:
-    return ", ".join(words.totals(found.pairs))
-
-
 def _listed(blocks: Iterable[Iterable[str]], total: int) -> Iterator[str]:
     for block in blocks:
         yield from block
@@ -70,7 +69,7 @@ def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[
     for item in change.with_it.values():
         kind = words.KINDS.get(item.kind, item.kind)
         yield f"        {words.sign(item)} {printable(kind)}   {words.amount(item)}"
-        yield f"            {printable(words.place(item.where))}"
+        yield f"            {printable(position(item.where))}"
     if owner := words.owner(change, found):
         yield f"      package {printable(owner)}"
     if hint := words.tried(change):
@@ -81,7 +80,7 @@ def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[
 def _at(change: CauseChange) -> Iterator[str]:
     where = change.where
     if where.file:
-        yield f"      {printable(words.place(where))}"
+        yield f"      {printable(position(where))}"
     if where.code:
         yield f"          {cut(printable(where.code))}"
 
@@ -98,7 +97,7 @@ def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[str]:
     after = pair.after
     yield f"  ? {cut(printable(words.name(after)))}   {words.unsure(pair)}"
     for sign, change in (("-", pair.before), ("+", after)):
-        yield f"      {sign} {printable(words.place(change.where))}   {words.amount(change)}"
+        yield f"      {sign} {printable(position(change.where))}   {words.amount(change)}"
         if change.where.code:
             yield f"            {cut(printable(change.where.code))}"
     if owner := words.owner(after, found):

@@ -8,7 +8,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import MEANT
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.runs.attribution import UNEXPLAINED
 from pytest_graphbreak.runs.comparison import (
@@ -117,12 +117,6 @@ def growth(graphs: Mapping[str, int]) -> list[str]:
         ((layer, count),) = graphs.items()
         return [f"{count:+,} {layer} {'graph' if abs(count) == 1 else 'graphs'}"]
     return [f"{layer} {count:+,}" for layer, count in graphs.items()]
-
-
-def place(frame: Frame) -> str:
-    line = f":{frame.line}" if frame.line else ""
-    function = f" in {frame.function}" if frame.function else ""
-    return f"{frame.file}{line}{function}"
 
 
 def owner(change: CauseChange, found: Comparison) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.log import words
 from pytest_graphbreak.report.log.findings import LogFinding, failures, findings, homes
 from pytest_graphbreak.text import safe
@@ -99,7 +100,7 @@ def places(found: list[tuple[Frame, int]]) -> Iterator[str]:
     yield ""
     for frame, count in found[:MOST]:
         code = f" {safe.markdown(safe.cut(frame.code))}" if frame.code else ""
-        yield f"- **{count:,}x** {safe.markdown(safe.cut(words.place(frame)))}{code}"
+        yield f"- **{count:,}x** {safe.markdown(safe.cut(position(frame)))}{code}"
     yield ""
     yield from _left_out(len(found))
 
@@ -109,7 +110,7 @@ def _frames(frames: Iterable[Frame]) -> Iterator[str]:
     shown = [frame for frame in frames if frame.file]
     for number, frame in enumerate(shown):
         above = "from " if number else ""
-        yield f"       {above}{safe.console(safe.cut(words.place(frame)))}"
+        yield f"       {above}{safe.console(safe.cut(position(frame)))}"
         if frame.code:
             yield f"           {safe.console(safe.cut(frame.code))}"
     if shown:

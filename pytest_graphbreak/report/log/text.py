@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.log import words
 from pytest_graphbreak.report.log.findings import LogFinding, failures, findings, homes
 from pytest_graphbreak.text.safe import cut
@@ -73,12 +74,12 @@ def _failed(reading: Reading) -> Iterator[Iterable[str]]:
 
 def home(frame: Frame, count: int) -> list[str]:
     """A source line that graphs come from."""
-    return [f"    {count:>4}x  {cut(words.place(frame))}", *_code(frame)]
+    return [f"    {count:>4}x  {cut(position(frame))}", *_code(frame)]
 
 
 def _at(frame: Frame, before: str = "") -> Iterator[str]:
     if frame.file:
-        yield f"           {before}{cut(words.place(frame))}"
+        yield f"           {before}{cut(position(frame))}"
         yield from _code(frame)
 
 

@@ -11,7 +11,6 @@ from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import (
-    Frame,
     Record,
     cached,
     cached_text,
@@ -38,12 +37,6 @@ def size(count: int) -> str:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1000
     raise AssertionError("unreachable")
-
-
-def place(frame: Frame) -> str:
-    line = f":{frame.line}" if frame.line else ""
-    function = f" in {frame.function}" if frame.function else ""
-    return f"{frame.file}{line}{function}"
 
 
 def counts(reading: Reading) -> Iterator[tuple[str, str]]:
