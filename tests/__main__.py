@@ -60,6 +60,7 @@ PURE: Final = (
     "tests/repair/test_pure.py",
     "tests/repair/test_rewrite.py",
     "tests/repair/test_slicing.py",
+    "tests/repair/test_writing.py",
     "tests/report/test_[!slr]*.py",
     "tests/text/test_*.py",
     "tests/report/test_root_causes.py",

@@ -984,3 +984,22 @@ def test_a_long_name_in_braces_is_a_key_with_a_question_mark(case: Case) -> None
     assert case.update(explained(graphs={"dynamo": 3}, functions={f"m.py::{name}": 5})) == [
         "unchanged test_a"
     ]
+
+
+def test_a_value_that_begins_beside_its_colon(case: Case) -> None:
+    """Below a key with a question mark the first key may: it stays there."""
+    case.has("  test_a:\n    cases:\n      ? x\n      : graphs: {dynamo: 1}\n        note: mine\n")
+    case.update(seen("test_a[x]", {"dynamo": 2}))
+    assert case.body == (
+        "  test_a:\n    cases:\n      ? x\n      : graphs: {dynamo: 2}\n        note: mine\n"
+    )
+    case.update(seen("test_a[x]", {"dynamo": 2}, breaks=(ITEM,)))
+    found = Baselines(case.directory).expected("test_a.py::test_a[x]", "cpu")
+    assert found is not None
+    assert [item.key for item in found.values.breaks] == [ITEM.key]
+    assert "note: mine" in case.body
+    case.has("  test_a:\n    cases:\n      ? x\n      : graphs:\n          dynamo: 1\n")
+    case.update(seen("test_a[x]", {"dynamo": 3}))
+    found = Baselines(case.directory).expected("test_a.py::test_a[x]", "cpu")
+    assert found is not None
+    assert found.values.graphs == {"dynamo": 3}

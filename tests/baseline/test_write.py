@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -320,7 +321,29 @@ def test_a_file_of_the_user_s_is_not_taken_for_a_left_over(path: Path) -> None:
     assert visible(path.parent) == sorted([*names, "test_a.yaml"])
 
 
+def test_a_link_with_the_name_of_a_left_over_is_not_followed(path: Path, tmp_path: Path) -> None:
+    """Whether a writer holds it cannot be asked, so it stays."""
+    theirs = tmp_path / "theirs"
+    theirs.write_text("mine")
+    link = path.parent / ".graphbreak-0123456789abcdef.tmp"
+    link.symlink_to(theirs)
+    update(path.parent, [seen("test_a", 2)])
+    assert link.is_symlink()
+    assert theirs.read_text() == "mine"
+
+
 # refused by the system
+
+
+def test_a_disk_that_fails_when_all_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(handle: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(BaselineError, match=r"Input/output error.*it is as it was; make room"):
+        update(path.parent, [seen("test_a", 2)])
+    assert visible(path.parent) == ["test_a.yaml"]
+    assert path.read_text() == OLD
 
 
 def test_a_disk_that_is_full(path: Path) -> None:

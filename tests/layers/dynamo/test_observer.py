@@ -17,6 +17,7 @@ import sys
 import textwrap
 import threading
 import time
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.base import MissingName  # noqa: E402
+from pytest_graphbreak.layers.dynamo import export, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
@@ -255,6 +257,20 @@ def test_an_error_of_the_users_stops_an_export_too() -> None:
     (stopped,) = seen[0].eager
     assert stopped.where.code == 'raise KeyError("weights")'
     assert stopped.reason == "KeyError: 'weights' (it stops torch.export)"
+
+
+def test_an_export_stops_with_its_own_error_where_it_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(fault: BaseException) -> str:
+        raise ZeroDivisionError("a bug of ours")
+
+    monkeypatch.setattr(export, "say", fails)
+    with window() as seen, pytest.raises(Exception, match=r"ata-dependent|Dynamic control flow"):
+        torch.export.export(Branching(), (X,), strict=True)
+    (error,) = seen[0].errors
+    assert "a bug of ours" in error
+    assert seen[0].eager == ()
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -576,6 +592,29 @@ def test_a_reset_that_fails_is_an_error_where_something_is_compiled(
     assert (nothing, after[0].errors, after[0].notes) == ((), (), ())
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``there``: whether Dynamo was imported when the fixture began."""
+    from pytest_graphbreak.layers.dynamo import observer as module
+
+    def fails(*given: Any) -> None:
+        raise RuntimeError("no reset")
+
+    observer.isolate("test")
+    opened = observer.open(places)
+    monkeypatch.setattr(module.cold, "forget" if there else "reset", fails)
+    if not there:
+        monkeypatch.setattr(module, "DYNAMO", "dynamo_of_a_test")
+    with opened.aside():
+        monkeypatch.setitem(sys.modules, "dynamo_of_a_test", types.ModuleType("dynamo_of_a_test"))
+    monkeypatch.undo()
+    seen = opened.close()
+    assert seen is not None
+    assert seen.errors == ("dynamo: what a fixture compiled could not be forgotten: no reset",)
+
+
 # A gate that cannot see must not pass.
 
 REQUIRED = names.required(torch.__version__)
@@ -639,10 +678,11 @@ def test_a_changed_signature_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         (BreakSensors, "broke"),
         (BreakSensors, "_note"),
         (Local, "current"),
+        (sensors, "shape_of"),
     ],
 )
 def test_a_sensor_that_fails_is_an_error_and_never_the_users(
-    kind: type, method: str, monkeypatch: pytest.MonkeyPatch
+    kind: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(self: Any, *args: Any) -> Any:
         raise ZeroDivisionError("a bug of ours")

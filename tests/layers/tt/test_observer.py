@@ -86,6 +86,19 @@ def test_counts_what_is_compiled_in_the_window(plugin: Plugin) -> None:
     assert seen(opened) is found
 
 
+def test_what_is_compiled_aside_is_not_the_windows(plugin: Plugin) -> None:
+    opened = window()
+    plugin.compile()
+    with opened.aside():
+        plugin.compile()
+    plugin.compile()
+    with opened.aside():
+        plugin.compile(stages=NINE.split()[:3])
+    found = seen(opened)
+    assert (found.graphs, found.errors) == (2, ())
+    assert found.notes == (f"tt: 2 of 2 graphs completed; stages: 2 x {NINE}",)
+
+
 def test_peek_goes_on(plugin: Plugin) -> None:
     opened = window()
     for number in range(1, 4):

@@ -121,3 +121,12 @@ def test_what_was_written_is_read_whatever_the_pieces(
 @given(st.text())
 def test_no_text_is_a_fault(text: str) -> None:
     Reader().feed(text)
+
+
+def test_lines_of_another_version_are_passed_over() -> None:
+    text = analysis(["no frame of ours", "f (/a.py:9)"]).replace(
+        "Graph Outputs: 1", "Graph Outputs: many"
+    )
+    (report,) = read(text.replace("Graph Inputs: 2", "Graph Edges: 7") + AFTER)
+    assert report.frames == (Line("/a.py", 9, "f"),)
+    assert (report.inputs, report.outputs, report.cut) == (None, None, False)
