@@ -72,7 +72,12 @@ def test_the_walk_names_what_there_is() -> None:
             continue
         assert module in known, name
         tree = ast.parse(known[module].read_text("utf-8"))
-        assert member in {getattr(node, "name", None) for node in tree.body}, name
+        constants = {
+            node.target.id
+            for node in tree.body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+        assert member in constants | {getattr(node, "name", "") for node in tree.body}, name
 
 
 def test_no_class_has_the_name_of_another() -> None:

@@ -23,7 +23,6 @@ from pytest_graphbreak.text.safe import printable
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Stale
 
-SHOWN = ("error", "over", "lost", "new", "improved", "changed")
 MOST = 20
 """Lines of one kind; the rest are counted."""
 
@@ -36,6 +35,7 @@ MARKUP: Mapping[str, tuple[str, ...]] = {
     "improved": GREEN,
     "changed": YELLOW,
 }
+"""The verdicts that are listed test by test, the most urgent first, and their colour."""
 
 Line = tuple[tuple[str, ...], str]
 
@@ -103,7 +103,7 @@ def _look(outcome: Outcome) -> Iterator[Line]:
 
 
 def _table(outcome: Outcome) -> Iterator[Line]:
-    for verdict in SHOWN:
+    for verdict in MARKUP:
         found = [row(test) for test in _standing(outcome) if test.verdict == verdict]
         yield from _list(MARKUP[verdict], verdict, found)
 
