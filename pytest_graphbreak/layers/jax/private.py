@@ -77,6 +77,13 @@ def loaded() -> bool:
     return sys.modules.get("jax") is not None
 
 
+def has_compiled() -> bool:
+    """Whether a backend of JAX is open: before that nothing was compiled."""
+    bridge = sys.modules.get(BRIDGE.module)
+    is_open = getattr(bridge, "backends_are_initialized", None)
+    return bridge is not None and (is_open is None or bool(is_open()))
+
+
 def version() -> str:
     return str(getattr(sys.modules.get("jax"), "__version__", "of unknown version"))
 

@@ -201,6 +201,26 @@ def test_an_executable_that_is_held_runs_on() -> None:
     assert watched(lambda: held(THREE)).graphs == 0
 
 
+def test_traces_that_chex_counts_begin_anew_with_the_caches() -> None:
+    chex = pytest.importorskip("chex")
+    f = jax.jit(chex.assert_max_traces(wave, n=1))
+    for _ in range(2):
+        JaxObserver().isolate("a test")
+        assert watched(lambda: f(THREE)).graphs == 1
+    with pytest.raises(AssertionError, match="traced > 1 times"):
+        f(FOUR)
+    chex.clear_trace_counter()
+
+
+def test_nothing_is_cleared_before_a_backend_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: calls.append("cleared"))
+    JaxObserver().isolate("a test")
+    monkeypatch.setattr("jax._src.xla_bridge.backends_are_initialized", lambda: False)
+    JaxObserver().isolate("a test")
+    assert calls == ["cleared"]
+
+
 @pytest.fixture
 def persistent_cache(tmp_path: Path) -> Iterator[None]:
     from jax.experimental.compilation_cache import compilation_cache
