@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, LAYERS
+from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import (
     CACHED,
     Record,
@@ -37,7 +37,8 @@ def lines(tests: Iterable[TestReport]) -> Iterator[str]:
         return
     yield f"not judged: what {plural(len(records), 'test')} made, by cause"
     for layer in reversed(LAYERS):
-        if any(layer in record.layers for record in records):
+        made = any(record.graphs.get(layer) for record in records)
+        if made or (layer in JUDGED and any(layer in record.layers for record in records)):
             yield f"  {layer:<8} {_counts(layer, records)}"
     found = _reasons(records)
     yield from text.section(

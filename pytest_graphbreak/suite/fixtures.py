@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,12 @@ def compile_model(request: pytest.FixtureRequest) -> CompileModel:
     """Compile and run a model once on the device: ``run = compile_model(model, x)``."""
     from pytest_graphbreak.watching.compiling import CompileModel
 
+    if importlib.util.find_spec("torch") is None:
+        pytest.fail(
+            "compile_model compiles models of torch, and torch is not installed in this Python. "
+            "A function of JAX needs no fixture: jax.jit it, call it, and the gate counts",
+            pytrace=False,
+        )
     gate = request.config.stash[GATE]
     device = gate.device  # it is here: a name was looked for when the session began
     gate.count_tt(request.config)  # done already, but for a fixture that is asked for by name

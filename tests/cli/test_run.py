@@ -141,7 +141,7 @@ def test_an_exception_looks_as_it_does_under_python(desk: Desk) -> None:
 def test_without_torch_there_is_nothing_to_count() -> None:
     assert live.terminal("a.py", "exit 0", Record()).splitlines() == [
         "a.py   exit 0",
-        "  graphs   none: torch was not used",
+        "  graphs   none: neither torch nor JAX was used",
     ]
 
 

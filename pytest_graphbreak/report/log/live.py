@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.log import page, text, words
 from pytest_graphbreak.report.log.findings import homes_of, observed
@@ -42,10 +42,10 @@ def markdown(name: str, ended: str, record: Record) -> str:
 def _counts(record: Record) -> Iterator[tuple[str, str]]:
     """What was counted on each layer, deepest first, and what keeps a count from being trusted."""
     for layer in reversed(LAYERS):
-        if layer in record.layers:
+        if layer in record.layers and (layer in JUDGED or record.graphs.get(layer)):
             yield layer, words.of_layer(record, layer)
     if not record.layers:
-        yield "graphs", "none: torch was not used"
+        yield "graphs", "none: neither torch nor JAX was used"
     for error in record.errors:
         yield "error", f"could not see: {error}"
     if record.note:
