@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.config import settings as _settings
-from pytest_graphbreak.suite.fixtures import compile_model, graph_budget
+from pytest_graphbreak.suite.fixtures import _graph_budget_attends, compile_model, graph_budget
 from pytest_graphbreak.suite.gate import GATE, Gate
 from pytest_graphbreak.suite.phases import PHASES, Phases
 from pytest_graphbreak.suite.reports import attach, colour
 
-__all__ = ["compile_model", "graph_budget"]
+__all__ = ["_graph_budget_attends", "compile_model", "graph_budget"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -32,6 +32,7 @@ import tempfile
 import threading
 import types
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -302,7 +303,9 @@ def _python_path(environ: Mapping[str, str]) -> list[str]:
 
 
 def _what_a_first_compilation_imports() -> list[str]:
-    """Found out in a fork: in the server nothing may have been compiled."""
+    """Found out in a fork: in the server nothing may have been compiled. Without torch, none."""
+    if find_spec("torch") is None:
+        return []
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

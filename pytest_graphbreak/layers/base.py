@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from pytest_graphbreak.model.places import Places
@@ -75,6 +75,14 @@ class Observer(ABC):
         the test's own window, before it opens. What stood in the way is told by
         that window: as an error if its count may hang on it, else as a note.
         """
+
+    def attend(self) -> AbstractContextManager[None]:
+        """Note what is compiled inside, so that a window in it can tell what is compiled again.
+
+        For a compiler that does not itself know why. The fixture ``graph_budget`` attends from
+        the first test that asks for it; the gate's own windows do anyway.
+        """
+        return nullcontext()
 
     def joined(self, own: Observation, others: Mapping[str, Observation]) -> Observation:
         """What a window saw of this layer, with what ``others`` saw of the same graphs."""

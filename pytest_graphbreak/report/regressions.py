@@ -126,7 +126,7 @@ def entries(verdict: Verdict, record: Record) -> Iterator[tuple[str, Graph, int]
     """The functions that are compiled and were not, with a sign, and how often.
 
     ``*`` in place of ``+``: which of them are new is not known. They are told then where
-    nothing else tells why there are more.
+    nothing else tells why there are more. Where none is allowed all of them are new.
     """
     moved = _moved(verdict)
     for layer in DESCRIPTIONS.values():
@@ -140,7 +140,16 @@ def entries(verdict: Verdict, record: Record) -> Iterator[tuple[str, Graph, int]
             found = _counted(graph for graph in new if graph.where.key[:2] not in broken)
             yield from (("+", graph, count) for graph, count in found)
         elif not verdict.added:
-            yield from (("*", graph, count) for graph, count in _all(layer, verdict, record))
+            sign = "+" if _is_forbidden(layer, verdict) else "*"
+            yield from ((sign, graph, count) for graph, count in _all(layer, verdict, record))
+
+
+def _is_forbidden(layer: Layer, verdict: Verdict) -> bool:
+    """Whether the layer may have no graph at all."""
+    return any(
+        step.layer == layer.name and step.what == "graphs" and not step.allowed
+        for step in verdict.over
+    )
 
 
 def _all(layer: Layer, verdict: Verdict, record: Record) -> Iterator[tuple[Graph, int]]:
@@ -152,7 +161,7 @@ def _all(layer: Layer, verdict: Verdict, record: Record) -> Iterator[tuple[Graph
         return
     graphs = (graph for graph in record.graph_list if graph.layer == layer.name)
     compiled = [graph for graph in graphs if layer.cause(graph.cause).is_plain]
-    if len(compiled) > 1:
+    if len(compiled) > 1 or _is_forbidden(layer, verdict):
         yield from _counted(compiled)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
     from pytest_graphbreak.watching.watch import GraphBudget
 
 
+@pytest.fixture(scope="session")
+def _graph_budget_attends() -> Iterator[None]:
+    """From the first test with a block on: what an earlier one compiled is warm in a later one."""
+    from pytest_graphbreak.watching.measure import attending
+
+    with attending():
+        yield
+
+
 @pytest.fixture
-def graph_budget(request: pytest.FixtureRequest) -> GraphBudget:
+def graph_budget(request: pytest.FixtureRequest, _graph_budget_attends: None) -> GraphBudget:
     """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
 
     Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The

@@ -28,6 +28,15 @@ def isolate(key: str) -> None:
         observer.isolate(key)
 
 
+@contextmanager
+def attending() -> Iterator[None]:
+    """Windows that open inside can tell what was compiled inside before: nothing is counted."""
+    with ExitStack() as left:
+        for observer in observers():
+            left.enter_context(observer.attend())
+        yield
+
+
 def explain(reasons: bool) -> None:
     """Whether the graphs of windows that open from now on are explained, or only counted."""
     for observer in observers():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from pytest_graphbreak.layers.base import Observer, Window
@@ -53,6 +53,15 @@ class JaxObserver(Observer):
                     f"jax: its caches could not be cleared before {key}, so its counts depend on "
                     f"what ran before it: {type(fault).__name__}: {fault}"
                 )
+
+    @contextmanager
+    def attend(self) -> Iterator[None]:
+        """The ledger of functions is kept while the sensors are in."""
+        with ExitStack() as left:
+            with suppress(Exception):  # a window tells what stands in the way
+                SENSORS.acquire()
+                left.callback(SENSORS.release)
+            yield
 
     def forget(self) -> None:
         """Have JAX compile everything anew. Raises ``MissingName``."""

@@ -1,0 +1,134 @@
+"""What a user of JAX sees of the gate: texts, blocks, markers, profiles, child processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+from tests.conftest import Suite
+
+pytest.importorskip("jax")
+
+STEP = """
+import jax
+import numpy as np
+import pytest
+
+@jax.jit
+def step(x, y):
+    return x * 2 + y['hi']
+
+def at(size):
+    return step(np.float32(1), {'hi': np.ones(size, np.float32)})
+"""
+
+
+def test_a_retrace_is_told_with_its_place_and_advice(suite: Suite) -> None:
+    suite.write(STEP + "\ndef test_it():\n    at(3)\n")
+    suite.run("--graph-budget-record")
+    suite.write(
+        STEP + "\ndef test_it():\n    at(3)\n    at(4)\n    np.add(jax.numpy.sin(at(4)), 1)\n"
+    )
+    result = suite.run("--graph-budget")
+    result.stdout.fnmatch_lines(
+        [
+            "graph budget: 3 jax graphs, the baseline allows 1 (+2)",
+            "  3 jax graphs = 1 jit + 1 retrace + 1 eager",
+            "  + eager   outside of jax.jit: sin",
+            "          np.add(jax.numpy.sin(at(4)), 1)",
+            "      try: call it inside of the jitted function, or use numpy *",
+            "  + retrace step/1   at y?'hi'?: float32?3? before, float32?4? now",
+            "          return step(np.float32(1), {'hi': np.ones(size, np.float32)})",
+            "      try: pad to a few sizes (buckets) before the call*",
+            "  = 1 of 3 jax graphs known",
+            "  baseline  *recorded on cpu with jax *",
+        ]
+    )
+    assert "torch" not in result.stdout.str()
+
+
+def test_a_loop_of_retraces_is_one_line(suite: Suite) -> None:
+    suite.write(
+        STEP
+        + """
+@pytest.mark.max_graphs(jax=1)
+def test_it():
+    for size in range(1, 6):
+        at(size)
+"""
+    )
+    suite.run().stdout.fnmatch_lines(
+        [
+            "graph budget: 5 jax graphs, the marker allows 1 (+4)",
+            "  + retrace step/1 to step/4   +1 graph at each call with another shape of y*4 times*",
+        ]
+    )
+
+
+def test_a_block_knows_what_was_compiled_before_it(suite: Suite) -> None:
+    """No option, no window of the gate: the second test finds warm what the first has compiled."""
+    suite.write(
+        STEP
+        + """
+@pytest.mark.parametrize("size", [3, 4])
+def test_it(graph_budget, size):
+    at(3)
+    with graph_budget(max_graphs=0):
+        at(size)
+
+def test_forbidden(graph_budget):
+    with graph_budget(max_graphs=0):
+        jax.jit(lambda x: x + 5)(np.float32(1))
+"""
+    )
+    result = suite.run()
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*BudgetExceeded: graph budget: 1 jax graph, the block allows 0 (+1)",
+            "*  + retrace step/0   at y?'hi'?: float32?3? before, float32?4? now",
+            "*BudgetExceeded: graph budget: 1 jax graph, the block allows 0 (+1)",
+            "*  + jit",
+            "*          jax.jit(lambda x: x + 5)(np.float32(1))",
+        ]
+    )
+
+
+def test_profiles_have_values_of_their_own(suite: Suite) -> None:
+    suite.write(STEP + "\ndef test_it():\n    at(3)\n")
+    suite.run("--graph-budget-record")
+    suite.write(STEP + "\ndef test_it():\n    at(3)\n    at(4)\n")
+    suite.run("--graph-budget-update", "--graph-budget-profile=tt-n150")
+    text = (suite.path / "baselines" / "test_it.yaml").read_text()
+    assert "graphs: {jax: 1}" in text
+    assert "tt-n150:\n        graphs: {jax: 2}\n        recompiles: {jax: 1}" in text
+    assert suite.run("--graph-budget").ret == 1
+    assert suite.run("--graph-budget", "--graph-budget-profile=tt-n150").ret == 0
+
+
+def test_child_processes_count(suite: Suite) -> None:
+    suite.write(
+        """
+        import subprocess
+        import sys
+
+        CODE = "import jax, numpy; jax.jit(lambda x: x * 2)(numpy.ones(3))"
+
+        def test_it():
+            subprocess.run([sys.executable, "-c", CODE], check=True)
+        """
+    )
+    (test,) = suite.report()["tests"]
+    assert test["graphs"] == {"jax": 1}
+    assert test["graph_list"][0]["process"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+def test_compile_model_says_that_it_is_of_torch(suite: Suite) -> None:
+    suite.write("def test_it(compile_model):\n    pass\n")
+    result = suite.run()
+    result.stdout.fnmatch_lines(["compile_model compiles models of torch, and torch is not*"])
+    assert "Traceback" not in result.stdout.str()
+    assert "torch" not in sys.modules
