@@ -23,7 +23,7 @@ from pytest_graphbreak.repair.remedies import (
 )
 from pytest_graphbreak.repair.trial import Trial
 
-_HOMES = (configs, branches, calls, logs, numbers, opaque, leaving)
+_HOMES = (numbers, configs, branches, calls, logs, opaque, leaving)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -31,12 +31,8 @@ def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if item.layer == "xla":
         yield from devices.propose(item, trial)
         return
-    early = numbers.decides(item)
-    if early:
-        yield from numbers.propose(item, trial)
     for home in _HOMES:
-        if not (early and home is numbers):
-            yield from home.propose(item, trial)
+        yield from home.propose(item, trial)
 
 
 def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.around import ARGUMENTS, AROUND
 from pytest_graphbreak.repair.remedies.programs import program
 from pytest_graphbreak.repair.trial import Trial
 
-_READ: Final = ("branch", "compare", "item", "loop", "tolist", "unbacked", "assert")
 CONSTANTS: Final = (
     AROUND,
     ARGUMENTS,
@@ -32,11 +30,13 @@ def decides(item: Break) -> bool:
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Sound for any input: the graph is for the values that it checks, and raises for others."""
-    family = advice.family(item)
-    reason = item.reason.lower()
-    data = "data dependent" in reason or "data-dependent" in reason or "dynamic shape" in reason
-    if data or (family is not None and family.name in _READ):
+    """Sound for any input: the graph is for the values that it checks, and raises for others.
+
+    Only for sizes and lengths, which code works out of its arguments and writes nothing
+    into: Dynamo reads the values before it knows what is written in place, so those of a
+    mask that was written into are not the ones that the graph has.
+    """
+    if decides(item):
         yield SourcePatch(
             "the numbers are constants of the graph, which checks them",
             (*CONSTANTS, Rewrite("constants", item.where)),
