@@ -54,7 +54,7 @@ def causes(record: Record) -> tuple[Cause, ...]:
             graphs = [graph for graph in record.graph_list if graph.layer == layer]
             single = sum(map(_is_entry, graphs)) == 1
             found.update(
-                _cause(graph)
+                cause_of(graph)
                 for graph in graphs
                 if not (_is_lowered(graph) or (single and _is_entry(graph)))
                 if graph.cause in CAUSES[layer]  # a report of a later version may have others
@@ -72,7 +72,7 @@ def compare(record: Record, expected: Expected, layer: str) -> Moved | None:
     added: list[Graph] = []
     plain: list[Graph] = []
     for graph in graphs:
-        key = _cause(graph).key
+        key = cause_of(graph).key
         if left[key]:
             left[key] -= 1
         elif _is_entry(graph) or _is_lowered(graph):
@@ -123,7 +123,8 @@ def _is_lowered(graph: Graph) -> bool:
     return layer.above is not None and layer.cause(graph.cause).is_plain and bool(graph.sources)
 
 
-def _cause(graph: Graph) -> Cause:
+def cause_of(graph: Graph) -> Cause:
+    """Why there is this graph, as a baseline writes it."""
     return Cause(graph.layer, graph.cause, *place_of(graph.where))
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.judging.causes import place_of
+from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, MEANT
+from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, JUDGED, MEANT
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
@@ -360,10 +360,14 @@ class _Places:
             _count(row, number, 1, gated and not was)
         for graph in record.graph_list:
             if self._is_cut(graph):
-                row = self._row(graph.cause, graph.layer, graph.where, graph.reason)
+                row = self._row(
+                    graph.cause, graph.layer, graph.where, graph.reason, key=_of_graph(graph)
+                )
                 self._describe(row, graph.where, advice.short(graph))
                 row["stack"] = row["stack"] or self._calls(graph.stack[:-1])
                 _count(row, number, 1, False)
+                pair = row["counts"][number]
+                pair[0] = _recorded(graph, test) if pair[0] is None else pair[0]
 
     def _calls(self, frames: Sequence[Frame]) -> list[int | None]:
         """The calls that led to a place, outermost first."""
@@ -383,7 +387,7 @@ class _Places:
             found = self._frames.get(_identity(where))
             return self._functions.get(_function(where)) if found is None else found
         key = self._recompiles.get((number, layer, graph.name))
-        return self._index.get(key or _key(cause.name, layer, graph.where, graph.reason))
+        return self._index.get(key or _of_graph(graph))
 
     def _is_cut(self, graph: Graph) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
@@ -391,9 +395,15 @@ class _Places:
         return not (cause.is_meant or cause.explained_by)
 
     def _row(
-        self, kind: str, layer: str, where: Frame, reason: str, id: str | None = None
+        self,
+        kind: str,
+        layer: str,
+        where: Frame,
+        reason: str,
+        id: str | None = None,
+        key: tuple[str, ...] | None = None,
     ) -> Plain:
-        key = _key(kind, layer, where, reason)
+        key = key or _key(kind, layer, where, reason)
         if key not in self._index:
             self._index[key] = len(self.rows)
             self.rows.append(
@@ -417,6 +427,24 @@ class _Places:
         if where != NOWHERE:
             row["at"] = self.shared.frame(where)
         row["try"] = self.shared.text(words) if words else None
+
+
+def _of_graph(graph: Graph) -> tuple[str, ...]:
+    """The key of the row of a graph's cause: an eager program of JAX is no place left to eager."""
+    return ("graph", graph.cause, graph.layer, graph.reason, *_identity(graph.where))
+
+
+def _recorded(graph: Graph, test: TestReport) -> int | None:
+    """How many graphs like this one the baseline has; None where it knows no causes."""
+    if test.baseline is None:
+        return None
+    values = test.baseline.values
+    if graph.layer not in JUDGED and graph.layer not in values.graphs:
+        return None
+    known = values.causes_of(graph.layer)
+    if known is None:
+        return None
+    return sum(cause.count for cause in known if cause.key == cause_of(graph).key)
 
 
 def _count(row: Plain, number: int, count: int, gated: bool) -> None:

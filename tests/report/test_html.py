@@ -185,6 +185,32 @@ def test_recompiles_are_found_by_their_graph() -> None:
     assert (row["kind"], row["reason"], row["graphs"]) == ("recompile", "size mismatch", ["0/1"])
 
 
+def test_graphs_of_a_cause_are_new_where_the_baseline_knows_of_none() -> None:
+    """As the text has them with a ``+``; of a layer that is not judged nothing is new."""
+    known_line, new_line = place(line=1, code="was there"), place(line=2, code="is new")
+    test = over(
+        graph_list=[
+            a_graph("f", "jit", "jax"),
+            a_graph("sin", "eager", "jax", where=known_line),
+            a_graph("cos", "eager", "jax", where=new_line),
+            a_graph("tan", "eager", "jax_host", where=new_line),
+        ],
+        layers=["jax", "jax_host"],
+        graphs={"jax": 3, "jax_host": 1},
+    )
+    where = f"{known_line['file']}::{known_line['function']}"
+    cause = {"layer": "jax", "cause": "eager", "where": where, "code": "was there", "count": 1}
+    test["baseline"] |= {"graphs": {"jax": 2}, "ops": {"jax": 8}, "breaks": [], "causes": [cause]}
+    rows = places_of(rendered(a_report(test)))
+    assert {
+        (row["layer"], row["at"][3]): row["counts"] for row in rows if row["layer"] != "dynamo"
+    } == {
+        ("jax", "was there"): [[1, 1]],
+        ("jax", "is new"): [[0, 1]],
+        ("jax_host", "is new"): [[None, 1]],
+    }
+
+
 def test_source_excerpts_come_from_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     lines = [f"line_{number}" for number in range(1, 21)]
