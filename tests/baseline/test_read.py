@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values
+from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values, tree
 from pytest_graphbreak.baseline import read as reading
 from pytest_graphbreak.baseline.quick import load
 from pytest_graphbreak.baseline.read import Document, document
@@ -300,6 +301,11 @@ def test_bytes_that_are_no_text(tmp_path: Path, data: bytes, line: int, message:
     with pytest.raises(BaselineError, match=message) as raised:
         Baselines(tmp_path).check()
     assert raised.value.line == line
+
+
+def test_an_error_that_names_no_place_is_told_without_one() -> None:
+    error = tree._explained(yaml.YAMLError("odd\nmore"), "a: 1", Path("test_a.yaml"))
+    assert str(error).startswith("test_a.yaml: not valid YAML: odd; mend it")
 
 
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:

@@ -244,3 +244,27 @@ def test_all_eager():
     report = suite.report()
     (test,) = report["tests"]
     assert (test["verdict"], test["failed_by"], test["graphs"]) == ("lost", "gate", {})
+
+
+def test_a_cap_that_a_fixture_gives_holds(suite: Suite) -> None:
+    """Nothing measured the test when its set-up began; its call is measured."""
+    suite.write(
+        """
+        import pytest, torch
+
+        @pytest.fixture
+        def capped(request):
+            request.node.add_marker(pytest.mark.max_graphs(1))
+
+        def test_over(capped):
+            for plus in (1, 2):
+                torch.compile(lambda x: x + plus, backend="eager")(torch.ones(3))
+
+        def test_free():
+            for plus in (1, 2):
+                torch.compile(lambda x: x + plus, backend="eager")(torch.ones(3))
+        """
+    )
+    result = suite.run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_over *"])

@@ -202,6 +202,39 @@ def test_windows_nest_and_overlap() -> None:
     assert close(first).graphs == 3, "closed windows stay as they were"
 
 
+def test_what_is_compiled_aside_is_not_the_windows() -> None:
+    for key in ("aside", None):
+        window = open_window(key)
+        lazy_graph(41)
+        with window.aside():
+            lazy_graph(42)
+        lazy_graph(43)
+        assert close(window).graphs == 2
+        assert window.peek() == close(window)
+
+
+def test_aside_of_work_that_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be computed is pending as well: nothing is flushed that may be the test's."""
+
+    def fails() -> int:
+        raise RuntimeError("the device is gone")
+
+    window = open_window("aside")
+    monkeypatch.setattr(private, "pending", fails)
+    with window.aside():
+        lazy_graph(44)
+    monkeypatch.undo()
+    lazy_graph(45)
+    assert close(window).graphs == 1
+
+
+def test_a_device_that_cannot_be_asked_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert XlaObserver().defers()
+    with monkeypatch.context() as patched:
+        patched.setattr(torch_xla, "_XLAC", None)
+        assert not XlaObserver().defers()
+
+
 def test_a_block_in_the_middle_of_pending_work_executes_nothing() -> None:
     outer = open_window("block")
     y = ones(3) + 1
