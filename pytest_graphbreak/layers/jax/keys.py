@@ -11,6 +11,7 @@ Nothing here imports jax: types are told by what they have.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -210,11 +211,18 @@ def value(found: Any) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
+    """Whether JAX takes two values for one. Where hashes differ it does not compare, nor do we:
+
+    a comparison of the user's may compute, and compile, whatever it likes.
+    """
     if one is other:
         return True
+    with suppress(Exception):  # of the user's own hash
+        if hash(one) != hash(other):
+            return False
     try:
         return bool(one == other)
-    except Exception:  # the user's own comparison may do as it likes
+    except Exception:  # of the user's own comparison
         return False
 
 

@@ -21,13 +21,17 @@ class FunctionLedger:
     """The functions of this process since caches were last cleared, of all threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.clear()
 
     def clear(self) -> None:
         self._keys: dict[Identity, list[Key]] = {}
         self._alive: dict[Identity, weakref.ref[Any]] = {}
         self._made: dict[Identity, str] = {}
+
+    def in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.RLock()
 
     def note(self, call: JaxCall, on_device: bool = True) -> str:
         """Why a function is compiled again; empty if it is the first time.

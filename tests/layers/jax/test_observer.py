@@ -168,6 +168,34 @@ def test_threads_are_all_seen() -> None:
     assert (found.graphs, found.errors) == (6, ())
 
 
+class Compares:
+    """A static argument whose comparison computes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, Compares)
+        return bool(jnp.equal(np.full(5, self.size), np.full(5, other.size)).all())
+
+
+def test_what_a_comparison_of_ours_computes_is_no_graph() -> None:
+    def run(f: Any) -> None:
+        f(THREE, Compares(1))
+        f(THREE, Compares(2))
+
+    f = jax.jit(lambda x, n: x * n.size, static_argnums=1)
+    found = watched(lambda: run(f))
+    assert found.errors == ()
+    assert [graph.cause for graph in found.graph_list if graph.cause != "eager"] == [
+        "jit",
+        "retrace",
+    ]
+
+
 def test_windows_nest_and_tests_are_kept_apart() -> None:
     observer, f = JaxObserver(), jax.jit(wave)
     outer = observer.open(PLACES)
