@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import sys
 from typing import Any
@@ -19,10 +20,19 @@ from benchmarks.survey.run import alone, warm
 from benchmarks.survey.table import INDEPENDENT, RESULTS, read
 
 
+class _Limits(logging.Handler):
+    """What Dynamo warns of when it would compile once too often: it logs a recompile as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += "recompile_limit" in record.getMessage()
+
+
 def counted(name: str) -> dict[str, Any]:
     """Graphs, recompiles and breaking places of two calls with the same inputs."""
-    import logging
-
     import torch
 
     from benchmarks.survey.measure import small
@@ -33,6 +43,8 @@ def counted(name: str) -> dict[str, Any]:
     for module in ("symbolic_convert", "convert_frame", "guards"):
         for artifact in ("graph_breaks", "recompiles"):
             logging.getLogger(f"torch._dynamo.{module}.__{artifact}").addHandler(log)
+    limits = _Limits()
+    logging.getLogger("torch._dynamo.convert_frame").addHandler(limits)
     model, inputs = small(name)
     graphs = 0
 
@@ -47,7 +59,11 @@ def counted(name: str) -> dict[str, Any]:
     with torch.no_grad():
         compiled(**inputs)
         compiled(**inputs)
-    return {"graphs": graphs, "recompiles": log.recompiles, "breaks": len(log.places)}
+    return {
+        "graphs": graphs,
+        "recompiles": log.recompiles - limits.count,
+        "breaks": len(log.places),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -71,9 +87,13 @@ def main(arguments: list[str] | None = None) -> int:
         agreed.append(found == expected)
         word = "agrees" if agreed[-1] else f"DIFFERS: {expected} in the survey"
         print(name, word, found, flush=True)
-    if not asked.names:
-        told = {"of": asked.of, "seed": asked.seed, "agree": sum(agreed), "classes": names}
-        INDEPENDENT.write_text(json.dumps(told) + "\n", "utf-8")
+    told = dict(zip(names, agreed, strict=True))
+    if asked.names and INDEPENDENT.exists():
+        drawn = json.loads(INDEPENDENT.read_text("utf-8"))["classes"]
+        told = drawn | {name: agrees for name, agrees in told.items() if name in drawn}
+    classes = dict(sorted(told.items()))
+    text = json.dumps({"of": asked.of, "seed": asked.seed, "classes": classes}, indent=1)
+    INDEPENDENT.write_text(text + "\n", "utf-8")
     return 0 if all(agreed) else 1
 
 

@@ -165,12 +165,13 @@ def _held() -> str:
     if not INDEPENDENT.exists():
         return ""
     told = json.loads(INDEPENDENT.read_text("utf-8"))
+    classes = told["classes"]
     return (
-        f"## Held against another count\n\n{told['of']} classes, drawn by chance, were counted "
+        f"## Held against another count\n\n{len(classes)} classes, drawn by chance, were counted "
         "without the plugin: graphs by a backend that counts its calls, breaking places and "
-        f"recompiles by what Dynamo logs. **{told['agree']} of {told['of']} agree** in all three. "
-        f"`python -m benchmarks.survey.independent --seed {told['seed']}` draws them again: "
-        f"{', '.join(sorted(told['classes']))}.\n"
+        f"recompiles by what Dynamo logs. **{sum(classes.values())} of {len(classes)} agree** in "
+        f"all three. `python -m benchmarks.survey.independent --seed {told['seed']}` draws them "
+        f"again: {', '.join(classes)}.\n"
     )
 
 
