@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if target is None or not _writable(target):
         return UNUSABLE
     try:
-        with ending.cleared_up(), bench(args.timeout) as desk, _told(args.diff) as out:
+        with ending.cleared_up(), bench(args.timeout) as desk, _diff_stream(args.diff) as out:
             desk.tidy(target)
             return _fix(args, target, desk, out)
     except ServerError as error:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _told(diff: bool) -> Iterator[TextIO]:
+def _diff_stream(diff: bool) -> Iterator[TextIO]:
     """Where a diff goes: standard output is its alone, and all else is told on standard error."""
     if not diff:
         yield sys.stdout

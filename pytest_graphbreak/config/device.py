@@ -148,8 +148,8 @@ class Machine:
         environment. No backend is opened.
         """
         config = getattr(sys.modules.get("jax"), "config", None)
-        told = getattr(config, "jax_platforms", None) or self.environ.get("JAX_PLATFORMS", "")
-        return str(told).split(",")[0].strip().lower()
+        named = getattr(config, "jax_platforms", None) or self.environ.get("JAX_PLATFORMS", "")
+        return str(named).split(",")[0].strip().lower()
 
     def cuda(self) -> bool:
         return bool(self.nodes(CUDA_NODES))
@@ -218,12 +218,12 @@ def _auto(here: Machine, arch: str | None) -> Device:
 
 def _of_jax(here: Machine, arch: str | None) -> Device:
     """The device that JAX takes by itself where there is no torch."""
-    told = here.jax()
-    if told == "tt" or (not told and not here.tt()):
+    named = here.jax()
+    if named == "tt" or (not named and not here.tt()):
         return _tt(here, arch)
-    if told in ("cuda", "gpu", "rocm") or (not told and here.cuda() and _has_gpu_plugin(here)):
+    if named in ("cuda", "gpu", "rocm") or (not named and here.cuda() and _has_gpu_plugin(here)):
         return Device("cuda", "gpu")
-    if told == "tpu" or (not told and here.installed("libtpu")):
+    if named == "tpu" or (not named and here.installed("libtpu")):
         return Device("tpu", "tpu")
     return Device("cpu", "cpu")
 

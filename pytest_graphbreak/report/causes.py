@@ -206,15 +206,16 @@ def _entry(sign: str, item: Graph, count: int) -> list[str]:
     return [f"  {sign} {item.cause}{times}{process(item)}", *at(item.where)]
 
 
-def again(layer: str) -> str:
+def recompile_word(layer: str) -> str:
     """What a layer calls it that code is compiled again."""
     causes = DESCRIPTIONS[layer].causes
     return next((cause.name for cause in causes if cause.kind == "again"), "recompile")
 
 
 def recompile_lines(sign: str, item: Repeats) -> list[str]:
+    word = recompile_word(item.first.layer)
     return [
-        f"  {sign} {again(item.first.layer)} {printable(item.graphs)}   {printable(item.reason)}",
+        f"  {sign} {word} {printable(item.graphs)}   {printable(item.reason)}",
         *at(item.first.where),
         *calls(item.first.stack),
         *to_try(advice.short(item.first)),

@@ -16,14 +16,14 @@ def entry(
     nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
 ) -> TestReport:
     """One item of ``tests``. ``data`` is what travelled on the test's report, or is empty."""
-    told = {
+    test = {
         "nodeid": nodeid,
         "outcome": outcome,
         "failed_by": failed_by,
         "attempts": attempts,
         "setup": _setup(data),
     }
-    return TestReport.from_dict({**data, **told})
+    return TestReport.from_dict({**data, **test})
 
 
 def _setup(data: Mapping[str, Any]) -> Plain:

@@ -62,8 +62,8 @@ def _items(record: Record) -> Iterator[Item]:
         graph
         for graph in record.graph_list
         if graph.layer == layer.name
-        and not (told := layer.cause(graph.cause)).explained_by
-        and not told.is_meant
+        and not (cause := layer.cause(graph.cause)).explained_by
+        and not cause.is_meant
     )
     found = sort(record, record.breaks, record.eager, record.recompile_list, cut)
     yield from (item for item, _ in found.breaks)

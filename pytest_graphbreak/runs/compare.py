@@ -86,11 +86,11 @@ def compare(before: Iterable[RunReport], after: Iterable[RunReport]) -> Comparis
 
 def _side(reports: Sequence[RunReport], together: Union) -> ComparedSide:
     facts = [report.environment for report in reports]
-    told = [fact.to_dict() for fact in facts]
+    sides = [fact.to_dict() for fact in facts]
     return ComparedSide(
         reports=tuple(report.name for report in reports),
         profiles=tuple(dict.fromkeys(report.profile for report in reports)),
-        versions=_listed((name, fact[name]) for fact in told for name in _FACTS),
+        versions=_listed((name, fact[name]) for fact in sides for name in _FACTS),
         packages=_listed(item for fact in facts for item in fact.packages.items()),
         tests=sum(seen.level == MEASURED for seen in together.seen.values()),
         problems=tuple(together.incomplete),

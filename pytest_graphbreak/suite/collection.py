@@ -24,7 +24,7 @@ PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "spli
 
 
 @dataclass(slots=True)
-class Collected:
+class CollectedTests:
     """What was collected, after all deselection.
 
     ``whole`` are files with nothing taken out. ``scopes`` are files and
@@ -42,7 +42,7 @@ class Collected:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Plain) -> Collected:
+    def from_dict(cls, data: Plain) -> CollectedTests:
         return cls(**data)
 
 
@@ -50,7 +50,7 @@ class Collector:
     """A pytest plugin object that watches collection and fills a ``Collected``."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.collected = Collected()
+        self.collected = CollectedTests()
         self._config = config
         self._partial = is_partial(config)
         self._files: dict[str, bool] = {}

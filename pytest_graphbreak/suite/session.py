@@ -21,7 +21,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
-from pytest_graphbreak.suite.collection import Collected, Collector, file_of, gone_files, shard
+from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.text.safe import console
 from pytest_graphbreak.text.terminal import is_terminal, wrapped
@@ -96,7 +96,7 @@ class Session:
         """xdist: a worker ended; one that crashed has no output, and another's will do."""
         output = getattr(node, "workeroutput", None) or {}
         if "graphbreak" in output:
-            self.collector.collected = Collected.from_dict(output["graphbreak"])
+            self.collector.collected = CollectedTests.from_dict(output["graphbreak"])
 
     # what goes out
 
@@ -120,7 +120,7 @@ class Session:
             session.exitstatus = code
         report = self._report(code)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            self._tell_github(report)
+            self._write_github(report)
         if self.settings.report is not None:
             self._write_report(report)
             if outcome.faults and session.exitstatus == OK:
@@ -236,7 +236,7 @@ class Session:
                 f"{self.settings.report}: the report was not written: {error}"
             )
 
-    def _tell_github(self, report: RunReport) -> None:
+    def _write_github(self, report: RunReport) -> None:
         """Annotations and the step summary; ``-p no:graphbreak-github`` turns both off."""
         from pytest_graphbreak.report import github
 

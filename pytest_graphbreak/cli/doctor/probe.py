@@ -51,8 +51,8 @@ def _seen(layer: Layer, record: Record) -> str:
     parts = causes_text(decomposition(record, layer.name)) or "none"
     words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
     if layer.breaks:
-        again = record.recompiles.get(layer.name, 0)
-        words += f", {plural(again, 'recompile')}, {plural(len(record.breaks), 'break')}"
+        recompiles = record.recompiles.get(layer.name, 0)
+        words += f", {plural(recompiles, 'recompile')}, {plural(len(record.breaks), 'break')}"
     return words
 
 

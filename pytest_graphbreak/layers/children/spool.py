@@ -1,7 +1,7 @@
 """Where child processes leave word of what they compiled, and where their test finds it.
 
 A directory for each process that compiled, within that of the process that
-started it. There is none before a child compiles something. In it are
+started it. There is none before a child compiles something. It has
 
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way

@@ -35,7 +35,7 @@ class Loads:
     """How many packages this process loaded, by Dynamo's own count, and how many unwatched."""
 
     def __init__(self) -> None:
-        self._known = 0
+        self._counted = 0
         self._unwatched = 0
 
     def begin(self, counters: Any) -> bool:
@@ -51,7 +51,7 @@ class Loads:
         # counters is a defaultdict: indexing it would leave an entry behind.
         box = dict.get(counters, "dynamo_cache") if counters is not None else None
         now = 0 if box is None else int(box.get("dynamo_cache_hit", 0))
-        before, self._known = self._known, now
+        before, self._counted = self._counted, now
         return now - before
 
 

@@ -41,7 +41,7 @@ def observation(
 ) -> Observation:
     """What one layer saw: the programs that are its own."""
     graphs: list[Graph] = []
-    again: list[Recompile] = []
+    recompiles: list[Recompile] = []
     eager: list[Eager] = []
     faults = list(errors)
     made: Counter[str] = Counter()
@@ -56,7 +56,7 @@ def observation(
                 made[event.name] += 1
                 graphs.append(graph)
                 if graph.cause == "retrace":
-                    again.append(
+                    recompiles.append(
                         Recompile(layer, graph.name, graph.reason, graph.where, graph.stack[:-1])
                     )
             case Interrupted() if layer == "jax":
@@ -72,10 +72,10 @@ def observation(
     return Observation(
         layer,
         graphs=len(graphs),
-        recompiles=len(again),
+        recompiles=len(recompiles),
         eager=merge_eager(eager),
-        recompile_list=tuple(again),
-        graph_list=tuple(_told_together(graphs)),
+        recompile_list=tuple(recompiles),
+        graph_list=tuple(_joined(graphs)),
         errors=tuple(dict.fromkeys(faults)),
         notes=tuple(_loaded(layer, loaded, len(graphs))),
     )
@@ -98,7 +98,7 @@ def _graph(layer: str, number: int, program: Executable, places: Places) -> Grap
     )
 
 
-def _told_together(graphs: Sequence[Graph]) -> Iterator[Graph]:
+def _joined(graphs: Sequence[Graph]) -> Iterator[Graph]:
     """Operations outside of ``jit`` that follow each other on one line say so in common."""
     for key, run in groupby(graphs, lambda graph: (graph.cause, graph.where)):
         same = list(run)

@@ -47,8 +47,8 @@ class Key:
 
 def reason(key: Key, known: Sequence[Key]) -> str:
     """What differs from the closest of the programs before; of those equally close, the latest."""
-    told = [(list(differences(before, key)), before) for before in reversed(known)]
-    closest, _ = min(told, key=lambda item: (len(item[0]), _far(item[1], key)))
+    found = [(list(differences(before, key)), before) for before in reversed(known)]
+    closest, _ = min(found, key=lambda item: (len(item[0]), _far(item[1], key)))
     if not closest:
         return FORGOTTEN
     if len(closest) > MOST:

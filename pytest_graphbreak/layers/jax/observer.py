@@ -109,7 +109,7 @@ class JaxWindow:
         self._errors: list[str] = []
         self._closed = False
         self._last: Observation | None = None
-        self._known: tuple[Any, Observation] | None = None
+        self._last_read: tuple[Any, Observation] | None = None
         try:
             SENSORS.acquire()
         except Exception as fault:
@@ -148,7 +148,7 @@ class JaxWindow:
 
     def _observe(self) -> Observation:
         until = len(SENSORS.events)
-        if self._known is None or self._known[0] != until:
+        if self._last_read is None or self._last_read[0] != until:
             own = list(self._own(until))
             errors = [*SENSORS.errors, *self._errors, *(self._doubts or ())]
             if not SENSORS.attached:
@@ -161,8 +161,8 @@ class JaxWindow:
                 made = sum(isinstance(event, Executable) for event in own)
                 error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
                 seen = Observation(self._observer.layer, made, errors=(*errors, error))
-            self._known = (until, seen)
-        return self._known[1]
+            self._last_read = (until, seen)
+        return self._last_read[1]
 
     def _own(self, until: int) -> Iterator[Event]:
         """The events of this window, without those aside."""

@@ -229,8 +229,8 @@ class JaxSensors:
             return "eager", ""
         if made.fun is None and not made.source:
             return "other", ""
-        if again := self.ledger.note(made, on_device):
-            return "retrace", again
+        if reason := self.ledger.note(made, on_device):
+            return "retrace", reason
         return ("backward" if made.kind == "backward" else "jit"), ""
 
 
