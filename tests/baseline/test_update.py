@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from pytest_graphbreak.baseline import (
     Stale,
     Values,
     preview,
+    render,
     update,
 )
+from pytest_graphbreak.baseline.write import remove
 from pytest_graphbreak.model.budget import Cause
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
@@ -947,9 +950,29 @@ def test_what_an_override_has_otherwise_stays_where_only_another_layer_was_measu
     case: Case, text: str
 ) -> None:
     override = f"    overrides:\n      tt:\n        {text}\n"
-    case.has(PLAIN + override)
-    assert case.update(explained("tt", graphs={"xla": 1}, layers=("xla",))) == ["unchanged test_a"]
+    case.has(PLAIN + override + "        graphs: {xla: 5}\n")
+    assert case.update(explained("tt", graphs={"xla": 1}, layers=("xla",))) == ["changed test_a"]
     assert case.body == PLAIN + override
+
+
+def test_a_cause_that_comes_more_often_stays_where_it_stands(case: Case) -> None:
+    case.has(PLAIN)
+    often = replace(BREAK, count=2)
+    case.update(
+        explained(graphs={"dynamo": 3, "xla": 1}, causes=(SYNC, often), functions={"m.py::f": 4})
+    )
+    causes = case.body.partition("causes:\n")[2]
+    assert causes.index("print(x)") < causes.index("count: 2") < causes.index("sync")
+
+
+def test_a_long_name_that_is_new_in_braces_is_one_with_a_question_mark() -> None:
+    name = "f" * (render.LONGEST_KEY + 1)
+    assert render.flow_item(name, 2, render.FILE) == f"? {name} : 2"
+
+
+def test_a_file_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BaselineError, match="cannot be written"):
+        remove(tmp_path)
 
 
 def test_what_a_layer_has_stays_where_only_another_was_measured(case: Case) -> None:
