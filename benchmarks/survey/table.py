@@ -129,7 +129,10 @@ def _counts(results: Sequence[Plain], listed: int, part: str) -> str:
         ("other numbers than without the compiler", str(sum(not e.get("equal") for e in ran))),
     ]
     table = "\n".join(f"| {name} | {count} |" for name, count in rows)
-    return f"{title}\n\n| | |\n| --- | ---: |\n{table}\n"
+    other = ", ".join(each["model"] for each in ran if not each.get("equal"))
+    said = f"\nOther numbers with Dynamo's graphs than without: {other}. " if other else ""
+    said += "Why was not looked for here.\n" if other else ""
+    return f"{title}\n\n| | |\n| --- | ---: |\n{table}\n{said}"
 
 
 def _share(part: int, whole: int) -> str:
@@ -216,10 +219,29 @@ def _places(results: Sequence[Plain]) -> str:
         "## Where they break\n\n"
         f"{len(hit)} places. By reason:\n\n"
         f"| places | id | reason |\n| ---: | --- | --- |\n{reasons}\n\n"
-        "By how many classes break there, with the advice that a red test gives:\n\n"
+        "By how many classes break there, with the advice that a red test gives. "
+        f"{_after(results)}\n\n"
         "| classes | where | reason | what mends it |\n| ---: | --- | --- | --- |\n"
         + "\n".join(rows)
         + "\n"
+    )
+
+
+_RESUMED: Final = "recordable_keys = {"
+
+
+def _after(results: Sequence[Plain]) -> str:
+    """Of the place that only breaks after another one has."""
+    here = [
+        {item.get("code") for item in each["breaks"]}
+        for each in results
+        if any(item.get("code") == _RESUMED for item in each.get("breaks", ()))
+    ]
+    alone = sum(codes == {_RESUMED} for codes in here)
+    return (
+        f"`{_RESUMED}` is in the wrapper of `forward` that collects outputs: of the {len(here)} "
+        f"classes that break there {alone} break nowhere else. It follows from a break inside, "
+        "and goes with it."
     )
 
 
