@@ -180,11 +180,16 @@ class Column:
     wrong: list[str] = field(default_factory=list)
 
 
+INI: Final = {
+    "dynamo": "[pytest]\n",
+    "xla": "[pytest]\n",
+    "jax": "[pytest]\ngraph_budget_jax_device = cpu:0\n",  # of four virtual ones
+}
+
 SETTINGS: Final = {
     "PYTHONPATH": str(ROOT),
     "PJRT_DEVICE": "CPU",
     "OMP_NUM_THREADS": "1",
-    "GRAPH_BUDGET_JAX_DEVICE": "cpu:0",  # of the four virtual ones
 }
 
 
@@ -294,7 +299,7 @@ def check(python: str, orders: int, every: int) -> Iterator[tuple[str, str, Colu
             folder = Path(directory)
             (folder / "test_cases.py").write_text(sources[layer].replace("EVERY", str(every)))
             (folder / "conftest.py").write_text(CONFTEST)
-            (folder / "pytest.ini").write_text("[pytest]\n")
+            (folder / "pytest.ini").write_text(INI[layer])
             for way, runs in _ways(about, layer, orders).items():
                 column = Column()
                 for seed, args in runs:

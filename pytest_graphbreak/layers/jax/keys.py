@@ -10,6 +10,7 @@ Nothing here imports jax: types are told by what they have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ MOST: Final = 3
 """Differences that a reason tells; the rest are counted."""
 LONGEST: Final = 80
 """Characters of one value."""
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{1,16}")
+"""It is another in each run."""
 
 FORGOTTEN: Final = (
     "nothing differs from before: the program had been forgotten "
@@ -94,7 +98,7 @@ def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
     # pmap names its arrays by axes as well: there are more names than arrays.
     for name, old, new in zip(names, before.shardings, now.shardings, strict=False):
         if not _same(old, new):
-            at = f"at {name or 'an argument'}"
+            at = f"at {_short(name) or 'an argument'}"
             yield name, f"{at}: {sharding(old)} before, {sharding(new)} now"
 
 
@@ -107,7 +111,8 @@ def _arguments(
         return
     for (_, old), (name, new) in zip(before, now, strict=True):
         if not _same(old, new) and not (name in moved and abstract(old) == abstract(new)):
-            yield f"at {name or 'an argument'}: {_versus(abstract(old), abstract(new), old, new)}"
+            at = f"at {_short(name) or 'an argument'}"
+            yield f"{at}: {_versus(abstract(old), abstract(new), old, new)}"
 
 
 def _versus(old: str, new: str, one: Any, other: Any) -> str:
@@ -124,16 +129,17 @@ def _statics(
 ) -> Iterator[str]:
     old, new = dict(before), dict(now)
     for name in dict.fromkeys((*old, *new)):
+        argument = f"the static argument {_short(name)}"
         if name not in new:
-            yield f"the static argument {name} is left out now"
+            yield f"{argument} is left out now"
         elif name not in old:
-            yield f"the static argument {name} was left out before, is {value(new[name])} now"
+            yield f"{argument} was left out before, is {value(new[name])} now"
         elif not _same(old[name], new[name]):
             one, other = value(old[name]), value(new[name])
             if one == other:
-                yield f"the static argument {name}: another {one}, which is not equal"
+                yield f"{argument}: another {one}, which is not equal"
             else:
-                yield f"the static argument {name}: {one} before, {other} now"
+                yield f"{argument}: {one} before, {other} now"
 
 
 def _pairs(
@@ -144,7 +150,7 @@ def _pairs(
         if name in old and not _same(old[name], new):
             one, other = value(old[name]), value(new)
             words = f"{one} before, {other} now" if one != other else "another than before"
-            yield f"{what}{name}{of}: {words}"
+            yield f"{what}{_short(name)}{of}: {words}"
 
 
 def _trees(before: Key, now: Key) -> str:
@@ -159,10 +165,18 @@ def _trees(before: Key, now: Key) -> str:
         words.append(f"{_joined(gone)} not there now")
     if words:
         return f"arguments put together differently: {', '.join(words)}"
-    return (
-        f"arguments put together differently: {_short(str(before.tree))} before, "
-        f"{_short(str(now.tree))} now"
-    )
+    one, other = _tree(before.tree), _tree(now.tree)
+    if one == other:
+        return f"arguments put together differently: {one}, in which something static is another"
+    return f"arguments put together differently: {one} before, {other} now"
+
+
+def _tree(found: Any) -> str:
+    """As JAX prints it, which prints what is static in it too: that may not let itself be."""
+    try:
+        return _short(str(found))
+    except Exception:
+        return "a tree of arrays"
 
 
 def abstract(aval: Any) -> str:
@@ -197,17 +211,34 @@ def _device(device: Any) -> str:
 def value(found: Any) -> str:
     """A value in few words. What could run the user's code, or hold an address, is its type."""
     if isinstance(found, Enum):
+        return _short(f"{type(found).__qualname__}.{found._name_}")
+    if found is None or isinstance(found, bool):
         return str(found)
-    if found is None or isinstance(found, (bool, int, float, complex, str, bytes)):
-        return _short(repr(found))
-    if isinstance(found, (tuple, list)) and type(found) in (tuple, list):
+    if isinstance(found, _PLAIN):
+        return _plain(found)
+    if type(found) in (tuple, list):
         inner = ", ".join(map(value, found[:8])) + (", ..." if len(found) > 8 else "")
         ends = "()" if isinstance(found, tuple) else "[]"
         return _short(f"{ends[0]}{inner}{',' if ends == '()' and len(found) == 1 else ''}{ends[1]}")
-    name = getattr(found, "__qualname__", None)
-    if isinstance(name, str):
-        return _short(name)
-    return f"{type(found).__qualname__} object"
+    try:
+        name = found.__qualname__
+    except Exception:  # the user's own attributes may do as they like
+        name = None
+    return _short(name) if isinstance(name, str) else _short(f"{type(found).__qualname__} object")
+
+
+_PLAIN: Final = (int, float, complex, str, bytes)
+
+
+def _plain(found: Any) -> str:
+    """As Python prints it, whatever a class of the user's makes of that; the first part of it."""
+    plain: Any = next(each for each in _PLAIN if isinstance(found, each))
+    if plain in (str, bytes):
+        found = plain.__getitem__(found, slice(LONGEST))
+    try:
+        return _short(plain.__repr__(found))
+    except ValueError:  # a number of more digits than Python prints
+        return f"a large {type(found).__qualname__}"
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -227,12 +258,13 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _joined(names: Iterable[str]) -> str:
-    found = list(names)
+    found = [_short(name) for name in names]
     if len(found) > MOST + 1:
         return f"{', '.join(found[:MOST])} and {len(found) - MOST} more"
     return ", ".join(found) or "nothing"
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = _ADDRESS.sub("", " ".join(text.split()))
+    text = "".join(each if each.isprintable() else "?" for each in text[: LONGEST + 1])
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

@@ -242,11 +242,15 @@ def _placed(made: JaxCall, platform: str, devices: list[int]) -> Any:
     )
 
 
+LONGEST: Final = 200
+"""Characters of the name of a program."""
+
+
 def _name(made: JaxCall, module: Any) -> str:
     """``f`` of the module ``jit_f``."""
     if made.kind == "pmap":
-        return str(getattr(made.fun, "__name__", "pmap"))
-    name = str(module.operation.attributes["sym_name"]).strip('"')
+        return str(getattr(made.fun, "__name__", "pmap"))[:LONGEST]
+    name = str(module.operation.attributes["sym_name"]).strip('"')[:LONGEST]
     kind, _, function = name.partition("_")
     return function if kind in ("jit", "pmap") and function else name
 
