@@ -125,7 +125,13 @@ APART_JAX: Final = ("tests/layers/jax",)
 JAX: Final = (*GATED_JAX, *APART_JAX)
 """What needs JAX, and is skipped without it."""
 
-ALSO_JAX: Final = ("tests/advice/test_jax.py", "tests/cli/doctor/test_checks.py")
+ALSO_JAX: Final = (
+    "tests/advice/test_jax.py",
+    "tests/cli/doctor/test_checks.py",
+    "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/jax.md]",
+    "tests/suite/test_absent.py",
+    "tests/suite/test_jax.py",
+)
 """Files of other halves in which some tests need JAX."""
 
 HALVES: Final = ("pure", "torch", "xla", "whole", "jax")
