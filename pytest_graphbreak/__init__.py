@@ -36,7 +36,8 @@ _HOMES = {
     "observe": "watching.watch",
 }
 
-if not TYPE_CHECKING:  # a type checker that saw it would take every name for one of ours
+# A type checker that saw it would take every name for one of ours.
+if not TYPE_CHECKING:  # pragma: no branch
 
     def __getattr__(name):
         if name not in _HOMES:
