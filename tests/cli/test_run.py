@@ -43,7 +43,7 @@ def write(desk: Desk, source: str, name: str = "net.py") -> str:
 def entry(desk: Desk, name: str = "r.json") -> Any:
     (report,) = load_all([str(desk.path / name)])
     (test,) = report.tests
-    return test
+    return test.to_dict()
 
 
 def python(*args: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
