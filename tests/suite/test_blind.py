@@ -107,5 +107,5 @@ importlib.util.find_spec = lambda name, *args: None if name == "torch" else find
 """
     )
     result = suite.pytester.runpytest_subprocess("--graph-budget")
-    result.stdout.fnmatch_lines(["graph budget: could not see: torch is not installed *"])
+    result.stdout.fnmatch_lines(["graph budget: could not see: none of torch, jax is installed *"])
     assert result.ret == 1
