@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
+from pytest_graphbreak.model.report import Shard
 from pytest_graphbreak.suite.collection import shard
 
 
@@ -23,12 +24,12 @@ class Config:
     ("options", "part"),
     [
         ({}, None),
-        ({"splits": 3, "group": 2}, {"group": 2, "of": 3}),
+        ({"splits": 3, "group": 2}, Shard(group=2, of=3)),
         ({"splits": None, "group": None}, None),
-        ({"num_shards": 4, "shard_id": 0}, {"group": 1, "of": 4}),  # pytest-shard counts from 0
-        ({"num_shards": 4, "shard_id": 3}, {"group": 4, "of": 4}),
+        ({"num_shards": 4, "shard_id": 0}, Shard(group=1, of=4)),  # pytest-shard counts from 0
+        ({"num_shards": 4, "shard_id": 3}, Shard(group=4, of=4)),
         ({"num_shards": 4}, None),
     ],
 )
-def test_the_shard_of_a_run(options: dict[str, object], part: Any) -> None:
+def test_the_shard_of_a_run(options: dict[str, object], part: Shard | None) -> None:
     assert shard(cast("pytest.Config", Config(**options))) == part
