@@ -8,7 +8,7 @@ objects; verdicts and reports read them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final
@@ -301,6 +301,26 @@ class Observation:
     errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def record(self) -> Record:
+        """The same as a record of this layer alone."""
+        return Record(
+            layers=(self.layer,),
+            graphs={self.layer: self.graphs} if self.graphs else {},
+            recompiles={self.layer: self.recompiles} if self.recompiles else {},
+            attempted=self.attempted,
+            compiled=self.compiled,
+            breaks=merge_places(self.breaks),
+            eager=merge_eager(self.eager),
+            recompile_list=self.recompile_list,
+            graph_list=self.graph_list,
+            errors=tuple(dict.fromkeys(self.errors)),
+            note=_AND.join(dict.fromkeys(self.notes)) or None,
+        )
+
+
+_AND: Final = "; "
+"""Between the notes of a record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record(Described):
@@ -442,20 +462,35 @@ def merge_eager(items: Iterable[Eager]) -> tuple[Eager, ...]:
 def combine(observations: Iterable[Observation]) -> Record:
     """One record from what each observer saw, layers in the order of ``LAYERS``."""
     ordered = sorted(observations, key=lambda seen: LAYERS.index(seen.layer))
-    notes = [note for seen in ordered for note in seen.notes]
+    return merge([seen.record() for seen in ordered])
+
+
+def merge(records: Sequence[Record]) -> Record:
+    """One record of all: counts added up, lists one after the other, a place once."""
+    if len(records) == 1:
+        return records[0]
+    layers = {layer for record in records for layer in record.layers}
+    notes = (note for record in records if record.note for note in record.note.split(_AND))
     return Record(
-        layers=tuple(seen.layer for seen in ordered),
-        graphs={seen.layer: seen.graphs for seen in ordered if seen.graphs},
-        recompiles={seen.layer: seen.recompiles for seen in ordered if seen.recompiles},
-        attempted=sum(seen.attempted for seen in ordered),
-        compiled=sum(seen.compiled for seen in ordered),
-        breaks=merge_places(item for seen in ordered for item in seen.breaks),
-        eager=merge_eager(item for seen in ordered for item in seen.eager),
-        recompile_list=tuple(item for seen in ordered for item in seen.recompile_list),
-        graph_list=tuple(item for seen in ordered for item in seen.graph_list),
-        errors=tuple(dict.fromkeys(error for seen in ordered for error in seen.errors)),
-        note="; ".join(dict.fromkeys(notes)) or None,
+        layers=tuple(layer for layer in LAYERS if layer in layers),
+        graphs=_sum(record.graphs for record in records),
+        recompiles=_sum(record.recompiles for record in records),
+        attempted=sum(record.attempted for record in records),
+        compiled=sum(record.compiled for record in records),
+        breaks=merge_places(item for record in records for item in record.breaks),
+        eager=merge_eager(item for record in records for item in record.eager),
+        recompile_list=tuple(item for record in records for item in record.recompile_list),
+        graph_list=tuple(item for record in records for item in record.graph_list),
+        errors=tuple(dict.fromkeys(error for record in records for error in record.errors)),
+        note=_AND.join(dict.fromkeys(notes)) or None,
     )
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return {layer: total[layer] for layer in LAYERS if total[layer]}
 
 
 def decomposition(record: Record, layer: str) -> Counter[str]:

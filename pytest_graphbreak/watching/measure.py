@@ -15,11 +15,10 @@ from pathlib import Path
 
 from pytest_graphbreak.layers.base import Window
 from pytest_graphbreak.layers.children.observer import Following
-from pytest_graphbreak.layers.children.records import together
 from pytest_graphbreak.layers.observers import observers, unloaded
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.places import places
-from pytest_graphbreak.model.record import Observation, Record, combine
+from pytest_graphbreak.model.record import Observation, Record, combine, merge
 
 
 def isolate(key: str) -> None:
@@ -106,7 +105,7 @@ def _record(seen: list[Observation | None]) -> Record:
 
 def _whole(own: Record, children: Sequence[Record]) -> Record:
     """The record of the window: this process's, and those of its children."""
-    record = together((own, *children))
+    record = merge((own, *children))
     for observer in observers():
         record = observer.completed(record)
     return record

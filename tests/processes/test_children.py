@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import pytest_graphbreak
-from pytest_graphbreak.layers.children.records import numbered, of_process, since, together
-from pytest_graphbreak.model.record import Break, Frame, Graph, Record
+from pytest_graphbreak.layers.children.records import numbered, of_process, since
+from pytest_graphbreak.model.record import Break, Frame, Graph, Record, merge
 from pytest_graphbreak.watching.measure import Measurement
 from tests.conftest import Suite
 
@@ -339,7 +339,7 @@ def test_processes_are_numbered_by_what_they_did() -> None:
 def test_together() -> None:
     own = Record(layers=("dynamo", "xla"), graphs={"xla": 1}, note="own")
     idle = of_process(Record(errors=("blind",)), "helper")
-    whole = together([own, of_process(record(2), "p"), idle])
+    whole = merge([own, of_process(record(2), "p"), idle])
     assert whole.layers == ("dynamo", "xla")
     assert whole.graphs == {"dynamo": 2, "xla": 1}
     assert {graph.process for graph in whole.graph_list} == {"p"}

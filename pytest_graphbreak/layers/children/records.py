@@ -1,4 +1,4 @@
-"""What child processes did, taken apart and put together: records in, records out."""
+"""What child processes did, taken apart and named: records in, records out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Break, Eager, Graph, Record, merge_eager, merge_places
+from pytest_graphbreak.model.record import Break, Eager, Graph, Record
 
 Placed = TypeVar("Placed", Break, Eager)
 
@@ -83,32 +83,3 @@ def numbered(names: Iterable[str], records: Sequence[Record]) -> list[str]:
         for number, position in enumerate(positions, 1):
             found[position] = name if number == 1 else f"{name} {number}"
     return found
-
-
-def together(records: Sequence[Record]) -> Record:
-    """One record of all, the test's own first: counts added up, lists one after the other."""
-    if len(records) == 1:
-        return records[0]
-    layers = {layer for record in records for layer in record.layers}
-    notes = [record.note for record in records if record.note]
-    return Record(
-        layers=tuple(layer for layer in LAYERS if layer in layers),
-        graphs=_sum(record.graphs for record in records),
-        recompiles=_sum(record.recompiles for record in records),
-        attempted=sum(record.attempted for record in records),
-        compiled=sum(record.compiled for record in records),
-        breaks=merge_places(item for record in records for item in record.breaks),
-        eager=merge_eager(item for record in records for item in record.eager),
-        recompile_list=tuple(item for record in records for item in record.recompile_list),
-        graph_list=tuple(item for record in records for item in record.graph_list),
-        errors=tuple(dict.fromkeys(error for record in records for error in record.errors)),
-        note="; ".join(dict.fromkeys(notes)) or None,
-    )
-
-
-def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = defaultdict(int)
-    for count in counts:
-        for layer, number in count.items():
-            total[layer] += number
-    return {layer: total[layer] for layer in LAYERS if total.get(layer)}
