@@ -1,7 +1,8 @@
-"""torch's settings that decide what is compiled: read, compared, put back.
+"""Settings of torch and JAX that decide what is compiled: read, compared, put back.
 
-The configs of Dynamo, inductor, functorch, fx and the compiler (``configs``), and the state that
-torch keeps beside them (``modes``): stance, grad mode, autocast, default dtype and default device.
+The configs of Dynamo, inductor, functorch, fx and the compiler (``configs``), the state that
+torch keeps beside them (``modes``): stance, grad mode, autocast, default dtype and default device;
+and ``jax.config`` (``jax``).
 Nothing is imported by this: what is not loaded has its defaults.
 """
 
@@ -10,10 +11,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 from pytest_graphbreak.layers.base import MissingName
-from pytest_graphbreak.layers.settings.configs import CONFIGS, DELETED, Look, entries
+from pytest_graphbreak.layers.settings import jax
+from pytest_graphbreak.layers.settings.configs import (
+    CONFIGS,
+    DELETED,
+    ConfigEntries,
+    Look,
+    torch_entries,
+)
 from pytest_graphbreak.layers.settings.modes import modes
 from pytest_graphbreak.layers.settings.values import equal, spell
 from pytest_graphbreak.model.forms import Plain
@@ -28,7 +38,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All settings at one moment; empty where torch is not loaded."""
+    """All settings at one moment; empty where neither torch nor JAX is loaded."""
 
     configs: dict[str, Look] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
@@ -58,16 +68,28 @@ class Setting:
 
 def take() -> Snapshot:
     """Read all settings, in less than a tenth of a millisecond. Raises ``SettingsError``."""
-    torch = sys.modules.get("torch")
-    # While a module is imported it is there, and has next to nothing in it yet.
-    if torch is None or getattr(torch.__spec__, "_initializing", False):
-        return Snapshot()
+    found = Snapshot()
     with _settings_errors("could not be read"):
-        loaded = {name: sys.modules[name] for name in CONFIGS if name in sys.modules}
-        return Snapshot(
-            {name: entries(module).look() for name, module in loaded.items()},
-            {name: mode.read() for name, mode in modes().items()},
-        )
+        if _is_loaded("torch"):
+            names = (name for name in CONFIGS if name in sys.modules)
+            found.configs.update({name: entries(sys.modules[name]).look() for name in names})
+            found.modes.update({name: mode.read() for name, mode in modes().items()})
+        if _is_loaded("jax") and jax.CONFIG in sys.modules:
+            found.configs[jax.CONFIG] = entries(sys.modules[jax.CONFIG]).look()
+    return found
+
+
+def _is_loaded(name: str) -> bool:
+    """While a module is imported it is there, and has next to nothing in it yet."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    return module is not None and not getattr(spec, "_initializing", False)
+
+
+@cache
+def entries(module: ModuleType) -> ConfigEntries | jax.JaxEntries:
+    """The settings of one module of configs."""
+    return jax.JaxEntries(module) if module.__name__ == jax.CONFIG else torch_entries(module)
 
 
 def differing(before: Snapshot, after: Snapshot) -> list[Key]:
@@ -115,7 +137,7 @@ def _change(before: Snapshot, after: Snapshot, module: str, at: Any) -> Setting:
 def put_back(snapshot: Snapshot, key: Key) -> None:
     """Set one setting to what ``snapshot`` says. Raises ``SettingsError``."""
     module, at = key
-    with _settings_errors("could not be put back"):
+    with _settings_errors("could not be put back", module):
         if module:
             config = entries(sys.modules[module])
             config.write(snapshot.configs.get(module) or config.unset(), at)
@@ -142,8 +164,9 @@ def unusual(snapshot: Snapshot) -> Plain:
 class _settings_errors:
     """Whatever stops the reading of settings becomes a ``SettingsError`` that says so."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, module: str = "") -> None:
         self._what = what
+        self._whose = "JAX's" if module == jax.CONFIG else "torch's"
 
     def __enter__(self) -> None:
         pass
@@ -152,7 +175,7 @@ class _settings_errors:
         if isinstance(fault, Exception) and not isinstance(fault, SettingsError):
             missing = isinstance(fault, MissingName)
             why = str(fault) if missing else f"{type(fault).__name__}: {fault}"
-            raise SettingsError(f"torch's settings {self._what}: {why}") from fault
+            raise SettingsError(f"{self._whose} settings {self._what}: {why}") from fault
 
 
 def _mode(snapshot: Snapshot, name: str) -> Any:

@@ -168,5 +168,5 @@ class ConfigEntries:
 
 
 @cache
-def entries(module: ModuleType) -> ConfigEntries:
+def torch_entries(module: ModuleType) -> ConfigEntries:
     return ConfigEntries(module)
