@@ -540,6 +540,15 @@ def _writer(cls: type[Described]) -> Step:
     return write
 
 
+def prepare(cls: type[Described]) -> None:
+    """Read what a class says of its keys now, and not when it is first written or read.
+
+    Later a test may have taken our modules out of ``sys.modules``, where types look names up.
+    """
+    _reader(cls, ReadMode.OWN)
+    _writer(cls)
+
+
 def _schema(cls: type[Described], definitions: Plain) -> Plain:
     about = {"description": cls.ABOUT[""]} if "" in cls.ABOUT else {}
     whole: Plain = {**about, "type": "object", "properties": {}, "required": []}

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
-from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.forms import Plain, prepare
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
@@ -61,6 +61,7 @@ class Session:
     """A pytest plugin object, registered in the controller when the gate or a report is asked."""
 
     def __init__(self, config: pytest.Config, gate: Gate, collector: Collector) -> None:
+        prepare(RunReport)
         self.config = config
         self.gate = gate
         self.settings = gate.settings
