@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 GATE: Final = pytest.StashKey["Gate"]()
 
+_IN_EACH_TEST: Final = (
+    "suite.window",
+    "suite.leaks",
+    "suite.judging",
+    "report.judgement",
+    "watching.absent",
+)
+"""What is first imported where a test is measured and judged."""
+
 
 class Gate:
     """One for each pytest session.
@@ -79,7 +88,7 @@ class Gate:
         from pytest_graphbreak.layers.observers import observers
 
         observers()
-        for name in ("suite.window", "suite.leaks", "suite.judging", "report.judgement"):
+        for name in _IN_EACH_TEST:
             importlib.import_module(f"pytest_graphbreak.{name}")
         if "torch" in sys.modules:
             importlib.import_module("torch._dynamo")
