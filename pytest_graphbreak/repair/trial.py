@@ -119,19 +119,22 @@ class Bench:
         Raises ``OSError`` where it cannot be written.
         """
         copy = target.trial(self.runs + 1)
+        anothers = os.path.lexists(copy.path)
         try:
-            handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            copy = target.trial(self.runs + 1, os.urandom(3).hex())
-            handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self._remove = [str(copy.path.absolute())]
-        try:
+            # Inside: an interrupt may come as soon as the file is there.
+            try:
+                handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                copy, anothers = target.trial(self.runs + 1, os.urandom(3).hex()), False
+                handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            self._remove = [str(copy.path.absolute())]
             with open(handle, "wb") as file:
                 file.write(data if data.endswith(b"\n") else data + b"\n")
                 file.write(f"{_MARK}{self.directory}\n".encode())
             yield copy
         finally:
-            copy.path.unlink(missing_ok=True)
+            if not anothers:
+                copy.path.unlink(missing_ok=True)
             self._remove = []
 
     def tidy(self, target: Target) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,24 @@ def test_copies_beside_the_program_go_if_their_command_is_gone(folder: Path) -> 
     with scratch() as directory:
         Bench(directory, 60).tidy(target)
     assert sorted(path.name for path in folder.iterdir()) == ["net_trial3.py", "net_trial7.py"]
+
+
+def test_an_interrupt_that_comes_with_the_file_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is there, and the signal is handled before the call of ``open`` has an answer."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text("x = 1\n")
+    opened = os.open
+
+    def interrupted(*given: Any) -> int:
+        os.close(opened(*given))
+        raise KeyboardInterrupt
+
+    with scratch() as directory:
+        desk = Bench(directory, 60)
+        monkeypatch.setattr(os, "open", interrupted)
+        with pytest.raises(KeyboardInterrupt), desk.beside(target, b"x = 2"):
+            raise AssertionError("it is not reached")
+        monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
