@@ -101,6 +101,9 @@ class Recorder:
         self._queue: list[CompileReport] = []
         self._fallbacks: dict[str, int] = {}
         self._resharded = 0
+        self.loaded = 0
+        """Graphs that the persistent cache had, up to the last ``drain``. They are not counted."""
+        self._hits = 0
         if hasattr(os, "register_at_fork"):  # not on Windows
             os.register_at_fork(after_in_child=self._in_child)
 
@@ -108,6 +111,7 @@ class Recorder:
         """Count from here. Raises ``MissingName``."""
         self._queue.clear()
         self.graphs = self.meter.total()
+        self._hits = native.cache_hits()
         self.settle_counters()
 
     def guard(self, call: Callable[..., Any], *args: Any) -> Any:
@@ -147,6 +151,9 @@ class Recorder:
         self._resharded = native.resharded()
 
     def _drain(self, context: LoweringContext | None) -> None:
+        hits = native.cache_hits()
+        self.loaded += _since(self._hits, hits)
+        self._hits = hits
         self._queue += self.debug.read()
         total = self.meter.total()
         new, self.graphs = total - self.graphs, total

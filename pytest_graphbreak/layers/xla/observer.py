@@ -21,10 +21,16 @@ from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Observation, Recompile
+from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (
     "torch_xla was imported in a way that could not be followed while the graphs were counted: "
     "import it at the top of the file"
+)
+
+LOADED: Final = (
+    "torch_xla's persistent cache had {} of this test, and what is loaded cannot be counted: "
+    "give xr.initialize_cache an empty directory for each gated run"
 )
 
 _OWN: Final = ("fx", "split", "recompile", "backward", "access", "pending")
@@ -167,6 +173,7 @@ class XlaWindow:
         self._aside: list[tuple[int, int, int]] = []
         _sensors.acquire(reasons)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
+        self._loaded = _recorder.loaded
 
     def peek(self) -> Observation | None:
         if self._closed:
@@ -176,6 +183,7 @@ class XlaWindow:
     @contextmanager
     def aside(self) -> Iterator[None]:
         graphs, events = self._drained()
+        loaded = _recorder.loaded
         try:
             if self._isolation is not None:
                 with self._isolation.aside():
@@ -185,6 +193,7 @@ class XlaWindow:
         finally:
             now, until = self._drained()
             self._aside.append((now - graphs, events, until))
+            self._loaded += _recorder.loaded - loaded
 
     def _drained(self) -> tuple[int, int]:
         """How many graphs and events there were up to now."""
@@ -220,6 +229,8 @@ class XlaWindow:
             errors.append(UNFOLLOWED)
         if _recorder.meter.gaps != gaps:
             errors.append(CLEARED)
+        if loaded := _recorder.loaded - self._loaded:
+            errors.append(LOADED.format(plural(loaded, "graph")))
         recompiles = [number for number, event in enumerate(events) if is_recompile(event)]
         return Observation(
             LAYER,

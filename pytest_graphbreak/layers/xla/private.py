@@ -29,7 +29,7 @@ NEEDED_FOR = {
     "_xla_computation_cache_is_initialized": "it tells whether anything was compiled yet",
     "_xla_get_num_cached_compilation_graph": "it tells whether anything was compiled yet",
     "_get_executed_fallback_ops": "ops that run on the CPU are named by it",
-    "_xla_counter_value": "ops that run on the CPU, and resharding, are counted by it",
+    "_xla_counter_value": "ops that run on the CPU, resharding and loaded graphs are counted by it",
     "_check_tensor_need_materialization": "inputs still pending are found by it",
 }
 
@@ -106,6 +106,15 @@ def fallbacks() -> dict[str, int]:
 def resharded() -> int:
     """How many sharded tensors were put together, since the counters were last cleared."""
     return int(function("_xla_counter_value")("ReplicateShardedData") or 0)
+
+
+def cache_hits() -> int:
+    """How many graphs torch_xla's persistent cache had, since the counters were last cleared.
+
+    ``PersistentCacheHit`` (torch_xla/csrc/runtime/cache.h) counts what was loaded. ``CompileTime``
+    does not.
+    """
+    return int(function("_xla_counter_value")("PersistentCacheHit") or 0)
 
 
 def pending() -> int:

@@ -18,7 +18,7 @@ import torch_xla.debug.metrics as met  # noqa: E402
 
 from pytest_graphbreak.layers.xla import cache_key, private  # noqa: E402
 from pytest_graphbreak.layers.xla.meter import CLEARED  # noqa: E402
-from pytest_graphbreak.layers.xla.observer import XlaObserver, _recorder  # noqa: E402
+from pytest_graphbreak.layers.xla.observer import LOADED, XlaObserver, _recorder  # noqa: E402
 from pytest_graphbreak.layers.xla.sensors import SENSORS, Sensor  # noqa: E402
 from tests.layers.xla.tools import (  # noqa: E402
     PLACES,
@@ -501,6 +501,24 @@ def test_resharding_graphs_are_counted() -> None:
         CPU_NUM_DEVICES="4",
     )
     assert out == "3 ()\n3 ()\n"
+
+
+@pytest.mark.parametrize("cleared", [0, 2], ids=["kept", "cleared by the bridge"])
+def test_what_the_persistent_cache_had_is_not_left_out_in_silence(
+    monkeypatch: pytest.MonkeyPatch, cleared: int
+) -> None:
+    """PJRT's CPU client cannot load programs: here the counter is said to grow."""
+    hits, plain = {"PersistentCacheHit": 5}, torch_xla._XLAC._xla_counter_value
+    monkeypatch.setattr(
+        torch_xla._XLAC, "_xla_counter_value", lambda name: hits.get(name) or plain(name)
+    )
+    window = open_window(f"loaded {cleared}")
+    lazy_graph()
+    assert window.peek().errors == (), "what was loaded before is not of this window"
+    with window.aside():
+        hits["PersistentCacheHit"] = 6
+    hits["PersistentCacheHit"] = 2 if cleared else 8
+    assert close(window).errors == (LOADED.format("2 graphs"),)
 
 
 @pytest.mark.usefixtures("xla_forks")
