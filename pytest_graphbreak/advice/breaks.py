@@ -200,10 +200,26 @@ BREAKS: tuple[Family, ...] = (
         (Sign(reason=r"generator"),),
     ),
     Family(
+        "iterator",
+        "an iterator that was begun outside of what is compiled, or left half-way by a break",
+        "a list or a tuple in its place: list(steps); mend the break inside the comprehension",
+        (
+            Sign(reason=r"missing tp_iter(next)?\b|(unsupported|unimplemented) next\(\) call"),
+            Sign(reason=r"^unsupported method call", detail=r"`__(iter|next)__` of class"),
+            Sign(reason=r"call_method UserDefinedObjectVariable\(\w{1,40}\) __(iter|next)__"),
+        ),
+    ),
+    Family(
         "loop-break",
         "a graph break inside a loop",
         "mend the break in the loop's body, or compile the body as a function of its own",
-        (Sign(reason=r"graph break in loop"),),
+        (Sign(reason=r"graph break in loop|comprehension"),),
+    ),
+    Family(
+        "no-tensor",
+        "a function of torch that returns no tensor",
+        "call it before the compiled part and pass the answer in; set flags around the call",
+        (Sign(reason=r"op returned non-Tensor|non-single Tensor return"),),
     ),
     LIMIT,
     Family(
@@ -386,6 +402,8 @@ BREAKS: tuple[Family, ...] = (
             ),
             Sign(reason=r"hashab|the hash of|equality comparison|tp_richcompare|set with tensors"),
             Sign(reason=r"\b(isinstance|issubclass|hasattr)\b"),
+            Sign(reason=r"missing[ _](nb|sq|mp|len|hash|richcompare)_|\b(nb|sq)_\w{1,30}_impl"),
+            Sign(reason=r"tp_as_number|user-defined __(len|repr)__|unsupported __[gs]etitem__"),
             Sign(reason=r"^unsupported method call", detail=r"__getattr(ibute)?__|__hash__"),
         ),
     ),
