@@ -269,11 +269,12 @@ def _oracle(python: str, true: dict[str, Any], every: int) -> Column:
     """The table of the cases of JAX, held against the oracle."""
     names = list(true)[::every]
     code = (
-        "import json, sys; from cases.jax_cases import CASES; from cases.jax_oracle import in_child"
+        "import json; from cases.forked import in_child; from cases.jax_cases import CASES; "
+        "from cases.jax_oracle import measure"
     )
     answers = _python(
         python,
-        f"{code}; print(json.dumps([[in_child(n), CASES[n].refused] for n in {names!r}]))",
+        f"{code}; print(json.dumps([[in_child(measure, n), CASES[n].refused] for n in {names!r}]))",
     )
     column = Column(of=len(names))
     for name, (answer, refused) in zip(names, answers, strict=True):

@@ -17,6 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from cases.forked import in_child
+
 BREAK = re.compile(r"Graph break (?:\(.*suppressed.*\) )?in user code at (.+):(\d+)\n")
 SKIPPED = re.compile(
     r"(?:Graph break: skip: from user code at:|cannot properly resume from this graph break).*?"
@@ -95,28 +97,9 @@ def read(text: str, failed: set[str]) -> dict[str, Any]:
     }
 
 
-def in_child(name: str) -> dict[str, Any]:
-    """The same in a forked child, so that no case sees what another left."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = measure(name)
-        except BaseException as fault:
-            answer = {"error": f"{type(fault).__name__}: {fault}"}
-        with os.fdopen(writer, "w") as pipe:
-            json.dump(answer, pipe)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        answer = json.loads(pipe.read() or "{}")
-    os.waitpid(child, 0)
-    return answer
-
-
 if __name__ == "__main__":
     import torch._dynamo  # noqa: F401  # once, and not in each child
 
     from cases.dynamo import CASES
 
-    print(json.dumps({name: in_child(name) for name in sys.argv[1:] or CASES}, indent=1))
+    print(json.dumps({name: in_child(measure, name) for name in sys.argv[1:] or CASES}, indent=1))

@@ -28,6 +28,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from cases.forked import in_child
+
 OPTIMIZED = re.compile(r"module_\d+\.(.+?)\.\w+_after_optimizations\.txt")
 COMPILED = re.compile(r"Finished XLA compilation of (.{1,200}?) in")
 CACHE_HIT = re.compile(r"Persistent compilation cache hit for ")
@@ -142,27 +144,7 @@ def measure(name: str) -> dict[str, Any]:
     }
 
 
-def in_child(name: str) -> dict[str, Any]:
-    """The same in a forked child, so that no case sees what another left."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(2, 1)  # what a case prints is no answer
-        try:
-            answer = measure(name)
-        except BaseException as fault:
-            answer = {"error": f"{type(fault).__name__}: {fault}"}
-        with os.fdopen(writer, "w") as pipe:
-            json.dump(answer, pipe)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        answer = json.loads(pipe.read() or "{}")
-    os.waitpid(child, 0)
-    return answer
-
-
 if __name__ == "__main__":
     from cases.jax_cases import CASES
 
-    print(json.dumps({name: in_child(name) for name in sys.argv[1:] or CASES}, indent=1))
+    print(json.dumps({name: in_child(measure, name) for name in sys.argv[1:] or CASES}, indent=1))

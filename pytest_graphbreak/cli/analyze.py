@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         found.append((reading, bearing))
         say(text.render(reading, bearing))
         say()
-    return 0 if _write(args, found) else 2
+    written = _write(args, found)
+    return 0 if written and not any(reading.is_unreadable for reading, _ in found) else 2
 
 
 def _check(path: str) -> None:

@@ -65,11 +65,12 @@ def build_type(path: Path) -> str | None:
 
 
 def _doubts(reading: Reading) -> Iterator[str]:
-    if not reading.size:
-        yield "the log is empty"
-        return
     if reading.fault:
         yield reading.fault
+    elif not reading.size:
+        yield "the log is empty"
+    if not reading.size:
+        return
     yield from _tt_doubts(reading)
     yield from _dynamo_doubts(reading)
 

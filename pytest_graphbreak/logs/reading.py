@@ -70,6 +70,11 @@ class Reading:
     script: str
 
     @property
+    def is_unreadable(self) -> bool:
+        """Whether it is so damaged that nothing of it was read."""
+        return self.fault is not None and not self.size
+
+    @property
     def graphs(self) -> int:
         """Graphs that the TT compiler began."""
         if self.headers:

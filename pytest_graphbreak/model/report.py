@@ -45,6 +45,7 @@ LONGEST_MESSAGE: Final = 200_000
 
 OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "crashed")
 VERDICTS: Final = ("error", "over", "lost", "new", "improved", "changed", "ok", "none")
+"""The most urgent first."""
 
 
 def _name(value: Any) -> str:

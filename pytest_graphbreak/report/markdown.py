@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from pytest_graphbreak.judging.verdict import FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.model.report import TestReport
@@ -41,7 +42,6 @@ SUMMARY: Final = 1_000_000
 MARK: Final = "<!-- pytest-graphbreak -->"
 """The first line, by which a bot finds the comment that it wrote before."""
 
-_FAILING: Final = ("error", "over", "lost", "new")
 _WORDS: Final = {
     "error": ("could not be measured", "could not be measured"),
     "over": ("test is over its graph budget", "tests are over their graph budget"),
@@ -70,9 +70,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTH
     )
     page = BoundedText(limit - _RESERVE)
     page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
-    failing = {
-        named(test, run, runs): (run, test) for run, test in rows if test.verdict in _FAILING
-    }
+    failing = {named(test, run, runs): (run, test) for run, test in rows if test.verdict in FAILING}
     found = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(found, limit // 4))
     _listed(page, _environment(runs), len(runs), "run", limit // 8)
@@ -132,7 +130,7 @@ def _headline(runs: Sequence[ProfileRun], aside: Aside) -> str:
     parts = [f"no verdict, {aside.no_verdict}"] if aside.no_verdict else []
     parts += [
         f"{verdicts[verdict]} {_WORDS[verdict][verdicts[verdict] != 1]}"
-        for verdict in _FAILING
+        for verdict in FAILING
         if verdict in verdicts
     ]
     blind = sum(len(run.unmeasured) for run in runs)

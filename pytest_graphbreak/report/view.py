@@ -11,27 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
-from pytest_graphbreak.model.report import RunReport, TestReport
+from pytest_graphbreak.model.report import VERDICTS, RunReport, TestReport
 from pytest_graphbreak.text.numbers import noun
 
 REPORTED: Final = "new (reported)"
 """A test without a baseline that passed: ``graph_budget_new = report``, or an xfail mark."""
 UNJUDGED: Final = "not judged"
 """A test that compiled something, in a run without the gate: its ``none`` is no verdict."""
-ORDER = (
-    "error",
-    "over",
-    "lost",
-    "new",
-    REPORTED,
-    "improved",
-    "changed",
-    "ok",
-    UNJUDGED,
-    "none",
-)
-"""What tests are told as, the most urgent first."""
-NAMED = ORDER[:7]
+_BESIDE: Final = {"new": (REPORTED,), "ok": (UNJUDGED,)}
+ORDER: Final = tuple(told for name in VERDICTS for told in (name, *_BESIDE.get(name, ())))
+"""What tests are told as, the most urgent first: the verdicts, and what is told in their place."""
+NAMED: Final = ORDER[: ORDER.index("ok")]
 """What a report names test by test."""
 
 

@@ -82,7 +82,15 @@ class Gate:
         return self.settings.active or is_capped(item)
 
     def warm(self, config: pytest.Config) -> None:
-        """Under ``--forked`` import once in the parent what each child would import anew."""
+        """Do before the first test what has to be done once, and not in a forked child of it.
+
+        A test may take our modules out of ``sys.modules``, so that what a report says of its
+        keys can be read no more.
+        """
+        from pytest_graphbreak.model.forms import prepare
+        from pytest_graphbreak.model.report import TestReport
+
+        prepare(TestReport)
         if not config.getoption("forked", default=False):
             return
         from pytest_graphbreak.layers.observers import observers

@@ -40,6 +40,7 @@ def register(config: pytest.Config, gate: Gate) -> None:
     Raises ``pytest.UsageError`` for what would stop the gate (exit 4), before
     any test runs and before any worker starts.
     """
+    prepare(RunReport)
     collector = Collector(config)
     config.pluginmanager.register(collector, "graphbreak-collector")
     if not hasattr(config, "workerinput"):
@@ -61,7 +62,6 @@ class Session:
     """A pytest plugin object, registered in the controller when the gate or a report is asked."""
 
     def __init__(self, config: pytest.Config, gate: Gate, collector: Collector) -> None:
-        prepare(RunReport)
         self.config = config
         self.gate = gate
         self.settings = gate.settings

@@ -105,13 +105,23 @@ class Source:
             try:
                 part = self._gzip.read1(min(_UNPACK, len(view) - filled))
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                self.fault = f"the .gz is cut off or damaged ({error}); what came before is read"
+                self.fault = self._damaged(error)
                 break
             if not part:
                 break
             view[filled : filled + len(part)] = part
             filled += len(part)
         return filled
+
+    def _damaged(self, error: Exception) -> str:
+        """Why the end of a packed log is missing, and from where on."""
+        assert self._gzip is not None
+        if (count := self._gzip.tell()) == 0:
+            where, rest = f"within its first {self.taken:,} bytes", "nothing of it can be read"
+            rest += ", so copy it again"
+        else:
+            where, rest = f"after {count:,} bytes of the log", "what came before is read"
+        return f"the .gz is cut off or damaged {where} ({error}); {rest}"
 
 
 class _Readable(Protocol):

@@ -169,6 +169,19 @@ def test_several_logs_packed_or_not(tmp_path: Path) -> None:
     assert [entry["graphs"] for entry in entries(path)] == [{"tt": 3}, {"tt": 3}, {"dynamo": 16}]
 
 
+def test_a_packed_log_of_which_nothing_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are analysed, and the exit code tells."""
+    path = tmp_path / "report.json"
+    damaged = log(tmp_path, "b.log.gz", gzip.compress(failing())[:25])
+    assert run(damaged, log(tmp_path), "--json", str(path)) == 2
+    assert [entry["graphs"] for entry in entries(path)] == [{}, {"tt": 3}]
+    out = capsys.readouterr().out
+    assert "cut off or damaged within its first 25 bytes" in out
+    assert "is empty" not in out
+
+
 def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.json"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(failing())))

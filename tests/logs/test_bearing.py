@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -113,9 +115,38 @@ def test_what_torch_logs_left_out(tmp_path: Path, keep: tuple[bytes, ...], said:
     assert any(said in doubt for doubt in found.doubts), found.doubts
 
 
+CUT: Final = "Compressed file ended before the end-of-stream marker was reached"
+
+
 def test_a_packed_log_that_is_cut_off(tmp_path: Path) -> None:
-    found = bearing(tmp_path, gzip.compress(whole() * 20)[:-30])
-    assert any("cut off or damaged" in doubt for doubt in found.doubts)
+    text = whole() * 20
+    found = bearing(tmp_path, gzip.compress(text)[:-30])
+    (said,) = (doubt for doubt in found.doubts if "cut off or damaged" in doubt)
+    place = re.fullmatch(
+        r"the \.gz is cut off or damaged after ([0-9,]+) bytes of the log "
+        rf"\({CUT}\); what came before is read",
+        said,
+    )
+    assert place is not None
+    assert 0 < int(place[1].replace(",", "")) < len(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (gzip.compress(whole())[:25], CUT),
+        (gzip.compress(whole())[:2], CUT),
+        (b"\x1f\x8bof another form", "Unknown compression method"),
+        (gzip.compress(whole())[:10] + b"\xff" * 80, "Error -3 while decompressing data: "),
+    ],
+    ids=["cut", "only its mark", "another form", "damaged"],
+)
+def test_a_packed_log_of_which_nothing_can_be_read(tmp_path: Path, data: bytes, why: str) -> None:
+    found = bearing(tmp_path, data)
+    (said,) = found.doubts
+    begins = f"the .gz is cut off or damaged within its first {len(data)} bytes ({why}"
+    assert said.startswith(begins)
+    assert said.endswith("); nothing of it can be read, so copy it again")
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,29 @@ UNRULY = (
 )
 
 
+FORGETS = """
+    import sys
+    import pytest, torch
+
+    @pytest.mark.max_graphs(1)
+    def test_modules_are_forgotten():
+        for name in [n for n in sys.modules if n.startswith("pytest_graphbreak.")]:
+            del sys.modules[name]
+        torch.compile(torch.sin, backend="eager")(torch.ones(3))
+"""
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.once
+def test_a_test_that_forgets_our_modules_is_recorded_by_a_worker_too(suite: Suite) -> None:
+    suite.write(FORGETS)
+    result = suite.pytester.runpytest_subprocess("--graph-budget-report=graphs.json", "-n1")
+    result.assert_outcomes(passed=1)
+    (test,) = reported(suite).values()
+    assert test["graphs"] == {"dynamo": 1}
+    assert [graph["cause"] for graph in test["graph_list"]] == ["entry"]
+
+
 @pytest.mark.usefixtures("forks")
 def test_unruly_tests_lose_nothing(suite: Suite) -> None:
     """One process: each test is recorded as if the others were not there."""

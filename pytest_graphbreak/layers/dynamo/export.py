@@ -9,36 +9,27 @@ its reason and its place. It reaches the test as it would have.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Any
 
-from pytest_graphbreak.layers.dynamo.events import Event, Stopped, say
-from pytest_graphbreak.layers.hooks import Hook, LatePatch
+from pytest_graphbreak.layers.dynamo.events import Stopped, say
+from pytest_graphbreak.layers.dynamo.late import LateSensor
+from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.model.stacks import Line
 
-MODULE, FUNCTION = "torch.export._trace", "_export"
-"""Imported by the first export; ``torch.export.export`` looks it up at each call (2.6 to 2.15)."""
-EXPORTS = "exports that are stopped"
 
+class ExportSensor(LateSensor):
+    """Notes what stopped an export."""
 
-class ExportSensor(LatePatch):
-    """Notes among ``events`` what stopped an export; ``above`` gives the stack that called it."""
+    MODULE, FUNCTION = "torch.export._trace", "_export"
+    """Imported by the first export; each ``torch.export.export`` looks it up (2.6 to 2.15)."""
+    WHAT = "exports that are stopped"
 
-    def __init__(
-        self,
-        events: list[Event],
-        above: Callable[[], tuple[Line, ...]],
-        fell: Callable[[str, BaseException], None],
-    ) -> None:
-        self._events = events
-        self._above = above
-        self._fell = fell
+    def __init__(self, *noting: Any) -> None:
+        super().__init__(*noting)
         self._depth = threading.local()
-        super().__init__(MODULE, FUNCTION, self._export, partial(fell, EXPORTS))
 
-    def _export(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         depth = getattr(self._depth, "value", 0)
         self._depth.value = depth + 1
@@ -62,7 +53,7 @@ class ExportSensor(LatePatch):
             )
             self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
         except Exception as error:
-            self._fell(EXPORTS, error)
+            self._fell(error)
 
 
 def _root(fault: BaseException) -> BaseException:

@@ -13,17 +13,15 @@ are not there nothing can be loaded.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.events import Attempt, Ended, Event, Made, Started
-from pytest_graphbreak.layers.hooks import Hook, LatePatch
+from pytest_graphbreak.layers.dynamo.late import LateSensor
+from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.model.places import is_resume
 from pytest_graphbreak.model.stacks import Line
 
-MODULE: Final = "torch._dynamo.package"
-WHAT: Final = "packages of precompiled code"
 BEFORE: Final = (
     "dynamo: a package of precompiled code was loaded before the test began "
     "(TORCH_CACHING_PRECOMPILE), so its graphs cannot be counted: call torch.compile in the test, "
@@ -63,26 +61,19 @@ def brings(events: Sequence[Event]) -> bool:
     return any(isinstance(event, Made) and event.attempt.packaged for event in events)
 
 
-class PackageSensor(LatePatch):
+class PackageSensor(LateSensor):
     """Notes the graphs that packages bring."""
 
-    def __init__(
-        self,
-        events: list[Event],
-        above: Callable[[], tuple[Line, ...]],
-        fell: Callable[[str, BaseException], None],
-    ) -> None:
-        self._events = events
-        self._above = above
-        self._fell = partial(fell, WHAT)
-        super().__init__(MODULE, "CompilePackage.install", self._bring, self._gone)
+    MODULE = "torch._dynamo.package"
+    FUNCTION = "CompilePackage.install"
+    WHAT = "packages of precompiled code"
 
     def _gone(self, fault: AttributeError) -> None:
         """The name is not there: nothing is lost where packages are off."""
         if getattr(sys.modules.get("torch._dynamo.config"), "caching_precompile", False):
             self._fell(fault)
 
-    def _bring(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """``install(self, backends)``"""
         __tracebackhide__ = True
         first = _frames()

@@ -17,13 +17,7 @@ from typing import Any
 
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.settings import jax
-from pytest_graphbreak.layers.settings.configs import (
-    CONFIGS,
-    DELETED,
-    ConfigEntries,
-    Look,
-    torch_entries,
-)
+from pytest_graphbreak.layers.settings.configs import CONFIGS, DELETED, ConfigEntries, Look
 from pytest_graphbreak.layers.settings.modes import modes
 from pytest_graphbreak.layers.settings.values import equal, spell
 from pytest_graphbreak.model.forms import Plain
@@ -89,7 +83,7 @@ def _is_loaded(name: str) -> bool:
 @cache
 def entries(module: ModuleType) -> ConfigEntries | jax.JaxEntries:
     """The settings of one module of configs."""
-    return jax.JaxEntries(module) if module.__name__ == jax.CONFIG else torch_entries(module)
+    return jax.JaxEntries(module) if module.__name__ == jax.CONFIG else ConfigEntries(module)
 
 
 def differing(before: Snapshot, after: Snapshot) -> list[Key]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Final
 
@@ -165,8 +165,3 @@ class ConfigEntries:
             self._entries[at].user_override.set(value)
         else:
             self._entries[at].user_override = value
-
-
-@cache
-def torch_entries(module: ModuleType) -> ConfigEntries:
-    return ConfigEntries(module)

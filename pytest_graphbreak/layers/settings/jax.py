@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from types import ModuleType
 from typing import Any, Final
 
@@ -37,7 +38,10 @@ class JaxEntries:
         self._first = self.look()
 
     def name(self, at: int) -> str:
-        return f"jax.config.{list(self._holders)[at]}"
+        return f"jax.config.{self._key(at)}"
+
+    def _key(self, at: int) -> str:
+        return next(islice(self._holders, at, None))
 
     def unset(self) -> Look:
         """As they were when somebody looked first."""
@@ -59,8 +63,8 @@ class JaxEntries:
                 yield at
 
     def write(self, look: Look, at: int) -> None:
-        name, (everywhere, here) = list(self._holders)[at], look.overrides[at]
-        holder = self._holders[name]
+        everywhere, here = look.overrides[at]
+        holder = self._holders[self._key(at)]
         now = _pair(holder)
         if not equal(now[0], everywhere):
             holder._set(everywhere)
