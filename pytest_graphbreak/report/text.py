@@ -17,12 +17,14 @@ from pytest_graphbreak.report.causes import (
     eager_lines,
     nowhere,
     places,
+    recompile_lines,
     shrunk,
 )
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.footer import footer
 from pytest_graphbreak.report.headline import counts, headline, operations, totals
+from pytest_graphbreak.report.repeats import series
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.safe import console, printable
 
@@ -91,6 +93,8 @@ def describe(record: Record) -> str:
     found = sort(record, record.breaks, record.eager, record.recompile_list)
     for item, fallen in found.breaks[:MOST_PLACES]:
         lines += break_lines(" ", item, fallen)
+    for again in series(found.recompiles)[:MOST_PLACES]:
+        lines += recompile_lines(" ", again)
     for left in found.eager[:MOST_PLACES]:
         lines += eager_lines(" ", left)
     lines += [f"  {printable(error)}" for error in record.errors]

@@ -54,6 +54,10 @@ class Seen:
     def breaks(self) -> int:
         return len(self.record.breaks)
 
+    def __repr__(self) -> str:
+        """What pytest shows below a red ``assert seen.graphs == 1``."""
+        return f"Seen(graphs={self.graphs}, recompiles={self.recompiles}, breaks={self.breaks})"
+
 
 class GraphBudget(Protocol):
     """The fixture ``graph_budget``: a budget for any block of a test."""

@@ -9,7 +9,8 @@ A fenced block says what it is in an HTML comment on the line before it:
     the output in this order (fnmatch patterns; ``...`` stands for any lines).
 
 ``<!-- needs: PACKAGE -->`` anywhere on a page skips its runs where the package
-is not installed. A page's blocks share one directory and run from top to bottom. YAML with
+is not installed. With ``<!-- columns: 80 -->`` on it what the page shows is what stands on a terminal
+of that width; without, what goes through a pipe. A page's blocks share one directory and run from top to bottom. YAML with
 ``version:`` is read as a baseline, JSON with ``tests`` is held to its schema,
 and Python has to compile, whether or not a comment says more.
 """
@@ -33,6 +34,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests import terminal
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
@@ -41,6 +44,7 @@ BLOCK = re.compile(
     re.M | re.S,
 )
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
+COLUMNS = re.compile(r"<!-- columns: (\d+) -->")
 
 
 @dataclass(frozen=True)
@@ -107,33 +111,45 @@ def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     here = tmp_path / "project"
     here.mkdir()
     (here / "pytest.ini").write_text("[pytest]\n")
-    for package in NEEDS.findall(page.read_text()):
+    text = page.read_text()
+    for package in NEEDS.findall(text):
         if not importlib.util.find_spec(package):
             pytest.skip(f"{package} is not installed")
+    columns = int(found[1]) if (found := COLUMNS.search(text)) else None
     for block in blocks(page):
         if block.word == "file":
             path = here / block.what
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
         elif block.word == "run":
-            _run(block, here)
+            _run(block, here, columns)
 
 
-def _run(block: Block, here: Path) -> None:
+def _run(block: Block, here: Path, columns: int | None) -> None:
     wanted = int(block.what.removeprefix("exit="))
     commands = [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
     shown = [line for line in block.text.splitlines() if not line.startswith("$ ")]
+    output = ""
+    for command in commands:
+        code, said = _piped(command, here) if columns is None else _typed(command, here, columns)
+        output += said
+    assert code == wanted, f"{block.place}: exit {code}\n{output}"
+    _assert_shown(block, shown, output)
+
+
+def _piped(command: str, here: Path) -> tuple[int, str]:
     environment = {k: v for k, v in os.environ.items() if k not in ("CI", "GITHUB_ACTIONS")}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     environment["COLUMNS"] = "120"
-    output = ""
-    for command in commands:
-        done = subprocess.run(
-            command, shell=True, cwd=here, env=environment, capture_output=True, text=True
-        )
-        output += done.stdout + done.stderr
-    assert done.returncode == wanted, f"{block.place}: exit {done.returncode}\n{output}"
-    _assert_shown(block, shown, output)
+    done = subprocess.run(
+        command, shell=True, cwd=here, env=environment, capture_output=True, text=True
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def _typed(command: str, here: Path, columns: int) -> tuple[int, str]:
+    seen = terminal.run(["sh", "-c", command], here, {"NO_COLOR": "1"}, columns)
+    return seen.code, seen.text
 
 
 def _assert_shown(block: Block, shown: list[str], output: str) -> None:

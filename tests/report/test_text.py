@@ -119,6 +119,13 @@ def test_a_test_that_failed_by_itself_is_told_the_same_way() -> None:
     assert "        transformers/bert.py:55 in Encoder.forward runs without the compiler" in shown
 
 
+def test_a_test_that_failed_by_itself_is_told_why_code_was_compiled_again() -> None:
+    own = Recompile("dynamo", "0/1", "x size mismatch", Frame("net.py", "f", 18, "x + 1"))
+    lines = describe(replace(BROKEN, recompile_list=(AGAIN, own))).split("\n")
+    at = lines.index("    recompile 0/1   x size mismatch")
+    assert lines[at + 1 : at + 3] == ["      net.py:18 in f", "          x + 1"]
+
+
 def test_nothing_compiled_any_more_comes_first() -> None:
     gone = Record(layers=("dynamo",), attempted=1, breaks=(PRINT,), eager=(SKIPPED,))
     headline, _, first, *_ = red(gone, dynamo=1).split("\n")

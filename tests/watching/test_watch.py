@@ -38,3 +38,23 @@ def test_a_block_shows_the_users_line_and_none_of_ours(
             "test_it.py:*: BudgetExceeded",
         ]
     )
+
+
+def test_a_red_count_of_a_block_shows_all_counts(suite: Suite) -> None:
+    suite.write(
+        BROKEN
+        + """
+    def test_counts(graph_budget):
+        with graph_budget() as seen:
+            torch.compile(f, backend="eager")(torch.ones(3))
+        assert seen.graphs == 1
+"""
+    )
+    result = suite.run("-k", "test_counts")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E       assert 2 == 1",
+            "E        +  where 2 = Seen(graphs=2, recompiles=0, breaks=1).graphs",
+        ]
+    )
