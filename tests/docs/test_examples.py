@@ -9,10 +9,11 @@ A fenced block says what it is in an HTML comment on the line before it:
     the output in this order (fnmatch patterns; ``...`` stands for any lines).
 
 ``<!-- needs: PACKAGE -->`` anywhere on a page skips its runs where the package
-is not installed. With ``<!-- columns: 80 -->`` on it what the page shows is what stands on a terminal
-of that width; without, what goes through a pipe. A page's blocks share one directory and run from top to bottom. YAML with
-``version:`` is read as a baseline, JSON with ``tests`` is held to its schema,
-and Python has to compile, whether or not a comment says more.
+is not installed. With ``<!-- columns: 80 -->`` a page shows what stands on a
+terminal of that width; without, what goes through a pipe. A page's blocks
+share one directory and run from top to bottom. YAML with ``version:`` is read
+as a baseline, JSON with ``tests`` is held to its schema, and Python has to
+compile, whether or not a comment says more.
 """
 
 from __future__ import annotations
