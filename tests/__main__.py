@@ -3,7 +3,8 @@
 ``xla`` is the rest in an environment that comes after that of ``torch``: what no layer of a device
 and no version of torch changes is left out (``ONCE``, and tests that are marked ``once``). What is
 marked ``nightly`` repeats another test with more data: it is left out of all three. ``whole`` runs
-all that there is, both halves of it. ``jax`` is what needs JAX, in an environment without torch.
+all that there is, both halves of it, with three times as many examples (``tests/drawn.py``).
+``jax`` is what needs JAX, in an environment without torch.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
 tests/judging/test_verdict.py -k name``. Each run without them has two workers; all of them are
@@ -12,19 +13,26 @@ made, and the exit code is that of the first that failed.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tests import drawn
+
 ROOT: Final = Path(__file__).parents[1]
 
 PURE: Final = (
     # The longest first: the workers then end together.
-    "tests/cli/test_accept.py",
+    "tests/test_regexes.py",
+    "tests/cli/versions/test_*.py",
+    "tests/model/test_fourth_layer.py",
     "tests/baseline/test_*.py",
+    "tests/cli/test_accept.py",
     "tests/report/test_schemas.py",
+    "tests/test_workflows.py",
     "tests/runs/test_accepting.py",
     "tests/judging/test_budget.py",
     "tests/judging/test_cap.py",
@@ -37,14 +45,12 @@ PURE: Final = (
     "tests/model/test_*.py",
     "tests/test_platforms.py",
     "tests/test_public.py",
-    "tests/test_regexes.py",
     "tests/test_rooms.py",
     "tests/test_suite.py",
     "tests/watching/test_script.py",
     "tests/watching/test_threads.py",
     "tests/runs/test_union.py",
     "tests/judging/test_verdict.py",
-    "tests/test_workflows.py",
     "tests/cli/test_analyze.py",
     "tests/cli/test_artifacts.py",
     "tests/cli/test_check.py",
@@ -64,7 +70,6 @@ PURE: Final = (
     "tests/report/test_[!slr]*.py",
     "tests/text/test_*.py",
     "tests/report/test_root_causes.py",
-    "tests/cli/versions/test_*.py",
     "tests/report/test_settings.py",
     "tests/report/test_source.py",
     "tests/report/test_summary.py",
@@ -179,6 +184,8 @@ def _with_torch(options: Sequence[str], left: Sequence[str]) -> list[list[str]]:
 
 
 def main(half: str, *arguments: str) -> int:
+    if half == "whole":
+        os.environ[drawn.ALL] = "1"
     codes = [pytest(list(arguments))] if arguments else [pytest(run) for run in runs(half)]
     return next((code for code in codes if code), 0)
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, quick, render
 from pytest_graphbreak.baseline.quick import load, recognised
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.layers import CAUSES, LAYERS
+from tests.drawn import examples
 
 PATH = Path("base/test_a.yaml")
 
@@ -87,7 +88,7 @@ def holds(text: str) -> bool:
 
 
 @given(TESTS)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_what_is_written_is_recognised_or_read(tests: dict[str, Any]) -> None:
     holds(written(tests))
 
@@ -156,7 +157,7 @@ PIECES += ["- ", " # c", "&a ", "*a", "!t ", "<<<<<<< a\n"]
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=1500, deadline=None)
+@examples(1500)
 def test_a_changed_file_is_recognised_or_read(seed: int) -> None:
     """Texts changed at random; some stay right, and some are right in another way."""
     rng, text = random.Random(seed), FULL

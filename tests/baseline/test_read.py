@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values, tree
 from pytest_graphbreak.baseline import read as reading
 from pytest_graphbreak.baseline.quick import load
 from pytest_graphbreak.baseline.read import Document, document
+from tests.drawn import examples
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\
@@ -378,7 +379,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.integers(0, len(FULL)), st.integers(0, 30), st.lists(PIECES, max_size=4).map("".join))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_a_damaged_file_is_refused_or_read(at: int, cut: int, piece: str) -> None:
     text = FULL[:at] + piece + FULL[at + cut :]
     try:
@@ -395,7 +396,7 @@ def test_a_damaged_file_is_refused_or_read(at: int, cut: int, piece: str) -> Non
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_text_is_refused(text: str) -> None:
     with pytest.raises(BaselineError):
         read(text)

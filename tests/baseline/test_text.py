@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import (
@@ -29,6 +29,7 @@ from pytest_graphbreak.baseline import read as reading
 from pytest_graphbreak.baseline.model import nodeid_of
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import writable
+from tests.drawn import examples
 
 LAYERS = ("dynamo", "xla", "tt")
 AWKWARD = [
@@ -119,7 +120,7 @@ TEXTS = st.sampled_from(AWKWARD) | st.text() | st.text("ab:#'\" -\n\\[]{},&*!|>%
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_every_text_reads_back(name: str, text: str) -> None:
     """As a key and a value, in block and in flow style, by both of PyYAML's loaders."""
     block = "\n".join(render.item_lines(name, {"a": text}, render.Shape(), 2)) + "\n"
@@ -155,7 +156,7 @@ KNOWN = st.builds(
     eager=st.lists(KNOWN, max_size=2, unique_by=lambda known: known.key),
     profile=st.sampled_from(["cpu", "a: b", "no", "日本", "x" * 200]),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_entry_reads_back(
     test: str,
     case: str | None,
@@ -408,7 +409,7 @@ def others_stay(item: Measured, old: Entry, new: Entry) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["update", "record"]))
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_an_update_changes_nothing_else(seed: int, mode: Any) -> None:
     rng = random.Random(seed)
     made = make(rng)
@@ -448,7 +449,7 @@ def test_an_update_changes_nothing_else(seed: int, mode: Any) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_pruning_changes_nothing_else(seed: int) -> None:
     rng = random.Random(seed)
     made = make(rng)
@@ -473,7 +474,7 @@ def test_pruning_changes_nothing_else(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_comments_on_lines_that_stay_survive(seed: int) -> None:
     """Only one count changes: every comment of the file is still there."""
     rng = random.Random(seed)

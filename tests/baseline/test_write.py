@@ -21,6 +21,8 @@ import pytest
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Measured, Values, update
 from pytest_graphbreak.baseline import write as writing
+from tests.conftest import Serving
+from tests.forkserver import Server
 
 ROOT = Path(__file__).parents[2]
 OLD = """\
@@ -283,8 +285,21 @@ print("done", calls)
 """
 
 
+@pytest.fixture(scope="session")
+def server_of_writers(serving: Serving) -> Iterator[Server]:
+    with serving("baseline", ["pytest_graphbreak.baseline", "filelock", "secrets"]) as server:
+        yield server
+
+
+@pytest.fixture
+def writers(server_of_writers: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new Python is a fork of one that has imported what writes: a hundred of them are killed."""
+    monkeypatch.setattr(sys, "executable", server_of_writers.python)
+
+
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.usefixtures("writers")
 def test_killed_at_any_step(path: Path, step: str, when: str) -> None:
     """The old file or the new one, at every call of every system call that a write makes."""
     killed = 0

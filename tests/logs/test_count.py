@@ -8,12 +8,13 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.tt.log import TTLines, Watcher, count
 from pytest_graphbreak.text.blocks import cut
 from pytest_graphbreak.text.scan import scan
+from tests.drawn import examples
 from tests.logs import writer
 from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 
@@ -71,7 +72,7 @@ def threads(draw: st.DrawFn, headers: bool = True) -> tuple[list[list[Write]], b
 
 
 @given(threads(), st.randoms(use_true_random=False), st.floats(0, 1), st.sampled_from([1200, 4096]))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_log_cut_anywhere(
     made: tuple[list[list[Write]], bool], rng: random.Random, where: float, size: int
 ) -> None:
@@ -89,7 +90,7 @@ def test_any_log_cut_anywhere(
 
 
 @given(threads(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_blocks_do_not_matter(made: tuple[list[list[Write]], bool], rng: random.Random) -> None:
     data = join(interleave(made[0], rng))
     whole, parts = (counted(data, size, watcher=Watcher()) for size in (1 << 20, 1100))
@@ -247,7 +248,7 @@ def test_doubled_lines_are_noticed() -> None:
 
 
 @given(st.binary(max_size=6000))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_any_bytes(data: bytes) -> None:
     counted(data, 1200)
 

@@ -7,12 +7,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison
 from pytest_graphbreak.runs.incoming import parse
+from tests.drawn import examples
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 
 T = "tests/test_a.py::test_b"
@@ -323,7 +324,7 @@ def random_test(made: Any) -> Data:
 
 
 @given(st.lists(st.tuples(RANDOM, RANDOM), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_growth_of_all_tests_is_the_sum_of_all_changes(made: Any) -> None:
     before, after = (
         a_report(*(random_test(one[side]) | {"nodeid": f"t.py::{n}"} for n, one in enumerate(made)))
