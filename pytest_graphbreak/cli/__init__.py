@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "run": "run a script with the observers on and report its graphs",
     "analyze": "count and explain the graphs in a log",
     "accept": "write baselines from JSON reports",
+    "import-csv": "write baselines from the CSVs of PyTorch's benchmarks",
     "check": "one verdict over the reports of all shards",
     "compare": "what changed between two runs, by cause",
     "report": "turn JSON reports into pages that people read",
@@ -110,7 +111,7 @@ def _words(error: Exception) -> str:
 
 
 def _module(name: str) -> str:
-    return f"pytest_graphbreak.cli.{name}"
+    return f"pytest_graphbreak.cli.{name.replace('-', '_')}"
 
 
 def _present() -> dict[str, str]:
@@ -134,7 +135,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in _present().items():
-        command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name == chosen:
             importlib.import_module(_module(name)).add_arguments(command)
     return parser

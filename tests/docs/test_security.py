@@ -11,7 +11,7 @@ from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.model import forms, record, report, sources
 from pytest_graphbreak.report import html, markdown, source
-from pytest_graphbreak.runs import containers, git, incoming
+from pytest_graphbreak.runs import containers, expectations, git, incoming
 from pytest_graphbreak.text import blocks, safe
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
@@ -26,6 +26,8 @@ MIB = 2**20
         ("reports in one directory or archive | {} |", containers.MOST_FILES),
         ("values in one report | {} |", incoming.MOST_VALUES),
         ("tests in all reports of a command | {} |", incoming.MOST_TESTS),
+        ("`import-csv` | {} MiB", containers.MOST_BYTES // MIB),
+        ("MiB, and {} rows", expectations.MOST_ROWS),
         ("(node id, file) | {} characters", report.LONGEST_NAME),
         ("a profile | {} characters", report.LONGEST_PROFILE),
         ("a version or a device in a report | {} characters", record.LONGEST_FACT),
