@@ -62,6 +62,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if gate is None or _dry(session.config):
         return
     gate.log_tt(session.config, session.items)
+    gate.follow(session.config, session.items)
     if any(map(gate.measures, session.items)):
         session.config.pluginmanager.register(session.config.stash[PHASES], "graphbreak-phases")
         gate.warm(session.config)

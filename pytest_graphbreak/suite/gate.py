@@ -81,6 +81,21 @@ class Gate:
         """Whether this test is measured: all are, or it carries a cap of its own."""
         return self.settings.active or is_capped(item)
 
+    def follow(self, config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+        """Follow processes that are started between windows, if any of ``items`` opens one.
+
+        A server of the session may be started by a test that is not measured, and by a fixture
+        before the block that asks what it compiles. Where every test is measured there is
+        a window around each of them.
+        """
+        if self.settings.active or not any(map(is_counted, items)):
+            return
+        from pytest_graphbreak.watching.measure import follow
+
+        following = follow(self.settings.root)
+        following.__enter__()
+        config.add_cleanup(lambda: following.__exit__(None, None, None))
+
     def warm(self, config: pytest.Config) -> None:
         """Do before the first test what has to be done once, and not in a forked child of it.
 
@@ -131,3 +146,4 @@ class Gate:
 
             config.add_cleanup(turn_on(self.settings.tt_log))
             self._logs_tt = True
+

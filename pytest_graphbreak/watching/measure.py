@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from pytest_graphbreak.layers.base import Window
-from pytest_graphbreak.layers.children.observer import Following
+from pytest_graphbreak.layers.children.observer import Following, kept
 from pytest_graphbreak.layers.observers import observers, unloaded
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.places import places
@@ -34,6 +34,11 @@ def attending() -> Iterator[None]:
         for observer in observers():
             left.enter_context(observer.attend())
         yield
+
+
+def follow(root: Path) -> AbstractContextManager[None]:
+    """Windows that open inside hear of processes that were started inside before them."""
+    return kept(places(root))
 
 
 def explain(reasons: bool) -> None:

@@ -38,6 +38,7 @@ class _Family:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._open = 0
+        self._kept = 0
         self._pid = 0
         self._spool = ""
         self._child: Child | None = None
@@ -54,14 +55,7 @@ class _Family:
         with self._lock:
             self._settle()
             self._open += 1
-            if self._open > 1 or self._child is not None:
-                return
-            self._places = places
-            os.environ[VARIABLE] = self._about()
-            self._had_path = _PATH in os.environ
-            _strip_path()
-            rest = os.environ.get(_PATH)
-            os.environ[_PATH] = f"{_SITE}{os.pathsep}{rest}" if rest else _SITE
+            self._tell(places)
 
     def leave(self) -> None:
         """One window less; with the last one the environment is as it was."""
@@ -69,11 +63,43 @@ class _Family:
             self._open -= 1
             if self._open or self._child is not None:
                 return
-            os.environ.pop(VARIABLE, None)
-            _strip_path()
-            if not self._had_path and not os.environ.get(_PATH):
-                os.environ.pop(_PATH, None)
+            self._untell()
             spool.sweep(self._spool)
+
+    @contextlib.contextmanager
+    def kept(self, places: Places) -> Iterator[None]:
+        """Children are told of us between windows, too: a later window may hear of them."""
+        with self._lock:
+            self._settle()
+            self._kept += 1
+            self._tell(places)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._kept -= 1
+                if not self._open and self._child is None:
+                    self._untell()
+
+    def _tell(self, places: Places) -> None:
+        """Children find us from now on, if they do not yet."""
+        if self._open + self._kept > 1 or self._child is not None:
+            return
+        self._places = places
+        os.environ[VARIABLE] = self._about()
+        self._had_path = _PATH in os.environ
+        _strip_path()
+        rest = os.environ.get(_PATH)
+        os.environ[_PATH] = f"{_SITE}{os.pathsep}{rest}" if rest else _SITE
+
+    def _untell(self) -> None:
+        """Unless somebody keeps it so, the environment is as it was."""
+        if self._kept:
+            return
+        os.environ.pop(VARIABLE, None)
+        _strip_path()
+        if not self._had_path and not os.environ.get(_PATH):
+            os.environ.pop(_PATH, None)
 
     def adopt(self, child: Child) -> None:
         """This process is the child of a test; its own children are that test's too."""
@@ -99,8 +125,8 @@ class _Family:
     def _forked(self) -> None:
         """In a forked process: if a window is open, it belongs to that window's test."""
         self._lock = threading.RLock()
-        watched = self._open > 0 or self._child is not None
-        self._open = 0
+        watched = self._open > 0 or self._kept > 0 or self._child is not None
+        self._open = self._kept = 0
         with contextlib.suppress(Exception):
             if watched and self._places is not None:
                 about = About.load(os.environ.get(VARIABLE) or self._about())
@@ -130,6 +156,11 @@ def begin(about: str) -> None:
     named = places(Path(test.root))
     named.pass_over(test.infra)
     FAMILY.spawned(test, named)
+
+
+def kept(places: Places) -> contextlib.AbstractContextManager[None]:
+    """Processes that are started inside can be followed by any window that opens later."""
+    return FAMILY.kept(places)
 
 
 class Following:

@@ -1,0 +1,86 @@
+"""Blocks see what a process compiles that was started before them, and that outlives them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.conftest import Suite
+
+SERVER = """
+import multiprocessing
+
+import pytest
+
+def serve(pipe):
+    import torch
+    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    for size in iter(pipe.recv, 0):
+        compiled(torch.ones(size))
+        pipe.send("done")
+
+class Server:
+    def __init__(self, method):
+        context = multiprocessing.get_context(method)
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=serve, args=(theirs,), name="engine", daemon=True)
+        self.process.start()
+
+    def ask(self, size):
+        self.pipe.send(size)
+        self.pipe.recv()
+
+    def end(self):
+        self.pipe.send(0)
+        self.process.join()
+"""
+
+BLOCKS = """
+@pytest.fixture(scope="session", params={methods})
+def server(request):
+    server = Server(request.param)
+    yield server
+    server.end()
+
+def test_that_asks_for_no_block(server):
+    server.ask(3)
+
+def test_warm(server, graph_budget):
+    server.ask(3)
+    with graph_budget(max_graphs=0):
+        server.ask(3)
+
+def test_cold(server, graph_budget):
+    with graph_budget(max_graphs=0):
+        server.ask(4)
+"""
+
+
+def started(*methods: str) -> str:
+    return SERVER + BLOCKS.format(methods=list(methods))
+
+
+@pytest.mark.once
+@pytest.mark.usefixtures("forks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("options", [(), ("--forked",)], ids=["plain", "forked"])
+def test_a_block_sees_a_server_that_a_fixture_started(
+    suite: Suite, options: tuple[str, ...]
+) -> None:
+    """No option asks for the gate: only the blocks do."""
+    suite.write(started("fork", "spawn"))
+    if options:
+        pytest.importorskip("pytest_forked")
+    result = suite.run(*options)
+    result.assert_outcomes(passed=4, failed=2)
+    result.stdout.fnmatch_lines(
+        ["*BudgetExceeded: graph budget: 1 dynamo graph, the block allows 0 (+1)"] * 2
+    )
+
+
+@pytest.mark.once
+def test_a_session_without_blocks_tells_no_child(suite: Suite, monkeypatch: Any) -> None:
+    suite.write("import os\ndef test_it(): assert 'GRAPHBREAK_CHILDREN' not in os.environ")
+    suite.run().assert_outcomes(passed=1)
