@@ -96,6 +96,9 @@ class Observer(ABC):
         """Whether a process that was just forked from this one can be watched."""
         return True
 
+    def when_silent(self, call: Callable[[], None]) -> None:  # noqa: B027 - most layers are told
+        """Call back once something may be compiled here that is found only by looking, if ever."""
+
     def defers(self) -> bool:
         """Whether graphs may still be compiled for what has run, up to the end of the process."""
         return False

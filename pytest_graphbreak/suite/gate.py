@@ -146,4 +146,3 @@ class Gate:
 
             config.add_cleanup(turn_on(self.settings.tt_log))
             self._logs_tt = True
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import Any
 
@@ -84,3 +85,74 @@ def test_a_block_sees_a_server_that_a_fixture_started(
 def test_a_session_without_blocks_tells_no_child(suite: Suite, monkeypatch: Any) -> None:
     suite.write("import os\ndef test_it(): assert 'GRAPHBREAK_CHILDREN' not in os.environ")
     suite.run().assert_outcomes(passed=1)
+
+
+LAZY = """
+import multiprocessing, os, signal, time
+
+def serve(pipe):
+    import torch, torch_xla
+    for size in iter(pipe.recv, 0):
+        pipe.send((torch.ones(size, device="xla") * 2).sum().item())
+    pipe.recv()
+
+class Server:
+    def __init__(self):
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=serve, args=(theirs,), name="engine", daemon=True)
+        self.process.start()
+
+    def ask(self, size):
+        self.pipe.send(size)
+        return self.pipe.recv()
+
+def test_it(graph_budget):
+    server = Server()
+    server.ask(3)
+    with graph_budget() as warm:
+        server.ask(3)
+        assert warm.graphs == 0
+    with graph_budget() as grown:
+        server.ask(7)
+        assert grown.graphs == 1  # read in the block, too
+    assert warm.graphs == 0
+    (graph,) = grown.record.graph_list
+    assert (graph.layer, graph.cause, graph.process) == ("xla", "access", "engine")
+    assert "device=\\"xla\\") * 2).sum().item()" in graph.where.code
+    server.process.kill()
+    server.process.join()
+
+def test_stopped(graph_budget, monkeypatch):
+    from pytest_graphbreak.layers.children import spool
+    monkeypatch.setattr(spool, "PATIENCE", 0.5)
+    server = Server()
+    with graph_budget() as warm:
+        server.ask(3)
+    with graph_budget() as seen:
+        server.ask(4)
+        os.kill(server.process.pid, signal.SIGSTOP)
+    server.process.kill()
+    server.process.join()
+    assert warm.graphs == 1
+    (error,) = seen.record.errors
+    assert error == (
+        "in the process engine: it did not answer for 0.5 s: "
+        "device graphs since its last word are not counted"
+    )
+
+def test_killed(graph_budget):
+    server = Server()
+    with graph_budget() as seen:
+        server.ask(3)
+        server.process.kill()
+        server.process.join()
+    assert "it was killed: device graphs" in seen.record.note
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
+def test_a_block_hears_of_device_graphs_that_no_hook_saw(suite: Suite) -> None:
+    """torch_xla compiles when a value is read, and calls nobody: the worker is asked."""
+    suite.write(LAZY)
+    suite.run().assert_outcomes(passed=3)

@@ -175,6 +175,7 @@ class Following:
 
     def _begin(self) -> None:
         """What was told up to now is not ours."""
+        spool.ask(FAMILY.spool)
         heard = spool.read(FAMILY.spool)
         self._before = {child.node: child.record for child in heard}
         self._over = {child.node for child in heard if not child.alive}
@@ -201,15 +202,23 @@ class Following:
         return self._seen
 
     def _records(self) -> Iterator[Record]:
+        silent = spool.ask(FAMILY.spool)
         heard = [
             (child, since(child.record, self._before.get(child.node)))
             for child in spool.read(FAMILY.spool)
             if child.node not in self._over
         ]
-        heard = [(child, new) for child, new in heard if new.active or new.errors or _note(child)]
+        heard = [
+            (child, new)
+            for child, new in heard
+            if new.active or new.errors or _note(child) or child.node in silent
+        ]
         names = numbered((child.name for child, _ in heard), [new for _, new in heard])
         for (child, new), name in zip(heard, names, strict=True):
-            yield of_process(_with_note(new, _note(child)), name)
+            told = of_process(_with_note(new, _note(child)), name)
+            if child.node in silent:
+                told = replace(told, errors=(*told.errors, f"in the process {name}: {_unheard()}"))
+            yield told
 
 
 def _note(child: ProcessRecord) -> str:
@@ -223,6 +232,14 @@ def _note(child: ProcessRecord) -> str:
     if child.rest and not child.alive:
         return "it was killed: device graphs since its last compilation may be missing"
     return ""
+
+
+def _unheard() -> str:
+    """Of a process that does not answer: it hangs, or is stopped."""
+    return (
+        f"it did not answer for {spool.PATIENCE:g} s: "
+        "device graphs since its last word are not counted"
+    )
 
 
 def _with_note(record: Record, note: str) -> Record:

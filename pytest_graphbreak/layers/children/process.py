@@ -19,7 +19,7 @@ from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
 from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import combine
+from pytest_graphbreak.model.record import Record, combine
 
 
 class Child:
@@ -37,7 +37,8 @@ class Child:
         self._lock = threading.Lock()
         self._count = threading.Lock()
         self._repeat = False
-        self._written = False
+        self._listens = False
+        self._written: Record | None = None
         self.about = About(self._node.path, about.root, about.owner, about.infra)
         """For the children of this process."""
         self._watched = [observer for observer in observers if _can_watch(observer, forked)]
@@ -45,6 +46,8 @@ class Child:
         os.environ[VARIABLE] = self.about.dump()
         NOTIFIER.listener = self
         self._at_exit()
+        for observer in self._watched:
+            observer.when_silent(self._listen)
 
     def begins(self) -> None:
         with self._count:
@@ -78,14 +81,29 @@ class Child:
         with self._lock:
             self._write(final=True)
 
+    def asked(self) -> None:
+        """The test wants to know what was compiled up to now. Another thread may be writing."""
+        with self._lock:
+            self._write(final=False)
+
+    def _listen(self) -> None:
+        """From now on not all that is compiled tells us of itself: the test has to ask."""
+        with contextlib.suppress(OSError, AttributeError):  # no pipes on Windows
+            self._node.listen(self.asked)
+            self._listens = True
+            self.asked()
+
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child's own work is worth more
             seen = [window.peek() for window in self._windows]
             record = combine(item for item in seen if item is not None)
-            if not (record.active or self._written) or not is_alive(self._about.owner):
+            known = self._listens or self._written is not None
+            if not (record.active or known) or not is_alive(self._about.owner):
                 return
-            self._written = True
-            device = any(observer.defers() for observer in self._watched)
+            if record == self._written and not final:
+                return
+            self._written = record
+            device = self._listens or any(observer.defers() for observer in self._watched)
             self._node.write(record, self._name(), final=final, device=device)
 
     def _mark(self, compiling: bool) -> None:

@@ -1,15 +1,19 @@
 """Where child processes leave word of what they compiled, and where their test finds it.
 
 A directory for each process that compiled, within that of the process that
-started it. There is none before a child compiles something. It has
+started it. There is none before a child compiles something, or loads a library that
+compiles without a word (torch_xla). It has
 
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way
 ``unseen``     why the process could not be watched
+``ask``        a pipe; who writes a word into it has the process look what it compiled
+``heard``      the last such word, when ``record`` is as of then
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import hashlib
 import json
@@ -19,7 +23,8 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +38,13 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 
 _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
 _RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
+_ASK, _HEARD = "ask", "heard"
+PATIENCE = 10.0
+"""Seconds in which a process that is asked what it compiled has to answer."""
+_WORD = 16
+
+_deaf: set[str] = set()
+"""Directories of processes that did not answer: nobody waits as long for them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +147,24 @@ class Node:
             json.dump(data, stream)
         os.replace(path, os.path.join(self.path, _RECORD))
 
+    def listen(self, heard: Callable[[], None]) -> None:
+        """From now on, in a thread that sleeps: ``heard`` is called whenever a test asks.
+
+        Raises ``OSError``. The thread is none of ``threading``'s, which the user's code counts.
+        """
+        _make(self.path)
+        pipe = os.path.join(self.path, _ASK)
+        os.mkfifo(pipe, 0o600)
+        # For writing, too: so it never comes to an end, and reading waits.
+        _thread.start_new_thread(self._answer, (os.open(pipe, os.O_RDWR), heard))
+
+    def _answer(self, pipe: int, heard: Callable[[], None]) -> None:
+        with contextlib.suppress(Exception):  # the child's own work is worth more
+            while word := os.read(pipe, _WORD):
+                heard()
+                with open(os.path.join(self.path, _HEARD), "wb") as stream:
+                    stream.write(word)
+
 
 def _make(path: str) -> None:
     """A directory and those above it, for nobody but the user."""
@@ -144,6 +174,63 @@ def _make(path: str) -> None:
             _make(above)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
+
+
+def ask(spool: str) -> set[str]:
+    """Have living processes write what they compiled and nobody noted; who does not answer.
+
+    Waits for ``PATIENCE`` seconds at most.
+    """
+    word = os.urandom(_WORD // 2).hex().encode()
+    asked = {node for node in _listening(spool) if _send(node, word)}
+    begin = time.monotonic()
+    while asked:
+        asked = {node for node in asked if not _answered(node, word)}
+        if time.monotonic() > begin + (PATIENCE if asked - _deaf else PATIENCE / 100):
+            break
+        time.sleep(0.001)
+    _deaf.update(asked)
+    return asked
+
+
+def _listening(spool: str) -> Iterator[str]:
+    """The directories of processes that live and can be asked."""
+    try:
+        nodes = [entry.path for entry in os.scandir(spool) if entry.is_dir()]
+    except OSError:
+        return
+    for node in nodes:
+        yield from _listening(node)
+        if os.path.exists(os.path.join(node, _ASK)) and is_alive(_process(node)):
+            yield node
+
+
+def _send(node: str, word: bytes) -> bool:
+    """Whether there is somebody to read it. A pipe that is full is that of one who does not."""
+    try:
+        pipe = os.open(os.path.join(node, _ASK), os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        os.write(pipe, word)
+    except BlockingIOError:
+        pass
+    except OSError:
+        return False
+    finally:
+        os.close(pipe)
+    return True
+
+
+def _answered(node: str, word: bytes) -> bool:
+    """Whether a process has answered, or never will since it is gone."""
+    heard = _text(Path(node, _HEARD))
+    return heard == word.decode() or not is_alive(_process(node))
+
+
+def _process(node: str) -> int:
+    """The id of the process whose directory this is."""
+    return int(os.path.basename(node).partition("-")[0])
 
 
 def read(spool: str) -> list[ProcessRecord]:
@@ -164,7 +251,7 @@ def _read(directory: Path) -> Iterator[ProcessRecord]:
         data = _json(node / _RECORD)
         if not (compiling or unseen or data):
             continue
-        alive = is_alive(int(node.name.partition("-")[0]))
+        alive = is_alive(_process(path))
         yield ProcessRecord(
             node=path,
             name=str(data.get("name") or "child"),
@@ -218,7 +305,7 @@ def sweep(spool: str) -> None:
 
 def _lives(node: str) -> bool:
     """Whether the process of a node, or one below it, still runs."""
-    if is_alive(int(os.path.basename(node).partition("-")[0])):
+    if is_alive(_process(node)):
         return True
     with contextlib.suppress(OSError):
         return any(_lives(entry.path) for entry in os.scandir(node) if entry.is_dir())

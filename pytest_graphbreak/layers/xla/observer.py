@@ -9,11 +9,12 @@ the names of torch_xla that are called.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from pytest_graphbreak.layers.base import MissingName, Observer
+from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
@@ -74,6 +75,19 @@ class XlaObserver(Observer):
     def follows_fork(self) -> bool:
         """Not where the device is open: only the parent's threads can use it."""
         return not self.defers()
+
+    def when_silent(self, call: Callable[[], None]) -> None:
+        """When torch_xla is there: what reads a value compiles, and calls nobody."""
+        if native.loaded():
+            call()
+            return
+
+        def imported() -> None:
+            imports.detach()
+            call()
+
+        imports = ImportWatch(["torch_xla"], imported)
+        imports.attach()
 
     def defers(self) -> bool:
         """What was asked of a lazy device may be compiled when the process ends."""
