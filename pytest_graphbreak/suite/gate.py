@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -92,9 +93,9 @@ class Gate:
             return
         from pytest_graphbreak.watching.measure import follow
 
-        following = follow(self.settings.root)
-        following.__enter__()
-        config.add_cleanup(lambda: following.__exit__(None, None, None))
+        following = ExitStack()
+        following.enter_context(follow(self.settings.root))
+        config.add_cleanup(following.close)
 
     def warm(self, config: pytest.Config) -> None:
         """Do before the first test what has to be done once, and not in a forked child of it.
