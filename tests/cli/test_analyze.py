@@ -468,3 +468,32 @@ def test_no_log_takes_longer_than_in_proportion_to_its_size(kind: str, tmp_path:
             rounds.append(time.process_time() - start)
         times.append(min(rounds))
     assert times[1] < max(0.3, 8 * times[0]), times
+
+
+def test_what_a_run_did_besides_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A debug build, several processes, a log that ends too soon, graphs that only gather."""
+    first, second = (Writer(Style(rank=f"[rank{number}]: ")) for number in (0, 1))
+    gather = first.graph(2, name="ReplicateShardedData.4")
+    writes = [
+        first.note(1, "ModuleBuilder::buildModule"),
+        *(*first.graph(1), *gather, *second.graph(3)),
+        *second.graph(4)[:8],
+    ]
+    assert run(log(tmp_path, text=join(writes))) == 0
+    out = capsys.readouterr().out
+    assert "debug: ModuleBuilder::buildModule is in the log\n" in out
+    assert "2 processes\n" in out
+    said = graphs_said(out)
+    assert "4 graphs (certain: headers): 3 lowered" in said
+    assert "1 cut off by the end of the log" in said
+    assert "1 only gather sharded tensors" in said
+
+
+def test_a_device_that_compiled_nothing_has_no_graphs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = Writer()
+    assert run(log(tmp_path, text=join([plugin.note(1, "the device is open")]))) == 0
+    assert graphs_said(capsys.readouterr().out).split() == ["tt", "0", "graphs"]

@@ -118,7 +118,7 @@ def test_block(graph_budget):
 
 
 @pytest.fixture
-def forks(suite: Suite, tests_of: Any) -> dict[str, Any]:
+def forking(suite: Suite, tests_of: Any) -> dict[str, Any]:
     suite.write(HEAD + FORKS)
     return {name.split("::")[1]: test for name, test in tests_of(suite.report()).items()}
 
@@ -135,9 +135,9 @@ def left() -> list[Path]:
 
 @pytest.mark.once
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_what_a_fork_compiles_is_the_tests(forks: dict[str, Any]) -> None:
-    assert all(test["outcome"] == "passed" for test in forks.values()), forks
-    assert {name: processes(test) for name, test in forks.items()} == {
+def test_what_a_fork_compiles_is_the_tests(forking: dict[str, Any]) -> None:
+    assert all(test["outcome"] == "passed" for test in forking.values()), forking
+    assert {name: processes(test) for name, test in forking.items()} == {
         "test_process": {"ForkProcess": 2},
         "test_named": {"engine": 2, "engine 2": 2},
         "test_by_hand": {"fork": 2},
@@ -148,14 +148,14 @@ def test_what_a_fork_compiles_is_the_tests(forks: dict[str, Any]) -> None:
         "test_killed": {"ForkProcess": 1},
         "test_block": {"ForkProcess": 4},
     }
-    for name, test in forks.items():
+    for name, test in forking.items():
         assert test["graphs"].get("dynamo", 0) == len(test["graph_list"]), name
         assert test["errors"] == []
-    (broke,) = forks["test_process"]["breaks"]
+    (broke,) = forking["test_process"]["breaks"]
     assert (broke["where"]["file"], broke["where"]["code"]) == ("test_it.py", 'print("hello")')
-    assert forks["test_with_own"]["breaks"][0]["count"] == 2
-    assert [name for name, test in forks.items() if test["note"]] == ["test_killed"]
-    assert "ended in the middle of a compilation" in forks["test_killed"]["note"]
+    assert forking["test_with_own"]["breaks"][0]["count"] == 2
+    assert [name for name, test in forking.items() if test["note"]] == ["test_killed"]
+    assert "ended in the middle of a compilation" in forking["test_killed"]["note"]
     assert left() == []
 
 
@@ -241,6 +241,7 @@ def test_a_child_that_cannot_be_watched_is_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.usefixtures("forks")
 def test_a_process_that_becomes_another_program_leaves_nothing(tmp_path: Path) -> None:
     source = """
         import os, sys

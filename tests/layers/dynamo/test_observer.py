@@ -884,6 +884,7 @@ def test_nothing_is_logged(caplog: pytest.LogCaptureFixture, capfd: Any) -> None
 
 
 @pytest.mark.once
+@pytest.mark.usefixtures("forks")
 def test_torchs_own_logs_are_the_same() -> None:
     """What TORCH_LOGS prints, with the repeated breaks that Dynamo itself cuts short."""
 
@@ -910,6 +911,8 @@ LOGGED = """
     from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
     from pytest_graphbreak.model.places import Places
     import torch
+
+    torch._logging._internal._init_logs()  # of TORCH_LOGS, as when it is imported
 
     def g(x):
         print("", end="")

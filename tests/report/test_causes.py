@@ -1,0 +1,115 @@
+"""Why a test is red, cause by cause: long lists are counted, what follows stands below."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.judging.verdict import Held, Step, Verdict
+from pytest_graphbreak.model.budget import BaselinePlace
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.report import causes
+from pytest_graphbreak.report.fallen import Fallen
+from pytest_graphbreak.report.repeats import series
+
+HERE = Frame("net.py", "Net.forward", 18, "return self.body(x)")
+BODY = Frame("net.py", "Body.forward", 30, "x = self.head(x)")
+HEAD = Frame("net.py", "Head.forward", 40, "print(x)")
+PRINT = Break("dynamo", "Failed to trace builtin operator", HEAD, "GB0059")
+
+
+def graphs(number: int) -> tuple[Graph, ...]:
+    return tuple(Graph("dynamo", f"{index}/0", "entry", 5, where=HERE) for index in range(number))
+
+
+def lost(*functions: Held) -> Verdict:
+    return Verdict("lost", lost=(Step("ops", "dynamo", 40, 10, "baseline"),), functions=functions)
+
+
+def test_each_graph_says_what_is_left_of_all() -> None:
+    shown = list(causes.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(2))))
+    assert shown[0] == "  - dynamo graph 0/0 has 5 of the 10 operations that are left"
+    (first, *_) = causes.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(1)))
+    assert first == "  - dynamo graph 0/0 has 5 of 40 operations left"
+
+
+def test_of_many_graphs_the_first_are_told() -> None:
+    shown = list(causes.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(15))))
+    assert "  ... and 3 more graphs (the JSON report has them all)" in shown
+    assert sum("operations that are left" in line for line in shown) == causes.MOST_PLACES
+
+
+def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
+    one = Record(layers=("dynamo",), graph_list=graphs(1))
+    assert "try: what it called before" in " ".join(causes.shrunk(lost(), one))
+    broken = Verdict("lost", lost=lost().lost, added=(PRINT,))
+    assert "try:" not in " ".join(causes.shrunk(broken, one))
+
+
+def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
+    one = Record(layers=("dynamo",), graph_list=graphs(1))
+    less, gone = Held("net.py::Body.forward", 9, 4), Held("net.py::Head.forward", 1, 0)
+    shown = list(causes.shrunk(lost(less), one))
+    assert "  - net.py in Body.forward holds 4 of 9 operations" in shown
+    shown = list(causes.shrunk(lost(less, gone), one))
+    assert "  - net.py in Head.forward is no longer reached (1 operation)" in shown
+    assert not any("holds" in line for line in shown)
+
+
+def test_of_many_places_the_first_are_told() -> None:
+    many = tuple(
+        Break("dynamo", "why", Frame("net.py", f"f{number}", number, "print()"))
+        for number in range(1, 15)
+    )
+    shown = list(causes.places(Verdict("over", added=many), Record(layers=("dynamo",))))
+    assert shown[-1] == "  ... and 2 more places (the JSON report has them all)"
+
+
+def test_a_break_that_is_reworded_names_both() -> None:
+    was = BaselinePlace("net.py::Head.forward", "print(x)", id="GB0001")
+    shown = list(causes.places(Verdict("changed", reworded=((was, PRINT),)), Record()))
+    assert shown[0] == "  ~ GB0001 is now GB0059 Failed to trace builtin operator"
+    assert shown[1] == "      net.py:40 in Head.forward"
+
+
+def test_all_that_fell_with_a_break_stands_below_it() -> None:
+    again = [
+        Recompile("dynamo", "1/1", "x size mismatch", BODY),
+        Recompile("dynamo", "1/2", "self.training changed", BODY),
+    ]
+    fallen = Fallen(
+        breaks=[Break("dynamo", "Unsupported method call", BODY, "GB0156")],
+        eager=[Eager("dynamo", "skipped", HERE), Eager("dynamo", "skipped", BODY)],
+        recompiles=again,
+        graphs=[Graph("xla", "1", "sync", where=HERE, reason="x was pending")],
+    )
+    shown = causes.break_lines("+", PRINT, fallen)
+    start = shown.index("      and with it, until it is mended:")
+    assert shown[start + 1 :] == [
+        "        net.py:30 in Body.forward breaks, too: GB0156  Unsupported method call",
+        "        net.py:18 in Net.forward runs without the compiler",
+        "        net.py:30 in Body.forward is compiled again (2 times)",
+        "        net.py:18 in Net.forward is a graph more: x was pending",
+    ]
+
+
+def test_what_a_caller_compiles_again_stands_with_it() -> None:
+    size = "tensor 'x' size mismatch at index 0. expected 3, actual 4 (x has shape [4] now)"
+    items = [Recompile("dynamo", "0/1", size, HERE)]
+    items += [
+        Recompile(
+            "dynamo", f"{number}/1", size, Frame("net.py", f"f{number}", number, "def"), (HERE,)
+        )
+        for number in range(1, 11)
+    ]
+    (one,) = series(items)
+    shown = causes.recompile_lines("+", one)
+    start = shown.index("      and recompiled with its caller, since x has shape [4] now:")
+    assert shown[start + 1] == "        net.py:1 in f1   1/1"
+    assert shown[-1] == "        ... and 2 more functions"
+    fell = causes.break_lines("+", PRINT, Fallen(recompiles=items))
+    assert "        net.py:10 in f10 is compiled again (once)" in fell
+
+
+def test_code_that_left_the_compiler_is_told_with_its_number() -> None:
+    assert causes.eager_lines("+", Eager("dynamo", "skipped", HERE, 3))[:2] == [
+        "  + eager   skipped   x3",
+        "      net.py:18 in Net.forward",
+    ]
