@@ -33,7 +33,7 @@ def nodeid(number: int) -> str:
 
 def _seen(number: int, graphs: int) -> Any:
     from pytest_graphbreak.judging.measured import measured
-    from pytest_graphbreak.model.record import Break, Frame, Graph, Observation, combine
+    from pytest_graphbreak.model.record import Break, Frame, Graph, Record
     from pytest_graphbreak.model.report import RunEnvironment
 
     breaks = ()
@@ -55,7 +55,7 @@ def _seen(number: int, graphs: int) -> Any:
         )
         for place in range(graphs)
     )
-    record = combine([Observation("dynamo", graphs=graphs, breaks=breaks, graph_list=made)])
+    record = Record.of("dynamo", graphs=graphs, breaks=breaks, graph_list=made)
     environment = RunEnvironment(versions={"torch": "2.13.0"})
     return measured(nodeid(number), "cpu", environment, record)
 

@@ -18,15 +18,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
 def main() -> None:
+    from cases.forked import in_child
     from cases.xla import CASES, Why
-    from cases.xla_runs import in_a_fork, observed
+    from cases.xla_runs import observed
 
     graphs: Counter[str] = Counter()
     causes: Counter[str] = Counter()
     places: Counter[str] = Counter()
     wrong = []
     for name, case in CASES.items():
-        seen = in_a_fork(observed, name)["graph_list"]
+        seen = in_child(observed, name)["graph_list"]
         nothing = Why("none", "")
         for number in range(max(len(seen), len(case.why))):
             why = case.why[number] if number < len(case.why) else nothing

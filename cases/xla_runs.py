@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 os.environ.setdefault("PJRT_DEVICE", "CPU")
 sys.path.insert(0, str(HERE.parent))
 
+from cases.forked import in_child  # noqa: E402
+
 
 def raw(name: str) -> dict[str, Any]:
     import torch_xla
@@ -56,8 +58,8 @@ def bare(name: str) -> dict[str, Any]:
 
 def alone(name: str) -> dict[str, Any]:
     """``raw``, and ``bare`` where the patch of ``raw`` was called: Dynamo may have seen it."""
-    found = in_a_fork(raw, name)
-    return found | in_a_fork(bare, name) if found["cleared"] else found
+    found = in_child(raw, name)
+    return found | in_child(bare, name) if found["cleared"] else found
 
 
 def dynamo_counters() -> dict[str, Any]:
@@ -89,33 +91,13 @@ def observed(name: str) -> dict[str, Any]:
         seen = window.close()
     assert seen is not None
     return {
-        "graphs": seen.graphs,
-        "recompiles": seen.recompiles,
+        "graphs": seen.graphs.get("xla", 0),
+        "recompiles": seen.recompiles.get("xla", 0),
         "graph_list": [graph.to_dict() for graph in seen.graph_list],
         "errors": list(seen.errors),
         "notes": list(seen.notes),
         "dynamo": dynamo_counters(),
     }
-
-
-def in_a_fork(run: Any, name: str) -> dict[str, Any]:
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            result = run(name)
-        except BaseException as error:
-            result = {"failed": repr(error)}
-        with os.fdopen(writer, "w") as stream:
-            json.dump(result, stream)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        text = stream.read()
-    os.waitpid(pid, 0)
-    result: dict[str, Any] = json.loads(text)
-    return result
 
 
 def main(mode: str, seed: str = "0") -> None:
@@ -125,7 +107,7 @@ def main(mode: str, seed: str = "0") -> None:
     if mode in ("raw", "forked"):
         gc.freeze()  # a collection in a fork would write to every page, and so copy it
         results = {
-            name: alone(name) if mode == "raw" else in_a_fork(observed, name) for name in names
+            name: alone(name) if mode == "raw" else in_child(observed, name) for name in names
         }
     else:
         random.Random(int(seed)).shuffle(names)

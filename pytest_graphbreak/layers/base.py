@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Observation, Record
+from pytest_graphbreak.model.record import Record
 
 
 class MissingName(Exception):
@@ -25,15 +25,15 @@ class MissingName(Exception):
 class Window(Protocol):
     """One stretch of time in which one layer is watched."""
 
-    def close(self) -> Observation | None:
-        """Stop watching; what was seen, or None if the layer was not there at all.
+    def close(self) -> Record | None:
+        """Stop watching; a record of this layer, or None if it was not there at all.
 
-        Never raises for a fault of its own: a fault is an entry of
-        ``Observation.errors``.
+        Never raises for a fault of its own: a fault is one of the record's ``errors``,
+        which make the verdict ``error``.
         """
         ...
 
-    def peek(self) -> Observation | None:
+    def peek(self) -> Record | None:
         """What has been seen so far; the window stays open."""
         ...
 
@@ -62,9 +62,9 @@ class Observer(ABC):
     def open(self, places: Places) -> Window:
         """Begin to watch, changing nothing that the user's code can see.
 
-        ``places`` names source files for this window's observation.
+        ``places`` names source files for this window's record.
         Where the layer cannot be watched the window says so in the ``errors``
-        of its observation; ``open`` itself does not raise.
+        of its record; ``open`` itself does not raise.
         """
 
     @abstractmethod
@@ -84,8 +84,8 @@ class Observer(ABC):
         """
         return nullcontext()
 
-    def joined(self, own: Observation, others: Mapping[str, Observation]) -> Observation:
-        """What a window saw of this layer, with what ``others`` saw of the same graphs."""
+    def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
+        """The record of this layer, with what ``others``, by layer, saw of the same graphs."""
         return own
 
     def completed(self, record: Record) -> Record:

@@ -18,7 +18,7 @@ from pytest_graphbreak.layers.xla import explain
 from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
 from pytest_graphbreak.layers.xla.reports import CompileReport
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Observation
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
 from pytest_graphbreak.model.sources import Sources
 
 DYNAMO: Final = "dynamo"
@@ -130,11 +130,11 @@ class Origins:
             program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()
         self.counted[program.origin, program.kind or program.cause] += 1
 
-    def observation(self) -> Observation | None:
+    def record(self) -> Record | None:
         """The xla layer, if torch_xla reported its compilations."""
         if not self.compilations:
             return None
-        return Observation("xla", graphs=self.compilations, graph_list=tuple(self._graphs))
+        return Record.of("xla", graphs=self.compilations, graph_list=self._graphs)
 
     def totals(self, tt: bool) -> Counter[tuple[str, str]]:
         """By origin and cause: the graphs of the deepest layer."""

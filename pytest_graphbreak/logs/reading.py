@@ -18,7 +18,7 @@ from pytest_graphbreak.layers.xla.log import XlaLines
 from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Observation, Record, combine
+from pytest_graphbreak.model.record import Graph, Record, merge
 from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.text.blocks import Block, Source
 from pytest_graphbreak.text.scan import scan
@@ -133,7 +133,7 @@ class _Reader(Watcher):
         self._torch.finish()
         self._tt.finish()
         guesses = self._tt.guesses()
-        layers = [self._tt_layer(guesses), self._origins.observation(), self._dynamo_layer()]
+        layers = [self._dynamo_layer(), self._origins.record(), self._tt_layer(guesses)]
         signs = Signs(
             dynamo=frozenset(self._dynamo.seen),
             xla=bool(self._origins.compilations),
@@ -153,7 +153,7 @@ class _Reader(Watcher):
             ends=self._tt.ends,
             repeated=self._tt.repeated,
             signs=signs,
-            record=combine(layer for layer in layers if layer is not None),
+            record=merge([layer for layer in layers if layer is not None]),
             origins=self._origins.totals(bool(self._tt.headers)),
             script=self._dynamo.script,
             processes=max(self._dynamo.processes, len({p.rank for p in programs.list}), 1),
@@ -194,22 +194,19 @@ class _Reader(Watcher):
 
     # Layers
 
-    def _tt_layer(self, guesses: dict[str, Guess]) -> Observation | None:
+    def _tt_layer(self, guesses: dict[str, Guess]) -> Record | None:
         programs = self._tt.programs
         if self._tt.headers:
             several = len({(program.rank, program.thread) for program in programs.list}) > 1
-            graphs = tuple(_graph(program, several) for program in programs.list)
-            return Observation("tt", graphs=programs.attempted, graph_list=graphs)
+            graphs = [_graph(program, several) for program in programs.list]
+            return Record.of("tt", graphs=programs.attempted, graph_list=graphs)
         if guesses:
-            return Observation(
-                "tt",
-                graphs=sum(guess.graphs for guess in guesses.values()),
-                graph_list=tuple(_guessed(guesses)),
-            )
-        return Observation("tt") if self._tt.levels else None
+            number = sum(guess.graphs for guess in guesses.values())
+            return Record.of("tt", graphs=number, graph_list=_guessed(guesses))
+        return Record.of("tt") if self._tt.levels else None
 
-    def _dynamo_layer(self) -> Observation | None:
-        return self._dynamo.observation() if self._dynamo.seen else None
+    def _dynamo_layer(self) -> Record | None:
+        return self._dynamo.record() if self._dynamo.seen else None
 
 
 def _graph(program: Program, several: bool) -> Graph:

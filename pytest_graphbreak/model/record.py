@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pytest_graphbreak.model.forms import (
     BadValue,
@@ -20,6 +20,7 @@ from pytest_graphbreak.model.forms import (
     Form,
     JsonKey,
     MapOf,
+    Maybe,
     Object,
     OneOf,
     Plain,
@@ -28,8 +29,7 @@ from pytest_graphbreak.model.forms import (
     TextUpTo,
     number,
 )
-from pytest_graphbreak.model.layer import GraphCause
-from pytest_graphbreak.model.layers import BY_NAME, CAUSES, JUDGED, LAYERS
+from pytest_graphbreak.model.layers import BY_NAME, JUDGED, LAYERS
 
 MOST_SETTINGS: Final = 1000
 LONGEST_FACT: Final = 200
@@ -148,6 +148,28 @@ Settings = Annotated[
     ),
 ]
 """Flags, numbers and text by the names of settings of torch."""
+
+
+class Joined(Form):
+    """Notes as one text, or null."""
+
+    def reader(self, how: ReadMode) -> Step:
+        text = _NOTE.reader(how)
+
+        def read(value: Any) -> tuple[str, ...]:
+            return () if value is None else tuple(text(value).split(_AND))
+
+        return read
+
+    def writer(self) -> Step:
+        return lambda notes: _AND.join(notes) or None
+
+    def schema(self, definitions: Plain) -> Plain:
+        return _NOTE.schema(definitions)
+
+
+_NOTE: Final = Maybe(TextUpTo())
+_AND: Final = "; "
 
 
 class AnyCause(Form):
@@ -281,53 +303,12 @@ class Graph(Described):
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """What one observer saw in one window.
-
-    ``graphs`` is the count and is never derived from ``graph_list``: where an
-    observer can count but not explain, it still counts. ``errors`` are reasons
-    why the count cannot be trusted; any of them makes the verdict ``error``.
-    """
-
-    layer: str
-    graphs: int = 0
-    recompiles: int = 0
-    attempted: int = 0
-    compiled: int = 0
-    breaks: tuple[Break, ...] = ()
-    eager: tuple[Eager, ...] = ()
-    recompile_list: tuple[Recompile, ...] = ()
-    graph_list: tuple[Graph, ...] = ()
-    errors: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def record(self) -> Record:
-        """The same as a record of this layer alone."""
-        return Record(
-            layers=(self.layer,),
-            graphs={self.layer: self.graphs} if self.graphs else {},
-            recompiles={self.layer: self.recompiles} if self.recompiles else {},
-            attempted=self.attempted,
-            compiled=self.compiled,
-            breaks=merge_places(self.breaks),
-            eager=merge_eager(self.eager),
-            recompile_list=self.recompile_list,
-            graph_list=self.graph_list,
-            errors=tuple(dict.fromkeys(self.errors)),
-            note=_AND.join(dict.fromkeys(self.notes)) or None,
-        )
-
-
-_AND: Final = "; "
-"""Between the notes of a record."""
-
-
-@dataclass(frozen=True, slots=True)
 class Record(Described):
-    """Everything that was observed in one window, all layers together.
+    """Everything that was observed in one window: of one layer, or of all together.
 
     Counts map a layer to a number of graphs; a layer that was observed and
-    made none is in ``layers`` and not in ``graphs``.
+    made none is in ``layers`` and not in ``graphs``. A count is never derived from
+    ``graph_list``: where an observer can count but not explain, it still counts.
     """
 
     ORDER: ClassVar = ("layers", "graphs", "recompiles", "ops")
@@ -359,13 +340,56 @@ class Record(Described):
         tuple[Text, ...],
         JsonKey("Why the gate could not see; any of these makes the verdict error."),
     ] = ()
-    note: Annotated[Text | None, JsonKey("What else is to be said of the record.")] = None
+    notes: Annotated[
+        tuple[str, ...], Joined(), JsonKey("What else is to be said of the record.", name="note")
+    ] = ()
     settings: Annotated[
         Settings,
         JsonKey(
             "Settings of torch that were not the default when the call of the test began, by name."
         ),
     ] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        layer: str,
+        *,
+        graphs: int = 0,
+        recompiles: int = 0,
+        attempted: int = 0,
+        compiled: int = 0,
+        breaks: Iterable[Break] = (),
+        eager: Iterable[Eager] = (),
+        recompile_list: Iterable[Recompile] = (),
+        graph_list: Iterable[Graph] = (),
+        errors: Iterable[str] = (),
+        notes: Iterable[str] = (),
+    ) -> Record:
+        """What was seen of one layer. What comes again, such as a place, is told once."""
+        seen = cls(
+            (layer,),
+            {layer: graphs},
+            {layer: recompiles},
+            attempted,
+            compiled,
+            tuple(breaks),
+            tuple(eager),
+            tuple(recompile_list),
+            tuple(graph_list),
+            tuple(errors),
+            tuple(notes),
+        )
+        return merge([seen])
+
+    @property
+    def note(self) -> str | None:
+        """All notes as one text."""
+        return _AND.join(self.notes) or None
+
+    def noted(self, *notes: str) -> Record:
+        """The same record with more to be said of it; an empty note says nothing."""
+        return replace(self, notes=_once(filter(None, (*self.notes, *notes))))
 
     def check(self) -> None:
         """Raise ``BadValue`` where something is counted on a layer that was not observed."""
@@ -441,49 +465,41 @@ class Record(Described):
         )
 
 
-def merge_places(items: Iterable[Break]) -> tuple[Break, ...]:
-    """One break for each place, in order of first appearance, counts added up."""
-    seen: dict[tuple[str, ...], Break] = {}
-    for item in items:
-        known = seen.get(item.key)
-        seen[item.key] = item if known is None else replace(known, count=known.count + item.count)
-    return tuple(seen.values())
-
-
-def merge_eager(items: Iterable[Eager]) -> tuple[Eager, ...]:
-    """One ``Eager`` for each place, in order of first appearance, counts added up."""
-    seen: dict[tuple[str, ...], Eager] = {}
-    for item in items:
-        known = seen.get(item.key)
-        seen[item.key] = item if known is None else replace(known, count=known.count + item.count)
-    return tuple(seen.values())
-
-
-def combine(observations: Iterable[Observation]) -> Record:
-    """One record from what each observer saw, layers in the order of ``LAYERS``."""
-    ordered = sorted(observations, key=lambda seen: LAYERS.index(seen.layer))
-    return merge([seen.record() for seen in ordered])
-
-
 def merge(records: Sequence[Record]) -> Record:
-    """One record of all: counts added up, lists one after the other, a place once."""
-    if len(records) == 1:
-        return records[0]
+    """One record of all: counts added up, lists one after the other, a place once.
+
+    What is said of settings is of no one process or layer, and is left out.
+    """
     layers = {layer for record in records for layer in record.layers}
-    notes = (note for record in records if record.note for note in record.note.split(_AND))
     return Record(
         layers=tuple(layer for layer in LAYERS if layer in layers),
         graphs=_sum(record.graphs for record in records),
         recompiles=_sum(record.recompiles for record in records),
         attempted=sum(record.attempted for record in records),
         compiled=sum(record.compiled for record in records),
-        breaks=merge_places(item for record in records for item in record.breaks),
-        eager=merge_eager(item for record in records for item in record.eager),
+        breaks=_places(item for record in records for item in record.breaks),
+        eager=_places(item for record in records for item in record.eager),
         recompile_list=tuple(item for record in records for item in record.recompile_list),
         graph_list=tuple(item for record in records for item in record.graph_list),
-        errors=tuple(dict.fromkeys(error for record in records for error in record.errors)),
-        note=_AND.join(dict.fromkeys(notes)) or None,
+        errors=_once(error for record in records for error in record.errors),
+        notes=_once(note for record in records for note in record.notes),
     )
+
+
+Placed = TypeVar("Placed", Break, Eager)
+
+
+def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
+    """One item for each place, in order of first appearance, counts added up."""
+    seen: dict[tuple[str, ...], Placed] = {}
+    for item in items:
+        known = seen.get(item.key)
+        seen[item.key] = item if known is None else replace(known, count=known.count + item.count)
+    return tuple(seen.values())
+
+
+def _once(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -491,29 +507,3 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for count in counts:
         total.update(count)
     return {layer: total[layer] for layer in LAYERS if total[layer]}
-
-
-def decomposition(record: Record, layer: str) -> Counter[str]:
-    """How many graphs of a layer each cause made, in the order of ``CAUSES``."""
-    counted = Counter(graph.cause for graph in record.graph_list if graph.layer == layer)
-    return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
-
-
-def cached(record: Record, layer: str) -> Counter[str]:
-    """How many graphs of a layer were compiled, loaded and found, in the order of ``CACHED``."""
-    counted = Counter(graph.cached for graph in record.graph_list if graph.layer == layer)
-    return Counter({name: counted[name] for name in CACHED if counted[name]})
-
-
-def cached_text(counted: Mapping[str, int]) -> str:
-    """`` (compiled 3, loaded 1)``, behind a number of graphs; empty where all were compiled."""
-    if not set(counted) - {"compiled"}:
-        return ""
-    return f" ({', '.join(f'{name} {count:,}' for name, count in counted.items())})"
-
-
-def causes_text(counted: Mapping[str, int]) -> str:
-    """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
-    return " + ".join(
-        BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()
-    )

@@ -8,19 +8,9 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import BaselinePlace, Cause
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Frame,
-    Graph,
-    Record,
-    cached,
-    cached_text,
-    causes_text,
-    decomposition,
-)
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.report import regressions
+from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import Fallen
 from pytest_graphbreak.report.lines import at, calls, place, process, to_try

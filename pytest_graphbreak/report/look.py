@@ -12,15 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED, LAYERS
-from pytest_graphbreak.model.record import (
-    CACHED,
-    Record,
-    cached,
-    cached_text,
-    causes_text,
-    decomposition,
-)
+from pytest_graphbreak.model.record import CACHED, Record
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.log import text
 from pytest_graphbreak.report.log.findings import LogFinding, observed
 from pytest_graphbreak.report.view import unjudged

@@ -11,9 +11,9 @@ from typing import Final
 
 from pytest_graphbreak.judging.verdict import FAILING
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
+from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
     NAMED,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.record import Record, cached, cached_text, causes_text, decomposition
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
     break_lines,

@@ -90,7 +90,7 @@ class Leaks:
         faults = tuple(dict.fromkeys(self._faults))
         if self._puts_back and record.active:
             return replace(record, errors=(*record.errors, *faults))
-        return replace(record, note="; ".join(filter(None, (record.note, *faults))))
+        return record.noted(*faults)
 
     def settle(self) -> Left:
         """After the tear-down: put back what is as the call left it. Once for each call."""

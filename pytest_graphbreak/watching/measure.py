@@ -7,7 +7,7 @@ command line all measure through it.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -16,9 +16,9 @@ from pathlib import Path
 from pytest_graphbreak.layers.base import Window
 from pytest_graphbreak.layers.children.observer import Following, kept
 from pytest_graphbreak.layers.observers import observers, unloaded
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.places import places
-from pytest_graphbreak.model.record import Observation, Record, combine, merge
+from pytest_graphbreak.model.record import Record, merge
 
 
 def isolate(key: str) -> None:
@@ -58,16 +58,16 @@ class Measurement:
     def __init__(self, root: Path) -> None:
         named = places(root)
         self._children = Following(named)
-        self._windows: list[Window] = []
+        self._windows: dict[str, Window] = {}
         self._record: Record | None = None
         for observer in observers():
-            self._windows.append(observer.open(named))
+            self._windows[observer.layer] = observer.open(named)
 
     def peek(self) -> Record:
         """What was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        own = _record([window.peek() for window in self._windows])
+        own = _record({layer: window.peek() for layer, window in self._windows.items()})
         return _whole(own, self._children.peek())
 
     @contextmanager
@@ -75,7 +75,7 @@ class Measurement:
         """What is done inside is not this window's, and compiles nothing that it would find."""
         with ExitStack() as left:
             left.enter_context(self._children.aside())
-            for window in self._windows:
+            for window in self._windows.values():
                 left.enter_context(window.aside())
             yield
 
@@ -83,7 +83,7 @@ class Measurement:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
             # Last opened, first closed: the way that nested patches come off clean.
-            seen = [window.close() for window in reversed(self._windows)]
+            seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
             self._record = _whole(_record(seen), self._children.close())
         return self._record
 
@@ -94,13 +94,13 @@ class Measurement:
         self.close()
 
 
-def _record(seen: list[Observation | None]) -> Record:
+def _record(seen: Mapping[str, Record | None]) -> Record:
     """What this process did: each layer, with what the others know of its graphs."""
-    layers = {item.layer: item for item in seen if item is not None}
+    layers = {layer: record for layer in LAYERS if (record := seen.get(layer)) is not None}
     for observer in observers():
         if observer.layer in layers:
             layers[observer.layer] = observer.joined(layers[observer.layer], layers)
-    record = combine(layers.values())
+    record = merge(list(layers.values()))
     if faults := unloaded():
         return replace(record, errors=(*faults, *record.errors))
     if not record.layers and (missing := _missing()):
@@ -110,7 +110,7 @@ def _record(seen: list[Observation | None]) -> Record:
 
 def _whole(own: Record, children: Sequence[Record]) -> Record:
     """The record of the window: this process's, and those of its children."""
-    record = merge((own, *children))
+    record = merge((own, *children)) if children else own
     for observer in observers():
         record = observer.completed(record)
     return record

@@ -247,4 +247,4 @@ def whole(word: Word | None, code: int) -> Record:
     why = "the script ended without a word, so what it compiled last may not be counted"
     if code == 0:
         return replace(seen.record, errors=(*seen.record.errors, why))
-    return replace(seen.record, note="; ".join(filter(None, (seen.record.note, why))))
+    return seen.record.noted(why)

@@ -144,7 +144,7 @@ def test_the_last_word_is_whole_whenever_the_writer_is_killed() -> None:
 
 
 def test_what_is_missing_is_an_error_only_where_the_script_succeeded() -> None:
-    seen = Record(layers=("dynamo",), graphs={"dynamo": 1}, note="a")
+    seen = Record(layers=("dynamo",), graphs={"dynamo": 1}, notes=("a",))
     for state in (ENDED, LEFT):
         assert whole(Word(seen, state=state), 0) == seen
     assert "another program" in whole(Word(seen, state=REPLACED), 0).errors[0]

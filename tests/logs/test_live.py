@@ -29,11 +29,10 @@ from dataclasses import replace
 from pathlib import Path
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import combine
 from tests.logs import broken
 window = DynamoObserver().open(Places(Path({here!r})))
 broken.main()
-Path(sys.argv[1]).write_text(json.dumps(combine([window.close()]).to_dict()))
+Path(sys.argv[1]).write_text(json.dumps(window.close().to_dict()))
 """
 
 ON_DEVICE = """
@@ -42,14 +41,13 @@ from pathlib import Path
 from cases.xla import CASES
 from pytest_graphbreak.layers.xla.observer import XlaObserver
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import combine
 found = {{}}
 for name in {names!r}:
     observer = XlaObserver()
     observer.isolate(name)
     window = observer.open(Places(Path({root!r})))
     CASES[name].run()
-    found[name] = combine([window.close()]).to_dict()
+    found[name] = window.close().to_dict()
 Path(sys.argv[1]).write_text(json.dumps(found))
 """
 """Each case in a window of its own."""

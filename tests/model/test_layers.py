@@ -11,7 +11,7 @@ from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.layers.observers import observers
 from pytest_graphbreak.model.layer import GraphCause, Layer, load
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, LAYERS, MEANT
-from pytest_graphbreak.model.record import Break, Observation, combine
+from pytest_graphbreak.model.record import Break, Record
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -64,5 +64,5 @@ def test_descriptions_import_no_observer() -> None:
 
 def test_breaks_are_known_by_layer_and_place() -> None:
     items = [Break(layer, "why") for layer in ("dynamo", "xla", "dynamo")]
-    record = combine([Observation("dynamo", breaks=tuple(items))])
+    record = Record.of("dynamo", breaks=items)
     assert [(item.layer, item.count) for item in record.breaks] == [("dynamo", 2), ("xla", 1)]

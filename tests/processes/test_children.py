@@ -338,7 +338,7 @@ def test_processes_are_numbered_by_what_they_did() -> None:
 
 
 def test_together() -> None:
-    own = Record(layers=("dynamo", "xla"), graphs={"xla": 1}, note="own")
+    own = Record(layers=("dynamo", "xla"), graphs={"xla": 1}, notes=("own",))
     idle = of_process(Record(errors=("blind",)), "helper")
     whole = merge([own, of_process(record(2), "p"), idle])
     assert whole.layers == ("dynamo", "xla")

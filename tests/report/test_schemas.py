@@ -25,10 +25,9 @@ from pytest_graphbreak.model.record import (
     Eager,
     Frame,
     Graph,
-    Observation,
     Recompile,
     Record,
-    combine,
+    merge,
 )
 from pytest_graphbreak.model.schemas import HOME, derived, schema
 from tests.baseline.test_read import FULL, REFUSED
@@ -173,9 +172,9 @@ FRAME = Frame("yolo/head.py", "Head.forward", 88, "if scores.max().item() > self
 
 def full_record() -> Record:
     """A record in which nothing is empty."""
-    return combine(
+    return merge(
         [
-            Observation(
+            Record.of(
                 layer,
                 graphs=2,
                 recompiles=1,

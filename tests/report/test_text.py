@@ -8,15 +8,8 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
-from pytest_graphbreak.model.record import (
-    Break,
-    Eager,
-    Frame,
-    Graph,
-    Recompile,
-    Record,
-    causes_text,
-)
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.report.breakdown import causes_text
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.text import describe, failure

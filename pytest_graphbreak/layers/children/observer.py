@@ -215,7 +215,7 @@ class Following:
         ]
         names = numbered((child.name for child, _ in heard), [new for _, new in heard])
         for (child, new), name in zip(heard, names, strict=True):
-            told = of_process(_with_note(new, _note(child)), name)
+            told = of_process(new.noted(_note(child)), name)
             if child.node in silent:
                 told = replace(told, errors=(*told.errors, f"in the process {name}: {_unheard()}"))
             yield told
@@ -240,10 +240,6 @@ def _unheard() -> str:
         f"it did not answer for {spool.PATIENCE:g} s: "
         "device graphs since its last word are not counted"
     )
-
-
-def _with_note(record: Record, note: str) -> Record:
-    return replace(record, note="; ".join(filter(None, (record.note, note))) or None)
 
 
 def _strip_path() -> None:

@@ -19,7 +19,7 @@ from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
 from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record, combine
+from pytest_graphbreak.model.record import Record, merge
 
 
 class Child:
@@ -96,7 +96,7 @@ class Child:
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child's own work is worth more
             seen = [window.peek() for window in self._windows]
-            record = combine(item for item in seen if item is not None)
+            record = merge([item for item in seen if item is not None])
             known = self._listens or self._written is not None
             if not (record.active or known) or not is_alive(self._about.owner):
                 return

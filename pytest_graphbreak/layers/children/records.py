@@ -57,15 +57,14 @@ def of_process(record: Record, process: str) -> Record:
     What kept an idle child from being watched is a note: its test lost nothing.
     """
     errors = tuple(f"in the process {process}: {error}" for error in record.errors)
-    notes = [f"in the process {process}: {record.note}"] if record.note else []
+    notes = tuple(f"in the process {process}: {note}" for note in (record.note,) if note)
     if errors and not record.active:
-        notes += errors
-        errors = ()
+        notes, errors = (*notes, *errors), ()
     return replace(
         record,
         graph_list=tuple(replace(graph, process=process) for graph in record.graph_list),
         errors=errors,
-        note="; ".join(notes) or None,
+        notes=notes,
     )
 
 

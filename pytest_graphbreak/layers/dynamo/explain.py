@@ -1,4 +1,4 @@
-"""What the sensors noted, made into an ``Observation``: names, causes, places, words.
+"""What the sensors noted, made into a ``Record``: names, causes, places, words.
 
 A log's reader makes the same attempts and events (``log``), so that a cause, a
 source and a place are worked out once, by ``Explanation``. Nothing here runs
@@ -32,10 +32,8 @@ from pytest_graphbreak.model.record import (
     Eager,
     Frame,
     Graph,
-    Observation,
     Recompile,
-    merge_eager,
-    merge_places,
+    Record,
 )
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.numbers import plural
@@ -50,9 +48,9 @@ _PACKAGED = (
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
-def observation(events: Sequence[Event], places: Naming, errors: Sequence[str] = ()) -> Observation:
+def explained(events: Sequence[Event], places: Naming, errors: Sequence[str] = ()) -> Record:
     """Everything that one window saw. ``errors`` are the window's own, and come first."""
-    return _Window(events, places).observation(errors)
+    return _Window(events, places).record(errors)
 
 
 class EventReader:
@@ -180,25 +178,23 @@ class _Window(EventReader):
         self._attempts = [event.attempt for event in events if isinstance(event, Started)]
         super().__init__(places, _names(self._attempts))
 
-    def observation(self, errors: Sequence[str]) -> Observation:
+    def record(self, errors: Sequence[str]) -> Record:
         events = self._events
         made = [event for event in events if isinstance(event, Made)]
         missed = sum(event.graphs for event in events if isinstance(event, Missed))
         recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
-        breaks = (self.graph_break(event) for event in events if isinstance(event, Broke))
-        eager = (found for event in events if (found := self.eager(event)) is not None)
-        return Observation(
+        return Record.of(
             LAYER,
             graphs=len(made) + missed,
             recompiles=len(recompiles),
             attempted=len(self._attempts),
             compiled=sum(attempt.outcome == "compiled" for attempt in self._attempts),
-            breaks=merge_places(breaks),
-            eager=merge_eager(eager),
-            recompile_list=tuple(self.recompile(attempt) for attempt in recompiles),
-            graph_list=tuple(self.graph(event) for event in made),
-            errors=tuple(dict.fromkeys([*errors, *self._errors(missed)])),
-            notes=tuple(dict.fromkeys(self._notes())),
+            breaks=(self.graph_break(event) for event in events if isinstance(event, Broke)),
+            eager=(found for event in events if (found := self.eager(event)) is not None),
+            recompile_list=map(self.recompile, recompiles),
+            graph_list=map(self.graph, made),
+            errors=(*errors, *self._errors(missed)),
+            notes=self._notes(),
         )
 
     def _notes(self) -> list[str]:

@@ -31,8 +31,8 @@ from pytest_graphbreak.model.record import (
     Eager,
     Frame,
     Graph,
-    Observation,
     Recompile,
+    Record,
 )
 from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.model.stacks import Line
@@ -143,18 +143,18 @@ class Dynamo:
             self._leave(process.attempts.get(record.id))
         return None
 
-    def observation(self) -> Observation:
+    def record(self) -> Record:
         """Everything that was logged."""
-        return Observation(
+        return Record.of(
             LAYER,
             graphs=self.graphs,
             recompiles=self.recompiles,
             attempted=self.attempted,
             compiled=self.compiled,
-            breaks=tuple(self._breaks.values()),
-            eager=tuple(self._eager.values()),
-            recompile_list=tuple(self._recompiles.values()),
-            graph_list=tuple(self._graphs),
+            breaks=self._breaks.values(),
+            eager=self._eager.values(),
+            recompile_list=self._recompiles.values(),
+            graph_list=self._graphs,
         )
 
     def _process(self, record: Torch) -> Process:

@@ -1,7 +1,7 @@
 """The dynamo layer: FX graphs, graph breaks, recompiles, functions left to eager.
 
 How: ``sensors`` wraps a few functions of Dynamo while a window is open,
-``private`` lists them, ``explain`` makes an ``Observation`` of what
+``private`` lists them, ``explain`` makes a ``Record`` of what
 they noted, ``messages`` reads Dynamo's messages.
 
 What is not here: code that Dynamo never attempts. Under
@@ -18,16 +18,15 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.dynamo import cold, packages
 from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
-from pytest_graphbreak.layers.dynamo.explain import observation
+from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Observation
+from pytest_graphbreak.model.record import Record
 
 DYNAMO = "torch._dynamo"
 PATIENCE = 60.0
@@ -150,9 +149,9 @@ class DynamoWindow:
         self._aside: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to the windows before
         self._first = len(sensors.events)
-        self._last_read: tuple[int, Observation] | None = None
+        self._last_read: tuple[int, Record] | None = None
         self._open = True
-        self._seen: Observation | None = None
+        self._seen: Record | None = None
 
     def begin(self) -> None:
         """Dynamo is there from the start: what already stands in the way of seeing it."""
@@ -187,22 +186,22 @@ class DynamoWindow:
             except Exception as fault:
                 self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
 
-    def close(self) -> Observation | None:
+    def close(self) -> Record | None:
         if self._open:
             self._seen = self._look()
             self._open = False
             self._observer.leave(self)
         return self._seen
 
-    def peek(self) -> Observation | None:
+    def peek(self) -> Record | None:
         """Cheap while nothing new happened: the events are read once."""
         return self._look() if self._open else self._seen
 
-    def _look(self) -> Observation | None:
+    def _look(self) -> Record | None:
         if "torch" not in sys.modules:
             return None
         if DYNAMO in sys.modules and not self._sensors.attached:
-            return observation((), self._places, [*self._errors, _UNSEEN])
+            return explained((), self._places, [*self._errors, _UNSEEN])
         self._sensors.check()
         events = self._sensors.events
         until = len(events)
@@ -218,19 +217,18 @@ class DynamoWindow:
             begin = back
         yield from events[begin:until]
 
-    def _read(self, events: Sequence[Event]) -> Observation:
+    def _read(self, events: Sequence[Event]) -> Record:
         doubts = tuple(self._isolated or ())
         errors = [*self._errors]
         if any(isinstance(event, (Started, Made, Missed)) for event in events):
             errors[:0] = doubts
             doubts = ()
         try:
-            seen = observation(events, self._places, errors)
-            return replace(seen, notes=(*seen.notes, *doubts))
+            return explained(events, self._places, errors).noted(*doubts)
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
-            return Observation("dynamo", graphs=made, errors=(*errors, error))
+            return Record.of("dynamo", graphs=made, errors=(*errors, error))
 
 
 class _Busy(Exception):

@@ -22,9 +22,8 @@ from pytest_graphbreak.model.record import (
     Eager,
     Frame,
     Graph,
-    Observation,
     Recompile,
-    merge_eager,
+    Record,
 )
 from pytest_graphbreak.model.stacks import Line, since_test, users
 
@@ -32,13 +31,13 @@ MOST_NAMES: Final = 6
 """Operations that are named of one line; the rest are counted."""
 
 
-def observation(
+def explained(
     layer: str,
     events: Iterable[Event],
     is_here: Callable[[Executable], bool],
     places: Places,
     errors: Sequence[str],
-) -> Observation:
+) -> Record:
     """What one layer saw: the programs that are its own."""
     graphs: list[Graph] = []
     recompiles: list[Recompile] = []
@@ -69,15 +68,15 @@ def observation(
                 )
             case SensorFault():
                 faults.append(event.error)
-    return Observation(
+    return Record.of(
         layer,
         graphs=len(graphs),
         recompiles=len(recompiles),
-        eager=merge_eager(eager),
-        recompile_list=tuple(recompiles),
-        graph_list=tuple(_joined(graphs)),
-        errors=tuple(dict.fromkeys(faults)),
-        notes=tuple(_loaded(layer, loaded, len(graphs))),
+        eager=eager,
+        recompile_list=recompiles,
+        graph_list=_joined(graphs),
+        errors=faults,
+        notes=_loaded(layer, loaded, len(graphs)),
     )
 
 

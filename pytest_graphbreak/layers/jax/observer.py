@@ -3,7 +3,7 @@
 How: ``sensors`` puts a hook around the one function by which JAX compiles or finds a program
 in its persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``ledger``
 and ``keys`` say why a function is compiled again, ``device`` whose program it is, ``explain``
-makes an ``Observation`` of it all. ``private`` lists the names of JAX that this stands on.
+makes a ``Record`` of it all. ``private`` lists the names of JAX that this stands on.
 
 What is not here: an executable that is held (``lower().compile()``), or loaded
 (``jax.experimental.serialize_executable``), and runs again compiles nothing.
@@ -21,10 +21,10 @@ from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.events import Event, Executable
-from pytest_graphbreak.layers.jax.explain import observation
+from pytest_graphbreak.layers.jax.explain import explained
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Observation
+from pytest_graphbreak.model.record import Record
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=SENSORS.in_child)
@@ -108,20 +108,20 @@ class JaxWindow:
         self._aside: list[tuple[int, int]] = []
         self._errors: list[str] = []
         self._closed = False
-        self._last: Observation | None = None
-        self._last_read: tuple[Any, Observation] | None = None
+        self._last: Record | None = None
+        self._last_read: tuple[Any, Record] | None = None
         try:
             SENSORS.acquire()
         except Exception as fault:
             self._errors.append(f"the jax layer cannot be observed: {fault}")
         self._first = len(SENSORS.events)
 
-    def peek(self) -> Observation | None:
+    def peek(self) -> Record | None:
         if self._closed:
             return self._last
         return self._observe() if private.loaded() else None
 
-    def close(self) -> Observation | None:
+    def close(self) -> Record | None:
         if not self._closed:
             self._last = self.peek()
             self._closed = True
@@ -146,7 +146,7 @@ class JaxWindow:
         except Exception as fault:
             self._errors.append(f"jax: what a fixture compiled could not be forgotten: {fault}")
 
-    def _observe(self) -> Observation:
+    def _observe(self) -> Record:
         until = len(SENSORS.events)
         if self._last_read is None or self._last_read[0] != until:
             own = list(self._own(until))
@@ -154,13 +154,13 @@ class JaxWindow:
             if not SENSORS.attached:
                 errors.append(UNWATCHED)
             try:
-                seen = observation(
+                seen = explained(
                     self._observer.layer, own, self._observer.is_here, self._places, errors
                 )
             except Exception as fault:
                 made = sum(isinstance(event, Executable) for event in own)
                 error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
-                seen = Observation(self._observer.layer, made, errors=(*errors, error))
+                seen = Record.of(self._observer.layer, graphs=made, errors=(*errors, error))
             self._last_read = (until, seen)
         return self._last_read[1]
 

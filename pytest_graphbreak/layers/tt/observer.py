@@ -32,7 +32,7 @@ from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Observation, Record
+from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.text.blocks import cut
 from pytest_graphbreak.text.scan import scan
 
@@ -214,7 +214,7 @@ class TTObserver(Observer):
     def isolate(self, key: str) -> None:
         """Nothing is kept between windows: what the plugin caches, it caches below torch_xla."""
 
-    def joined(self, own: Observation, others: Mapping[str, Observation]) -> Observation:
+    def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
         """Its graphs are those of xla: they have their causes and places."""
         return reconcile(own, others["xla"]) if "xla" in others else own
 
@@ -233,7 +233,7 @@ class TTWindow:
 
     def __init__(self) -> None:
         self._closed = False
-        self._last: Observation | None = None
+        self._last: Record | None = None
         file = _followed(os.environ)
         self._starts = {} if file is None else {file: _size(file)}
         self._aside: dict[Path, list[tuple[int, int]]] = {}
@@ -256,16 +256,16 @@ class TTWindow:
         if file is not None and file not in self._starts:
             self._starts[file] = _loaded_at(file)
 
-    def peek(self) -> Observation | None:
+    def peek(self) -> Record | None:
         return self._last if self._closed else self._observe()
 
-    def close(self) -> Observation | None:
+    def close(self) -> Record | None:
         if not self._closed:
             self._last = self._observe()
             self._closed = True
         return self._last
 
-    def _observe(self) -> Observation | None:
+    def _observe(self) -> Record | None:
         self._follow()
         errors: list[str] = []
         notes: list[str] = []
@@ -293,16 +293,16 @@ class TTWindow:
         if stopped := programs.failed + programs.unfinished:
             stages = ", ".join(f"{count} after {stage}" for stage, count in stopped.items())
             notes.append(f"tt: {stopped.total()} graphs failed to compile ({stages})")
-        return Observation(
+        return Record.of(
             LAYER,
             graphs=programs.attempted,
-            graph_list=tuple(_graph(program) for program in programs.list),
-            errors=tuple(errors),
-            notes=tuple(notes),
+            graph_list=map(_graph, programs.list),
+            errors=errors,
+            notes=notes,
         )
 
 
-def reconcile(tt: Observation, xla: Observation) -> Observation:
+def reconcile(tt: Record, xla: Record) -> Record:
     """The tt graphs with the causes and places of the xla graphs that they are.
 
     torch_xla hands each of its graphs to the TT compiler, in order. Where the
@@ -311,9 +311,10 @@ def reconcile(tt: Observation, xla: Observation) -> Observation:
     nothing of what torch_xla compiled, or what others compiled (then the layer
     was not seen), else by a note, since both layers are judged by themselves.
     """
-    if in_use() and tt.graphs != xla.graphs and not (tt.errors or xla.errors):
-        return _disagreeing(tt, xla.graphs)
-    if tt.graphs != xla.graphs or len(tt.graph_list) != len(xla.graph_list):
+    begun, compiled = tt.graphs.get(LAYER, 0), xla.graphs.get("xla", 0)
+    if in_use() and begun != compiled and not (tt.errors or xla.errors):
+        return _disagreeing(tt, begun, compiled)
+    if begun != compiled or len(tt.graph_list) != len(xla.graph_list):
         return tt
     explained = tuple(
         replace(
@@ -347,10 +348,9 @@ def through_xla(record: Record) -> Record:
         return record
     counts = dict(record.graphs)
     listed = [graph for graph in record.graph_list if graph.layer == "xla"]
-    notes = [record.note] if record.note else []
     if counts.get("xla"):
         counts[LAYER] = counts["xla"]
-        notes.append("tt: counted through xla, since the TT plugin's log is not on")
+        record = record.noted("tt: counted through xla, since the TT plugin's log is not on")
     return replace(
         record,
         layers=(*record.layers, LAYER),
@@ -359,26 +359,25 @@ def through_xla(record: Record) -> Record:
             *record.graph_list,
             *(replace(graph, layer=LAYER, sources=(graph.name,)) for graph in listed),
         ),
-        note="; ".join(notes) or None,
     )
 
 
-def _disagreeing(tt: Observation, compiled: int) -> Observation:
+def _disagreeing(tt: Record, begun: int, compiled: int) -> Record:
     file = os.environ.get(FILE)
-    if not tt.graphs:
+    if not begun:
         error = (
             f"tt: torch_xla compiled {compiled} graphs and the log has none of them: the plugin "
             f"does not write {file} ({LEVEL}=DEBUG and {FILE} must be set before it is loaded)"
         )
         return replace(tt, errors=(error,))
-    differ = f"tt: {tt.graphs} graphs here, {compiled} compiled by torch_xla"
-    if tt.graphs < compiled:
+    differ = f"tt: {begun} graphs here, {compiled} compiled by torch_xla"
+    if begun < compiled:
         note = f"{differ}: the others came from a cache of the plugin, or failed before it began"
-        return replace(tt, notes=(*tt.notes, note))
+        return tt.noted(note)
     if os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1" and not _is_ours(file):
         error = f"{differ}: the workers of pytest-xdist share the log {file}: unset {FILE}"
         return replace(tt, errors=(error,))
-    return replace(tt, notes=(*tt.notes, f"{differ}: the others are not torch_xla's"))
+    return tt.noted(f"{differ}: the others are not torch_xla's")
 
 
 def _is_ours(file: str | None) -> bool:

@@ -21,7 +21,7 @@ from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Observation, Recompile
+from pytest_graphbreak.model.record import Graph, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (
@@ -183,13 +183,13 @@ class XlaWindow:
         self._reasons = reasons
         self._isolation = isolation
         self._closed = False
-        self._last: Observation | None = None
+        self._last: Record | None = None
         self._aside: list[tuple[int, int, int]] = []
         _sensors.acquire(reasons)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
         self._loaded = _recorder.loaded
 
-    def peek(self) -> Observation | None:
+    def peek(self) -> Record | None:
         if self._closed:
             return self._last
         return self._observe() if native.loaded() else None
@@ -215,7 +215,7 @@ class XlaWindow:
             _recorder.drain()
         return _recorder.graphs, len(_recorder.events)
 
-    def close(self) -> Observation | None:
+    def close(self) -> Record | None:
         if self._closed:
             return self._last
         self._last = self.peek()
@@ -225,7 +225,7 @@ class XlaWindow:
             self._isolation.end()
         return self._last
 
-    def _observe(self) -> Observation:
+    def _observe(self) -> Record:
         _recorder.drain()
         graphs, first, gaps = self._start
         events = []
@@ -246,17 +246,17 @@ class XlaWindow:
         if loaded := _recorder.loaded - self._loaded:
             errors.append(LOADED.format(plural(loaded, "graph")))
         recompiles = [number for number, event in enumerate(events) if is_recompile(event)]
-        return Observation(
+        return Record.of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),
-            recompile_list=tuple(
+            recompile_list=(
                 Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1])
                 for graph in (explained[number] for number in recompiles if explained)
             ),
-            graph_list=tuple(explained or ()),
-            errors=tuple(dict.fromkeys(errors)),
-            notes=tuple(notes),
+            graph_list=explained or (),
+            errors=errors,
+            notes=notes,
         )
 
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:

@@ -10,13 +10,8 @@ from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.origin import UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import (
-    Record,
-    cached,
-    cached_text,
-    causes_text,
-    decomposition,
-)
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.log.findings import Failure, extra
 from pytest_graphbreak.text.numbers import plural
 

@@ -19,7 +19,7 @@ from cases.dynamo import CASES, Case, Expect  # noqa: E402
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
 from pytest_graphbreak.model.layers import CAUSES  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
-from pytest_graphbreak.model.record import Observation  # noqa: E402
+from pytest_graphbreak.model.record import Record  # noqa: E402
 from tests.upstream import THREADS_CRASH  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +39,7 @@ def compile(function: Any, **options: Any) -> Any:
     return torch.compile(function, backend="eager", **options)
 
 
-def watch(case: Case) -> Observation:
+def watch(case: Case) -> Record:
     """The case in a window of its own, from a cold Dynamo."""
     observer.isolate(case.name)
     window = observer.open(places)
@@ -51,9 +51,10 @@ def watch(case: Case) -> Observation:
     return seen
 
 
-def counts(seen: Observation) -> Expect:
+def counts(seen: Record) -> Expect:
     events = sum(item.count for item in seen.breaks)
-    return Expect(seen.graphs, events, len(seen.breaks), seen.recompiles, len(seen.eager))
+    graphs, recompiles = (found.get("dynamo", 0) for found in (seen.graphs, seen.recompiles))
+    return Expect(graphs, events, len(seen.breaks), recompiles, len(seen.eager))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -78,11 +79,12 @@ def test_counts(case: Case) -> None:
     _is_whole(seen)
 
 
-def _is_whole(seen: Observation) -> None:
-    """What holds for every observation."""
-    assert len(seen.graph_list) == seen.graphs
-    assert len({graph.name for graph in seen.graph_list}) == seen.graphs
-    assert len(seen.recompile_list) == seen.recompiles
+def _is_whole(seen: Record) -> None:
+    """What holds for every record."""
+    assert seen.layers == ("dynamo",)
+    assert seen.is_explained("dynamo")
+    assert len({graph.name for graph in seen.graph_list}) == len(seen.graph_list)
+    assert len(seen.recompile_list) == seen.recompiles.get("dynamo", 0)
     assert seen.compiled <= seen.attempted
     for graph in seen.graph_list:
         assert graph.cause in CAUSES["dynamo"]

@@ -21,7 +21,7 @@ from pytest_graphbreak.layers.jax.device import VARIABLE
 from pytest_graphbreak.layers.jax.observer import HostObserver, JaxObserver
 from pytest_graphbreak.model.layers import CAUSES
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Observation
+from pytest_graphbreak.model.record import Graph, Record
 
 ROOT = Path(__file__).parents[3]
 HERE = list(CASES.values())
@@ -30,12 +30,12 @@ PLACES = Places(ROOT)
 
 
 class Seen(NamedTuple):
-    device: Observation
-    host: Observation
+    device: Record
+    host: Record
 
     @property
     def counts(self) -> tuple[int, int]:
-        return self.device.graphs, self.host.graphs
+        return self.device.graphs.get("jax", 0), self.host.graphs.get("jax_host", 0)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -79,14 +79,14 @@ def test_case(case: Case) -> None:
     seen = watch(case)
     assert seen.errors == ()
     assert seen.counts == (case.programs, case.host)
-    for observation, host in ((seen.device, False), (seen.host, True)):
+    for record, host in ((seen.device, False), (seen.host, True)):
         expected = Counter[tuple[str, str]]()
         for why in case.why:
             if why.host == host:
                 expected[why.cause, why.code] += why.count
-        graphs = observation.graph_list
+        graphs = record.graph_list
         assert Counter((graph.cause, _line(graph)) for graph in graphs) == expected
-        _is_whole(observation)
+        _is_whole(record)
     for why in case.why:
         reasons = [
             graph.reason
@@ -101,14 +101,15 @@ def _line(graph: Graph) -> str:
     return next(frame.code for frame in reversed(graph.stack) if frame.file == "cases/jax_cases.py")
 
 
-def _is_whole(seen: Observation) -> None:
-    """What holds for every observation."""
-    assert len(seen.graph_list) == seen.graphs
-    assert len({graph.name for graph in seen.graph_list}) == seen.graphs
+def _is_whole(seen: Record) -> None:
+    """What holds for every record."""
+    (layer,) = seen.layers
+    assert seen.is_explained(layer)
+    assert len({graph.name for graph in seen.graph_list}) == len(seen.graph_list)
     again = [graph for graph in seen.graph_list if graph.cause == "retrace"]
-    assert len(again) == seen.recompiles == len(seen.recompile_list)
+    assert len(again) == seen.recompiles.get(layer, 0) == len(seen.recompile_list)
     for graph in seen.graph_list:
-        assert graph.cause in CAUSES[seen.layer]
+        assert graph.cause in CAUSES[layer]
         assert graph.where.line, graph
         assert graph.stack[-1] == graph.where
         if graph.cause == "retrace":

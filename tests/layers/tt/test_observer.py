@@ -18,7 +18,7 @@ import pytest
 from pytest_graphbreak.layers.tt import observer
 from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment, reconcile
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Frame, Graph, Observation, Record
+from pytest_graphbreak.model.record import Frame, Graph, Record
 from tests.conftest import Suite
 from tests.layers.tt.plugin import NINE, Plugin, build
 
@@ -67,7 +67,7 @@ def window() -> observer.TTWindow:
     return OBSERVER.open(Places(ROOT))
 
 
-def seen(opened: observer.TTWindow) -> Observation:
+def seen(opened: observer.TTWindow) -> Record:
     found = opened.close()
     assert found is not None
     return found
@@ -80,7 +80,7 @@ def test_counts_what_is_compiled_in_the_window(plugin: Plugin) -> None:
     plugin.compile()
     found = seen(opened)
     plugin.compile()
-    assert (found.layer, found.graphs, found.errors) == ("tt", 2, ())
+    assert (found.layers, found.graphs, found.errors) == (("tt",), {"tt": 2}, ())
     assert found.notes == (f"tt: 2 of 2 graphs completed; stages: 2 x {NINE}",)
     assert [graph.name for graph in found.graph_list] == ["graph 1", "graph 2"]
     assert seen(opened) is found
@@ -95,7 +95,7 @@ def test_what_is_compiled_aside_is_not_the_windows(plugin: Plugin) -> None:
     with opened.aside():
         plugin.compile(stages=NINE.split()[:3])
     found = seen(opened)
-    assert (found.graphs, found.errors) == (2, ())
+    assert (found.graphs, found.errors) == ({"tt": 2}, ())
     assert found.notes == (f"tt: 2 of 2 graphs completed; stages: 2 x {NINE}",)
 
 
@@ -105,8 +105,8 @@ def test_peek_goes_on(plugin: Plugin) -> None:
         plugin.compile()
         peeked = opened.peek()
         assert peeked is not None
-        assert peeked.graphs == number
-    assert seen(opened).graphs == 3
+        assert peeked.graphs == {"tt": number}
+    assert seen(opened).graphs == {"tt": 3}
 
 
 def test_windows_nest(plugin: Plugin) -> None:
@@ -114,9 +114,9 @@ def test_windows_nest(plugin: Plugin) -> None:
     plugin.compile()
     inner = window()
     plugin.compile()
-    assert seen(inner).graphs == 1
+    assert seen(inner).graphs == {"tt": 1}
     plugin.compile()
-    assert seen(outer).graphs == 3
+    assert seen(outer).graphs == {"tt": 3}
 
 
 def test_a_graph_that_fails_says_where(plugin: Plugin) -> None:
@@ -124,7 +124,7 @@ def test_a_graph_that_fails_says_where(plugin: Plugin) -> None:
     plugin.compile(stages=NINE.split()[:6], error="Failed to convert from SHLO to TTIR module")
     plugin.compile()
     found = seen(opened)
-    assert found.graphs == 2
+    assert found.graphs == {"tt": 2}
     assert found.graph_list[0].reason == (
         "stopped after shlo_compiler_cleaned: Failed to convert from SHLO to TTIR module"
     )
@@ -140,7 +140,7 @@ def test_any_number_of_stages(plugin: Plugin, stages: list[str]) -> None:
     opened = window()
     plugin.compile(stages=stages)
     plugin.compile(stages=stages)
-    assert seen(opened).graphs == 2
+    assert seen(opened).graphs == {"tt": 2}
 
 
 def test_without_a_log_the_layer_is_not_there() -> None:
@@ -179,7 +179,7 @@ def test_the_file_may_be_named_anew(
     monkeypatch.setenv(observer.FILE, str(later))
     plugin = Plugin(build(tmp_path))
     plugin.compile()
-    assert seen(opened).graphs == 1
+    assert seen(opened).graphs == {"tt": 1}
     _ctypes.dlclose(plugin._library._handle)
 
 
@@ -278,7 +278,7 @@ def test_prepared_variables_are_those_of_the_c_library(library: Path, tmp_path: 
         window = TTObserver().open(Places(Path.cwd()))
         plugin = Plugin(Path({str(library)!r}))
         plugin.compile()
-        print(window.close().graphs, prepared.file.exists(), "torch" in sys.modules)
+        print(window.close().graphs["tt"], prepared.file.exists(), "torch" in sys.modules)
     """
     said = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -509,7 +509,7 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
         layers=("dynamo", "xla"),
         graphs={"dynamo": 1, "xla": 1},
         graph_list=(Graph("dynamo", "0/0", "entry"), Graph("xla", "0", "fx", where=where)),
-        note="as before",
+        notes=("as before",),
     )
     monkeypatch.setattr(observer, "in_use", lambda: True)
     assert observer.through_xla(seen) is seen  # the log is on
@@ -531,7 +531,7 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
 def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer, "in_use", lambda: True)
     monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
-    own, xla = Observation("tt", graphs=3), Observation("xla", graphs=1)
+    own, xla = Record.of("tt", graphs=3), Record.of("xla", graphs=1)
     assert not reconcile(own, xla).errors
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
     (error,) = reconcile(own, xla).errors
@@ -542,7 +542,7 @@ def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.Mo
 
 def test_xla_graphs_explain_tt_graphs() -> None:
     where = Frame("net.py", "forward", 3, "x @ x")
-    xla = Observation(
+    xla = Record.of(
         "xla",
         graphs=2,
         graph_list=(
@@ -551,12 +551,10 @@ def test_xla_graphs_explain_tt_graphs() -> None:
         ),
     )
     names = ("graph 1", "graph 2")
-    own = Observation(
-        "tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names)
-    )
+    own = Record.of("tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names))
     first, second = reconcile(own, xla).graph_list
     assert (first.layer, first.name, first.cause, first.where) == ("tt", "graph 1", "fx", where)
     assert (first.sources, first.hash) == (("0",), "ab")
     assert (second.cause, second.reason) == ("access", "a value was read")
-    fewer = Observation("xla", graphs=1, graph_list=xla.graph_list[:1])
+    fewer = Record.of("xla", graphs=1, graph_list=xla.graph_list[:1])
     assert reconcile(own, fewer) is own

@@ -152,7 +152,7 @@ def test_reports_that_the_user_wants_on_stderr_stay_there() -> None:
     window = open_window()
     graph(2)
     seen = window.close()
-    print(seen.graphs, [item.cause for item in seen.graph_list])
+    print(seen.graphs["xla"], [item.cause for item in seen.graph_list])
     print(seen.graph_list[0].reason)
     """,
         PT_XLA_DEBUG_LEVEL="1",
@@ -220,7 +220,7 @@ def test_a_forked_child_has_a_file_of_its_own() -> None:
     print(outer.peek().graphs)
     _recorder.debug.read()
     print(outer.close().graph_list)
-    """) == ["['access', 'access']", "0", "()"]
+    """) == ["['access', 'access']", "{}", "()"]
 
 
 def test_a_child_process_started_meanwhile_reports_to_nobody() -> None:

@@ -26,7 +26,7 @@ PRELUDE = """
     from pytest_graphbreak.model.places import Places
 
     def show(seen):
-        print(seen.graphs, seen.errors)
+        print(seen.graphs["xla"], seen.errors)
         for graph in seen.graph_list:
             print(graph.cause, "|", graph.where.code, "|", graph.reason)
 """
@@ -191,7 +191,7 @@ def test_without_reasons_there_are_counts_only() -> None:
     run(torch.ones(3).to("xla"))
     run(torch.ones(4).to("xla")).cpu()
     seen = window.close()
-    print(seen.graphs, seen.recompiles, seen.graph_list, seen.errors)
+    print(*seen.graphs.values(), *seen.recompiles.values(), seen.graph_list, seen.errors)
     """
     )
     assert out == "0\n2 1 () ()\n"

@@ -136,7 +136,7 @@ def test_torch_xla_imported_inside_counts_from_zero_and_over_cleared_metrics() -
         met.clear_all()
         (torch.ones(4).to("xla") + 1).cpu()
         seen = window.close()
-        print(seen.graphs, seen.errors)
+        print(seen.graphs["xla"], seen.errors)
         mine = [finder for finder in sys.meta_path if "graphbreak" in type(finder).__module__]
         print(mine, torch_xla._XLAC._clear_xla_metrics.__module__)
         print("exec_module" in vars(torch_xla.__spec__.loader))
@@ -179,7 +179,7 @@ def test_no_client_is_opened_and_no_cache_created() -> None:
         print(torch_xla._XLAC._xla_computation_cache_is_initialized())
         """,
     )
-    assert out == "0 0\n()\nFalse\nFalse\n"
+    assert out == "{} {}\n()\nFalse\nFalse\n"
 
 
 # --- windows ----------------------------------------------------------------------------
@@ -192,14 +192,14 @@ def test_windows_nest_and_overlap() -> None:
     lazy_graph(4)
     peeked = first.peek()
     assert peeked is not None
-    assert peeked.graphs == 2
+    assert peeked.graphs == {"xla": 2}
     third = open_window()
-    assert close(second).graphs == 1
+    assert close(second).graphs == {"xla": 1}
     lazy_graph(5)
-    assert close(first).graphs == 3
+    assert close(first).graphs == {"xla": 3}
     lazy_graph(6)
-    assert close(third).graphs == 2
-    assert close(first).graphs == 3, "closed windows stay as they were"
+    assert close(third).graphs == {"xla": 2}
+    assert close(first).graphs == {"xla": 3}, "closed windows stay as they were"
 
 
 def test_what_is_compiled_aside_is_not_the_windows() -> None:
@@ -209,7 +209,7 @@ def test_what_is_compiled_aside_is_not_the_windows() -> None:
         with window.aside():
             lazy_graph(42)
         lazy_graph(43)
-        assert close(window).graphs == 2
+        assert close(window).graphs == {"xla": 2}
         assert window.peek() == close(window)
 
 
@@ -225,7 +225,7 @@ def test_aside_of_work_that_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch)
         lazy_graph(44)
     monkeypatch.undo()
     lazy_graph(45)
-    assert close(window).graphs == 1
+    assert close(window).graphs == {"xla": 1}
 
 
 def test_a_device_that_cannot_be_asked_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,11 +241,11 @@ def test_a_block_in_the_middle_of_pending_work_executes_nothing() -> None:
     block = open_window()
     assert met.metric_data("ExecuteTime") == (executed := met.metric_data("ExecuteTime"))
     seen = close(block)
-    assert (seen.graphs, seen.notes) == (0, ())
+    assert (seen.graphs, seen.notes) == ({}, ())
     assert private.pending() == 1
     assert met.metric_data("ExecuteTime") == executed
     y.cpu()
-    assert close(outer).graphs == 1
+    assert close(outer).graphs == {"xla": 1}
 
 
 def test_isolation_makes_a_known_graph_unknown_and_only_for_its_window() -> None:
@@ -254,11 +254,11 @@ def test_isolation_makes_a_known_graph_unknown_and_only_for_its_window() -> None
         window = open_window(key)
         lazy_graph()
         seen.append(close(window).graphs)
-    assert seen == [1, 1, 1]
+    assert seen == [{"xla": 1}] * 3
     lazy_graph()
     window = open_window()
     lazy_graph()
-    assert close(window).graphs == 0, "without isolation the cache is the user's"
+    assert close(window).graphs == {}, "without isolation the cache is the user's"
 
 
 def test_what_an_earlier_test_left_is_computed_and_charged_to_nobody() -> None:
@@ -269,8 +269,8 @@ def test_what_an_earlier_test_left_is_computed_and_charged_to_nobody() -> None:
     outer = open_window()
     second = open_window("next")
     assert private.pending() == 0
-    assert close(second).graphs == 0
-    assert close(outer).graphs == 0, "our own compilation is not the outer window's either"
+    assert close(second).graphs == {}
+    assert close(outer).graphs == {}, "our own compilation is not the outer window's either"
     assert y.cpu().tolist() == [2, 2, 2]
 
 
@@ -292,13 +292,13 @@ def test_work_that_cannot_be_computed_is_an_error_where_a_count_hangs_on_it(
     window = open_window("reads")
     (ones(3) + 2).sum().item()
     seen = close(window)
-    assert (seen.graphs, seen.errors, seen.notes[0]) == (1, (), doubt)
+    assert (seen.graphs, seen.errors, seen.notes[0]) == ({"xla": 1}, (), doubt)
     # A sync computes all of it.
     window = open_window("syncs")
     kept = ones(3) + 2
     torch_xla.sync()
     seen = close(window)
-    assert (seen.graphs, seen.errors) == (1, (doubt,))
+    assert (seen.graphs, seen.errors) == ({"xla": 1}, (doubt,))
     del y, kept
 
 
@@ -385,7 +385,7 @@ def test_metrics_are_as_they_would_be_and_our_function_is_gone() -> None:
     met.clear_all()
     assert met.metric_data("CompileTime") is None, "the user's clearing cleared"
     lazy_graph(4)
-    assert close(window).graphs == 2
+    assert close(window).graphs == {"xla": 2}
     assert torch_xla._XLAC._clear_xla_metrics is plain
 
 
@@ -400,7 +400,7 @@ def test_a_function_that_the_user_put_there_stays(monkeypatch: pytest.MonkeyPatc
     lazy_graph()
     met.clear_all()
     lazy_graph(4)
-    assert close(again).graphs == 2, "what the stray counts is not counted again"
+    assert close(again).graphs == {"xla": 2}, "what the stray counts is not counted again"
     torch_xla._XLAC._clear_xla_metrics = plain
 
 
@@ -465,7 +465,7 @@ def test_a_fault_of_ours_while_explaining_is_an_error_and_the_count_stays(
     lazy_graph()
     monkeypatch.setattr(type(PLACES), "frame", fail)
     seen = close(window)
-    assert (seen.graphs, seen.graph_list) == (1, ())
+    assert (seen.graphs, seen.graph_list) == ({"xla": 1}, ())
     assert seen.errors == (
         "the xla layer cannot be observed: ValueError in explain: no such place",
     )
@@ -496,7 +496,7 @@ def test_resharding_graphs_are_counted() -> None:
             y.cpu()
             y.cpu()
             seen = window.close()
-            print(seen.graphs, seen.errors)
+            print(seen.graphs["xla"], seen.errors)
         """,
         CPU_NUM_DEVICES="4",
     )
@@ -536,7 +536,7 @@ def test_counts_with_a_persistent_cache(tmp_path: Path) -> None:
             observer.isolate(key)
             window = observer.open(Places(Path.cwd()))
             (torch.ones(3).to("xla") + 1).cpu()
-            print(window.close().graphs)
+            print(window.close().graphs["xla"])
     """
     source = source.replace("CACHE", repr(str(tmp_path)))
     assert python(source) == "1\n1\n"

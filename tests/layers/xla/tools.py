@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from pytest_graphbreak.layers.xla.observer import XlaObserver, XlaWindow
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Observation
+from pytest_graphbreak.model.record import Record
 from tests.forkserver import REAL
 
 ROOT = Path(__file__).parents[3]
@@ -85,7 +85,7 @@ def open_window(key: str | None = None, reasons: bool = True) -> XlaWindow:
     return observer.open(PLACES)
 
 
-def close(window: XlaWindow) -> Observation:
+def close(window: XlaWindow) -> Record:
     seen = window.close()
     assert seen is not None
     return seen

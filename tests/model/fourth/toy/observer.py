@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Break, Graph, Observation, Recompile
+from pytest_graphbreak.model.record import Break, Graph, Recompile, Record
 
 
 def _events() -> list[Any]:
@@ -35,12 +35,12 @@ class ToyWindow:
         self._places = places
         self._events = _events()[:0]
         self._first = len(_events())
-        self._last: Observation | None = None
+        self._last: Record | None = None
 
-    def peek(self) -> Observation | None:
+    def peek(self) -> Record | None:
         return self._last or self._observe()
 
-    def close(self) -> Observation | None:
+    def close(self) -> Record | None:
         self._last = self.peek()
         return self._last
 
@@ -52,7 +52,7 @@ class ToyWindow:
         finally:
             self._first = len(_events())
 
-    def _observe(self) -> Observation | None:
+    def _observe(self) -> Record | None:
         if "toycompiler" not in sys.modules:
             return None
         layer, device = self._observer.layer, self._observer.device
@@ -66,7 +66,7 @@ class ToyWindow:
                     again.append(Recompile(layer, name, reason, where))
             elif kind == "break" and device == "card":
                 breaks.append(Break(layer, reason, where, "T1", stack=(where,)))
-        return Observation(
+        return Record.of(
             layer,
             graphs=len(graphs),
             recompiles=len(again),
