@@ -220,7 +220,7 @@ def test_a_fixture_of_the_session_is_compiled_again_by_the_test() -> None:
     with window.aside():
         f(THREE)
     f(THREE)
-    assert getattr(window.close(), "graphs", None) == 1
+    assert getattr(window.close(), "graphs", None) == {"jax": 1}
 
 
 def test_an_executable_that_is_held_runs_on() -> None:
@@ -419,7 +419,7 @@ def test_block(graph_budget):
     f(X)
     with graph_budget(max_graphs=0) as seen:
         f(X)
-    assert seen.graphs == {}
+    assert seen.graphs == 0
 
 def test_spawned():
     code = "import jax; jax.jit(lambda x: x + 1)(1.0)"
