@@ -91,7 +91,7 @@ LAZY = """
 import multiprocessing, os, signal, time
 
 def serve(pipe):
-    import torch, torch_xla
+    import torch_xla, torch  # torch is imported by torch_xla, half-way
     for size in iter(pipe.recv, 0):
         pipe.send((torch.ones(size, device="xla") * 2).sum().item())
     pipe.recv()

@@ -86,7 +86,7 @@ class XlaObserver(Observer):
             imports.detach()
             call()
 
-        imports = ImportWatch(["torch_xla"], imported)
+        imports = ImportWatch(native.IMPORTED, imported)
         imports.attach()
 
     def defers(self) -> bool:

@@ -14,7 +14,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import MissingName
 
@@ -44,9 +44,18 @@ class Compiles(NamedTuple):
     samples: tuple[tuple[float, float], ...]
 
 
+IMPORTED: Final = ("torch_xla", "torch_xla.torch_xla")
+"""After one of these torch_xla is there. The second for a process that is first watched when
+torch_xla imports torch: then its own import is on its way. Source: torch_xla/__init__.py of 2.9.
+"""
+
+
 def loaded() -> bool:
-    """Whether the user's code has imported torch_xla."""
-    return sys.modules.get("torch_xla") is not None
+    """Whether the user's code has imported torch_xla, as far as its extension module."""
+    module = sys.modules.get("torch_xla")
+    if module is None or hasattr(module, "_XLAC"):
+        return module is not None
+    return not getattr(module.__spec__, "_initializing", False)
 
 
 def version() -> str | None:

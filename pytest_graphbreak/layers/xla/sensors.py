@@ -106,7 +106,7 @@ class XlaSensors:
         self._hooks = _hooks(self._bridge)
         self._windows = 0
         self._reasons = 0
-        self._imports = ImportWatch(("torch_xla", BRIDGE), self._attach)
+        self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
         self._patches: dict[Sensor, Patch | None] = {}
 
     def acquire(self, reasons: bool) -> None:

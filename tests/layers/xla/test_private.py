@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.metadata
 import sys
 import types
@@ -28,6 +29,17 @@ def test_a_torch_xla_without_its_extension_is_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "torch_xla", types.ModuleType("torch_xla"))
     with pytest.raises(private.MissingName, match="without its extension module _XLAC"):
         private.binding()
+
+
+def test_torch_xla_is_not_there_while_it_imports_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its extension comes after torch, and torch is what a process is watched from."""
+    module = types.ModuleType("torch_xla")
+    module.__spec__ = importlib.machinery.ModuleSpec("torch_xla", None)
+    monkeypatch.setitem(sys.modules, "torch_xla", module)
+    monkeypatch.setattr(module.__spec__, "_initializing", True, raising=False)
+    assert not private.loaded()
+    module._XLAC = None  # type: ignore[attr-defined]
+    assert private.loaded()
 
 
 def test_tensors_are_found_in_what_is_handed_over() -> None:
