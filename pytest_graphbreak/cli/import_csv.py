@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
         changes = preview(checkout.directory, measured)
         _refuse_change(checkout, tests, (item.nodeid for item in changes.of("changed", "pruned")))
         _show_left_out(tests.values())
+        listing("ungated", (item.nodeid for item in changes.of("ungated")))
         added = changes.of("added")
         where = shown(checkout.directory, Path.cwd())
         files = plural(len(changes.files), "file")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import Baselines
 from tests.cli.conftest import Desk, Said
+from tests.drawn import examples
 from tests.reports import a_report, a_test
 
 TEST = "tests/test_a.py::test_model[{name}]"
@@ -89,6 +90,19 @@ def test_entries_of_other_tests_stay_as_they_are(desk: Desk) -> None:
     assert desk.baseline().startswith(text)
 
 
+def test_an_entry_that_is_not_judged_stays(desk: Desk) -> None:
+    text = (
+        "version: 1\nprofile: cpu\ntests:\n  test_model:\n    cases:\n      mlp: {ungated: slow}\n"
+    )
+    path = desk.path / "baselines" / "tests" / "test_a.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    said = imported(desk)
+    assert said.code == 0
+    assert "ungated    tests/test_a.py::test_model[mlp]\n" in said.out
+    assert desk.baseline() == text + "      a/b: {graphs: {dynamo: 1}}\n"
+
+
 def test_several_files(desk: Desk) -> None:
     for name in ("inference", "training"):
         (desk.path / f"{name}.csv").write_text(CSV)
@@ -166,7 +180,7 @@ NAMES = st.text(string.ascii_letters + string.digits + "/.-_ :[]'\"#{}&*é中", 
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(NAMES.filter(bool), unique=True, min_size=1, max_size=5))
 def test_whatever_the_models_are_called(desk: Desk, names: list[str]) -> None:
     for path in (desk.path / "baselines").rglob("*.yaml"):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.runs import expectations
 from pytest_graphbreak.runs.expectations import ExpectationsError, load_rows
+from tests.drawn import examples
 
 HEADER = "name,accuracy,graph_breaks\n"
 
@@ -125,6 +126,7 @@ def test_more_rows_than_one_command_takes(file: Path, monkeypatch: pytest.Monkey
         load(file, HEADER + "a,pass,0\nb,pass,0\nc,pass,0\nd,pass,0\n")
 
 
+@examples(100)
 @given(text=st.text() | st.binary())
 def test_any_text_is_rows_or_a_fault_of_one_line_each(
     tmp_path_factory: pytest.TempPathFactory, text: str | bytes
@@ -145,6 +147,7 @@ def test_any_text_is_rows_or_a_fault_of_one_line_each(
 NAMES = st.text(st.characters(blacklist_categories=("C", "Z")), min_size=1, max_size=30)
 
 
+@examples(100)
 @given(
     rows=st.lists(
         st.tuples(NAMES, st.sampled_from(["pass", "fail_to_run"]), st.integers(0, 99)),
