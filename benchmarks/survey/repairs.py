@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from benchmarks.survey.run import append, done
 from benchmarks.survey.table import RESULTS, read
+from benchmarks.survey.unseen import compared
 from pytest_graphbreak.repair.search import Problem, Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import bench
@@ -67,8 +68,8 @@ with torch.no_grad():
 Plain = dict[str, Any]
 
 
-def repaired(name: str, most: int, timeout: float) -> Plain:
-    """What ``fix`` makes of a class, and what it leaves."""
+def repaired(name: str, most: int, timeout: float, patches: Path | None = None) -> Plain:
+    """What ``fix`` makes of a class, and what it leaves. The fixed script goes to ``patches``."""
     began = time.monotonic()
     values = "".join(f", {key}={value!r}" for key, value in VALUES.get(name, {}).items())
     with tempfile.TemporaryDirectory() as directory, bench(timeout) as desk:
@@ -85,6 +86,12 @@ def repaired(name: str, most: int, timeout: float) -> Plain:
         )
         out = search.run()
         runs = desk.runs
+        seen = {}
+        if out.source is not None:
+            seen = compared(name, out.source, VALUES.get(name, {}), timeout)
+    if patches is not None and out.source is not None:
+        patches.mkdir(parents=True, exist_ok=True)
+        (patches / f"{name}.py").write_bytes(out.source)
     if out.first.error:
         return {"model": name, "status": "does not run", "why": str(out.first.error)[:200]}
     return {
@@ -95,6 +102,7 @@ def repaired(name: str, most: int, timeout: float) -> Plain:
         "kept": [patch.title for patch in out.kept],
         "drops": [patch.drops for patch in out.kept if patch.drops],
         "compared": out.last.compared if out.kept else 0,
+        "unseen": seen,
         "open": [_open(problem) for problem in out.problems if not problem.mended],
         "stopped": out.stopped,
         "runs": runs,
@@ -118,6 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=24, help="of each class at most (24)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one run (300)")
+    parser.add_argument("--patches", type=Path, help="a directory for the fixed scripts")
     parser.add_argument("--from", dest="source", type=Path, default=RESULTS)
     asked = parser.parse_args(arguments)
     os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -128,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in asked.names or dict.fromkeys([*PAPER, *broken]):
         if name in had:
             continue
-        result = repaired(name, asked.runs, asked.timeout)
+        result = repaired(name, asked.runs, asked.timeout, asked.patches)
         append(asked.out, result)
         print(name, {k: v for k, v in result.items() if k not in ("model", "open")}, flush=True)
     return 0

@@ -27,7 +27,7 @@ MOST_CALLS: Final = 64
 """Calls of one run whose outputs are kept."""
 MOST_ENTRIES: Final = 4
 """Compiled callables that are called again with other inputs."""
-VARIANTS: Final = ("negated", "random", "zero", "large")
+VARIANTS: Final = ("negated", "random", "zero", "large", "fewer")
 """Inputs that the program did not use itself: the branches that it did not take."""
 OTHER_SIZES: Final = ("shorter above", "shorter below", "shorter", "longer")
 """More of them where sizes vary: sizes between and beyond, all above zero, all below."""
@@ -336,10 +336,16 @@ def _resized(
 
 
 def _varied(leaf: Any, kind: str) -> Any:
-    """Another tensor of the same shape. Integers stay in their range: they may be indices."""
+    """Another tensor of the same shape. Integers stay in their range: they may be indices.
+
+    To turn them around changes none that are all alike, as those of a mask are: of
+    ``fewer`` the second half is half as large, or false.
+    """
     if not isinstance(leaf, torch.Tensor):
         return leaf
     value = leaf.detach()
+    if kind == "fewer" and not leaf.is_floating_point() and not leaf.is_complex():
+        return _fewer(value)
     if leaf.is_floating_point():
         if kind == "negated":
             value = -value
@@ -357,6 +363,14 @@ def _varied(leaf: Any, kind: str) -> Any:
     elif leaf.dim() and kind not in OTHER_SIZES:
         value = value.roll(1, -1) if kind != "zero" else value.flip(-1)
     return value.clone().requires_grad_(leaf.requires_grad)
+
+
+def _fewer(value: torch.Tensor) -> torch.Tensor:
+    """The second half of each row halved; of what has no rows, all of it."""
+    value = value.clone()
+    rest = value[..., value.shape[-1] // 2 :] if value.dim() else value
+    rest.copy_(torch.zeros_like(rest) if value.dtype == torch.bool else rest // 2)
+    return value
 
 
 @contextlib.contextmanager

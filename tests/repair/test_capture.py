@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 from pytest_graphbreak.repair.capture import OTHER_SIZES, VARIANTS, Capture
@@ -53,11 +54,36 @@ def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
                     compiled(torch.ones(size))
         assert len(recorder.rerun(eager=True)) == len(kinds)
         del seen[:2]
-        assert [len(x) for x in seen] == [3, 3, 3, 3, 2, 2, 2, 6][: len(kinds)]
-        for x in seen[4:5]:
-            assert x.min() > 0
+        assert [len(x) for x in seen] == [3, 3, 3, 3, 3, 2, 2, 2, 6][: len(kinds)]
         for x in seen[5:6]:
+            assert x.min() > 0
+        for x in seen[6:7]:
             assert x.max() < 0
+
+
+@pytest.mark.parametrize(
+    ("given", "others"),
+    [
+        (torch.ones(2, 4, dtype=torch.long), [[1, 1, 0, 0]] * 2),
+        (torch.tensor([7, 8, -4]), [7, 4, -2]),
+        (torch.tensor(5), 2),
+        (torch.ones(2, dtype=torch.bool), [True, False]),
+    ],
+)
+def test_integers_that_are_all_alike_are_others_too(given: torch.Tensor, others: object) -> None:
+    seen: list[torch.Tensor] = []
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x.detach().clone())
+        return x
+
+    recorder = Capture(allow_breaks=True)
+    with recorder.installed(), torch.compiler.set_stance("force_eager"):
+        torch.compile(model, backend="eager")(given)
+    recorder.rerun(eager=True)
+    found = [one.tolist() for one in seen]
+    assert len(found) == 1 + len(VARIANTS)
+    assert others in found[1:]
 
 
 def test_each_of_the_other_inputs_has_random_numbers_of_its_own() -> None:
