@@ -16,7 +16,7 @@ from pytest_graphbreak.repair.build import Site, origin, rewritten, text_of
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
 from pytest_graphbreak.repair.source import lines
 
-_OURS: Final = ("op", "scalar_op", "constants")
+_OURS: Final = ("op", "scalar_op", "constants", "all_constants")
 """Rewrites with a function that is the fixed script's own."""
 _LONGEST: Final = 88
 

@@ -3,7 +3,7 @@
 A patch is kept only if the program's graphs went down with it (or code that had
 left the compiler came back), and the results are those of the original. What
 mends its break without fewer graphs may be half of a mend: it stays on trial,
-and goes at the end if the graphs are as few without it.
+and goes at the end if the graphs and the breaks are as few without it.
 """
 
 from __future__ import annotations
@@ -109,6 +109,15 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
         return True
     dearer = any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before))
     return not dearer and graphs(after) < graphs(before)
+
+
+def cleaner(before: Record, after: Record) -> bool:
+    """Whether a record has fewer breaks in as many graphs, with no code lost.
+
+    A break before the first operation makes no graph of its own, and is one for ``fullgraph``.
+    """
+    as_many = graphs(after) == graphs(before) and _ops(after) >= _ops(before)
+    return as_many and _eager(after) <= _eager(before) and len(places(after)) < len(places(before))
 
 
 def _lower(record: Record) -> tuple[str, ...]:
@@ -344,10 +353,14 @@ class Search:
                 return
             rest = [one for one in out.kept if one is not patch]
             if not rest:
+                if cleaner(out.first.record, out.last.record):
+                    continue
                 out.kept, out.last = [], out.first
             else:
                 trial, _ = self._try(rest)
                 if trial is None or better(trial.record, out.last.record):
+                    continue
+                if cleaner(trial.record, out.last.record):
                     continue
                 out.kept, out.last = rest, trial
             for problem in out.problems:
@@ -360,7 +373,8 @@ class Search:
         out = self.outcome
         if self._sure is None or not any(patch in out.kept for patch in self._doubt):
             return
-        if better(self._sure[1].record, out.last.record):
+        before, after = self._sure[1].record, out.last.record
+        if better(before, after) or cleaner(before, after):
             return
         gone = [patch for patch in out.kept if patch not in self._sure[0]]
         out.kept, out.last = self._sure

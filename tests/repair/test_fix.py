@@ -128,7 +128,7 @@ def test_padding_holds_only_where_the_zeros_do_not_show(
         assert wrong in (last.mismatch or "")
     else:
         assert last.mismatch is None
-        assert last.compared == 3 + 4 + 4  # its own, other values, other sizes
+        assert last.compared == 3 + 5 + 4  # its own, other values, other sizes
 
 
 def test_an_argument_that_is_changed_in_place_can_not_be_padded(

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("libcst")
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.repair.search import better
+from pytest_graphbreak.repair.search import better, cleaner
 from tests.repair.conftest import Shop
 
 
@@ -48,6 +48,44 @@ EAGER = record(0, eager="def f(x):", breaks=1)
 )
 def test_a_gain_is_measured_in_what_is_compiled(before: Record, after: Record, gain: bool) -> None:
     assert better(before, after) is gain
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gain"),
+    [
+        (record(1, breaks=1), record(1), True),
+        (record(1, breaks=1), record(1, breaks=1), False),
+        (record(2, breaks=2), record(2, breaks=1, ops=1), False),  # half of it is compiled
+        (record(1, breaks=1), record(1, eager="def f(x):"), False),
+        (record(1, breaks=1), record(2), False),
+    ],
+)
+def test_a_break_less_in_as_many_graphs_is_one_too(
+    before: Record, after: Record, gain: bool
+) -> None:
+    assert cleaner(before, after) is gain
+
+
+FIRST = """
+    import logging
+    import torch
+
+    log = logging.getLogger(__name__)
+
+    def f(x):
+        log.warning("before all")
+        return x.sin() + 1
+
+    torch.compile(f, backend="eager")(torch.ones(4))
+"""
+
+
+def test_a_break_before_the_first_operation_is_mended(shop: Shop) -> None:
+    """It makes no graph of its own."""
+    shop.write("a.py", FIRST)
+    said = shop.run("fix", "a.py")
+    assert said.code == 0, said.out
+    assert "loggers are silent in compiled code" in said.out
 
 
 LOOP = """

@@ -42,6 +42,19 @@ def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[st
         ("y = torch.repeat_interleave(x, 2)", None),
         ("y = x.repeat_interleave(t, 0, output_size=n)", None),
         ("y = x + 1", None),
+        ("y = x[t > 0]", "y = x[torch._graphbreak_places(t > 0)]"),
+        ("x[~t] += 1", "x[torch._graphbreak_places(~t)] += 1"),
+        (
+            "y = x[:, t.bool()]",
+            "y = x[(slice(None, None, None), *torch._graphbreak_each(t.bool()))]",
+        ),
+        ("y = x[: t[0], 1]", f"y = x[: {NUMBERS}(t[0]), 1]"),
+        ("a, b = torch.where(t == 1)", "a, b = torch._graphbreak_places(t == 1)"),
+        ("y = torch.where(t, x, 0)", None),
+        ("y = t.nonzero(as_tuple=False)", "y = torch._graphbreak_nonzero(t)"),
+        ("y = x.view(t, -1)", f"y = x.view({NUMBERS}(t), -1)"),
+        ("y = torch.split(x, t)", f"y = torch.split(x, {NUMBERS}(t))"),
+        ("y = F.pad(x, (0, t), 'constant')", f"y = F.pad(x, {NUMBERS}((0, t)), 'constant')"),
     ],
 )
 def test_what_reads_numbers_is_rewritten(line: str, becomes: str | None) -> None:
@@ -67,6 +80,18 @@ def test_the_head_of_a_block_is_rewritten(head: str, becomes: str) -> None:
     source = f"def f(x, t, m):\n    {head}\n        x = t.tolist()\n    return x\n"
     where = Frame("f.py", "f", 2, head)
     assert apply(source, "constants", where) == source.replace(head, becomes)
+
+
+def test_of_a_whole_function_what_visibly_reads_is_rewritten() -> None:
+    source = (
+        "def f(x, t):\n    n = t.tolist()\n    y = x[t > 0].view(n, 1)\n"
+        "    return y.repeat_interleave(2) + x[n]\n"
+    )
+    changed = apply(source, "all_constants", Frame("f.py", "f", 0, ""))
+    assert changed == source.replace("t.tolist()", f"{NUMBERS}(t)").replace(
+        "x[t > 0]", "x[torch._graphbreak_places(t > 0)]"
+    )
+    assert apply(changed, "all_constants", Frame("f.py", "f", 0, "")) is None
 
 
 SIZES = """\
@@ -125,6 +150,61 @@ def test_other_numbers_are_another_graph(tmp_path: Path, shared: Bench) -> None:
     last = shared.measure(target)
     assert last.same, (last.error, last.mismatch)
     assert (graphs(last.record), last.record.breaks) == (2, ())
+
+
+PACKED = """\
+import torch
+
+
+def lengths(x, mask):
+    return x[mask.bool()].view(-1, 2)
+
+
+def f(x, sizes, mask):
+    out = [x[:a].sum() * b for a, b in sizes.tolist()]
+    return torch.stack(out), lengths(x, mask), x[: sizes[0, 0]]
+
+
+f = torch.compile(f, backend="eager")
+f(torch.arange(8.0), torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 1, 0, 0, 1, 1, 1, 1]))
+"""
+
+
+def test_all_places_that_read_small_inputs_are_mended_at_once(
+    tmp_path: Path, shared: Bench
+) -> None:
+    """The other inputs have other sizes, and a mask with other places: each its graph."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(PACKED)
+    out = search(target, shared)
+    assert [patch.title for patch in out.kept] == [
+        "the numbers that the code reads are constants of the graph, which checks them"
+    ]
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+    assert len(out.first.record.breaks) > 1
+
+
+CHOSEN = """\
+import torch
+
+
+def f(x):
+    return x[x > 0].sum(), x[: x.argmax()]
+
+
+f = torch.compile(f, backend="eager")
+f(torch.tensor([1.0, -2.0, 3.0]))
+"""
+
+
+def test_places_that_the_input_itself_chooses_are_no_constants(
+    tmp_path: Path, shared: Bench
+) -> None:
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(CHOSEN)
+    out = search(target, shared)
+    assert all("constants" not in patch.title for patch in out.kept)
+    assert out.last.same
 
 
 FLOATS = """\

@@ -110,3 +110,19 @@ def test_a_tensor_of_a_number_becomes_the_number() -> None:
     changed = rewrite(source, "number", source.splitlines()[1].strip())
     assert changed == source.replace("torch.tensor(3.0)", "3.0")
     assert rewrite("def f(x):\n    return x\n", "number", "return x") is None
+
+
+@pytest.mark.parametrize(
+    ("call", "becomes"),
+    [
+        ("itertools.groupby(x, f)", "itertools.groupby(x, key=f)"),
+        ("groupby(list(x), lambda y: y[0])", "groupby(list(x), key=lambda y: y[0])"),
+        ("itertools.groupby(x, key=f)", None),
+        ("itertools.groupby(x)", None),
+        ("itertools.groupby(*x)", None),
+    ],
+)
+def test_groupby_is_given_its_key_by_name(call: str, becomes: str | None) -> None:
+    source = f"def f(x):\n    return [k for k, _ in {call}]\n"
+    wanted = None if becomes is None else source.replace(call, becomes)
+    assert rewrite(source, "group_key", "") == wanted

@@ -17,13 +17,24 @@ from pytest_graphbreak.repair.remedies import (
     devices,
     leaving,
     logs,
+    loops,
     numbers,
     opaque,
     recompiles,
 )
 from pytest_graphbreak.repair.trial import Trial
 
-_HOMES = (numbers, configs, branches, calls, logs, opaque, leaving)
+_IN_TURN = (
+    loops.propose,
+    numbers.propose,
+    configs.propose,
+    branches.propose,
+    numbers.otherwise,
+    calls.propose,
+    logs.propose,
+    opaque.propose,
+    leaving.propose,
+)
 
 
 def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -31,8 +42,8 @@ def for_break(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     if item.layer == "xla":
         yield from devices.propose(item, trial)
         return
-    for home in _HOMES:
-        yield from home.propose(item, trial)
+    for propose in _IN_TURN:
+        yield from propose(item, trial)
 
 
 def for_recompiles(trial: Trial) -> Iterator[SourcePatch]:

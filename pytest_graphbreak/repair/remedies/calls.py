@@ -50,6 +50,10 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
                 f"{function} is allowed in the graph again",
                 (Preamble(f"torch._dynamo.allow_in_graph({function})"),),
             )
+    if any(function.rsplit(".", 1)[-1] == "groupby" for function in called):
+        yield SourcePatch(
+            "itertools.groupby is given its key by name", (Rewrite("group_key", item.where),)
+        )
     for function in called:
         if function in PURE:
             module = function.rpartition(".")[0]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
+from pytest_graphbreak import advice
+from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair.build import has_libcst
+from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.around import ARGUMENTS, AROUND
+from pytest_graphbreak.repair.remedies.configs import SCALARS
 from pytest_graphbreak.repair.remedies.programs import program
+from pytest_graphbreak.repair.source import SourceError, read
 from pytest_graphbreak.repair.trial import Trial
 
 CONSTANTS: Final = (
@@ -16,6 +21,16 @@ CONSTANTS: Final = (
     ARGUMENTS,
     Preamble(program("constants")),
     Preamble("torch.compile = _graphbreak_around(_graphbreak_by_case)"),
+)
+_CUT: Final = re.compile(r"\[[^\]]{0,80}: ?\(?\w{1,80}\[")
+"""``x[..., : sizes[0]``: a piece of each image, say."""
+_READ: Final = frozenset(
+    {"branch", "compare", "item", "loop", "mask", "nonzero", "tolist", "unbacked"}
+)
+"""Families where the value of a tensor is read."""
+_NOTE: Final = (
+    "compiled anew for other values of small integer inputs; where the numbers change "
+    "with another input, the graph raises RuntimeError"
 )
 
 
@@ -26,7 +41,7 @@ def decides(item: Break) -> bool:
     """
     code = item.where.code
     loops = ".tolist()" in code and ("for " in code or "split(" in code)
-    return loops or "repeat_interleave(" in code
+    return loops or "repeat_interleave(" in code or _CUT.search(code) is not None
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -34,12 +49,73 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
     Only for sizes and lengths, which code works out of its arguments and writes nothing
     into: Dynamo reads the values before it knows what is written in place, so those of a
-    mask that was written into are not the ones that the graph has.
+    mask that was written into are not the ones that the graph has. The first of all is
+    for all such places of the run: they come in families, and one alone mends little.
     """
-    if decides(item):
+    if not decides(item):
+        return
+    others = [one for one in trial.record.breaks if reads(one)]
+    if len(others) > 1 and (edits := _everywhere(others, trial)):
+        nodes = [SCALARS] if any(one.id == "GB0124" for one in others) else []
         yield SourcePatch(
-            "the numbers are constants of the graph, which checks them",
-            (*CONSTANTS, Rewrite("constants", item.where)),
-            note="compiled anew for other values of small integer inputs; where the numbers change "
-            "with another input, the graph raises RuntimeError",
+            "the numbers that the code reads are constants of the graph, which checks them",
+            (*CONSTANTS, *nodes, *edits),
+            note=_NOTE,
         )
+    yield SourcePatch(
+        "the numbers are constants of the graph, which checks them",
+        (*CONSTANTS, Rewrite("constants", item.where)),
+        note=_NOTE,
+    )
+
+
+def reads(item: Break) -> bool:
+    """Whether it is the value of a tensor that breaks the graph."""
+    reason = item.reason.lower()
+    family = advice.family(item)
+    words = ("data dependent", "data-dependent", "dynamic shape")
+    return any(one in reason for one in words) or (family is not None and family.name in _READ)
+
+
+def otherwise(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """The same for what else is read, where it could be no node of the graph."""
+    if not reads(item):
+        return
+    edits = _everywhere([item], trial)
+    if edits:
+        yield SourcePatch(
+            "all numbers that the function reads are constants of the graph, which checks them",
+            (*CONSTANTS, *edits),
+            note=_NOTE,
+        )
+
+
+def _everywhere(items: Sequence[Break], trial: Trial) -> list[Edit]:
+    """The edits for the lines of breaks, and for what else their functions visibly read."""
+    if not has_libcst():
+        return []
+    functions = {(one.where.file, one.where.function): one.where for one in items}
+    wanted = [("constants", one.where) for one in items]
+    wanted += [
+        (kind, where) for where in functions.values() for kind in ("all_constants", "group_key")
+    ]
+    texts: dict[str, str] = {}
+    return [Rewrite(kind, where) for kind, where in wanted if _applies(kind, where, texts, trial)]
+
+
+def _applies(kind: str, where: Frame, texts: dict[str, str], trial: Trial) -> bool:
+    """Whether a rewrite fits; the text of the file is then the one that it makes."""
+    from pytest_graphbreak.repair.rewrite import apply
+
+    site = trial.sites.get(where.file)
+    if site is None or "<locals>" in where.function:
+        return False
+    if where.file not in texts:
+        try:
+            texts[where.file] = read(site.path).text
+        except (OSError, SourceError):
+            return False
+    changed = apply(texts[where.file], kind, where)
+    if changed is not None:
+        texts[where.file] = changed
+    return changed is not None

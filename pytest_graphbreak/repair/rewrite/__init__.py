@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
-from pytest_graphbreak.repair.rewrite import conditions, constants, statements
+from pytest_graphbreak.repair.rewrite import conditions, constants, loops, statements
 from pytest_graphbreak.repair.rewrite.line import rewrite
 from pytest_graphbreak.repair.rewrite.parts import Rewriter
 
@@ -19,15 +19,18 @@ REWRITERS: dict[str, Rewriter] = {
     "while_loop": conditions.loop_to_while_loop,
     "check": conditions.raise_to_check,
     "constants": constants.to_constants,
+    "all_constants": constants.all_to_constants,
     "keep_tensor": statements.keep_tensor,
     "number": statements.tensor_to_number,
     "only_eager": statements.only_eager,
     "drop_graph_break": statements.drop_graph_break,
     "enable": statements.enable,
+    "group_key": statements.group_key,
+    "every_index": loops.every_index,
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
 
-WHOLE = ("enable", *DECORATORS)
+WHOLE = ("enable", "group_key", "every_index", "all_constants", *DECORATORS)
 """Rewriters of a whole function: the place names it, its line does not matter."""
 
 

@@ -14,53 +14,172 @@ _READ: Final = m.Call(func=m.Attribute(attr=m.OneOf(m.Name("tolist"), m.Name("it
 _REDUCED: Final = m.Call(
     func=m.Attribute(attr=m.OneOf(m.Name("sum"), m.Name("max"), m.Name("min"))), args=[]
 )
+_MAKERS: Final = ("arange", "zeros", "ones", "empty", "full", "linspace")
 _SIZED: Final = m.Call(
-    func=m.Attribute(
-        value=_TORCH,
-        attr=m.OneOf(m.Name("arange"), m.Name("zeros"), m.Name("ones"), m.Name("empty")),
-    )
+    func=m.Attribute(value=_TORCH, attr=m.OneOf(*(m.Name(name) for name in _MAKERS)))
 )
 _REPEATED: Final = m.Call(func=m.Attribute(attr=m.Name("repeat_interleave")))
+_PLACES: Final = m.Call(
+    func=m.Attribute(attr=m.Name("nonzero")), args=[m.AtMostN(m.Arg(keyword=m.Name()), n=1)]
+)
+_PLACES_OF: Final = m.Call(
+    func=m.Attribute(value=_TORCH, attr=m.OneOf(m.Name("nonzero"), m.Name("where"))),
+    args=[m.Arg(keyword=None), m.AtMostN(m.Arg(keyword=m.Name("as_tuple")), n=1)],
+)
+_METHODS: Final = frozenset(
+    {"repeat", "expand", "view", "reshape", "split", "narrow", "new_zeros", "new_ones", "new_full"}
+)
+"""Methods whose arguments are sizes."""
+_FUNCTIONS: Final = frozenset({"pad", "interpolate", "split"})
+"""Functions whose arguments are sizes, but for the first."""
+_PLAIN: Final = m.OneOf(
+    m.Integer(),
+    m.Float(),
+    m.UnaryOperation(operator=m.Minus()),
+    m.SimpleString(),
+    m.Name(value="None"),
+    m.Name(value="True"),
+    m.Name(value="False"),
+)
+_MASK: Final = m.OneOf(
+    m.Comparison(),
+    m.UnaryOperation(operator=m.BitInvert()),
+    m.BinaryOperation(operator=m.OneOf(m.BitAnd(), m.BitOr())),
+    m.Call(func=m.Attribute(attr=m.Name("bool"))),
+)
+"""What is a mask by its form, wherever it is an index."""
 
 
 def numbers(value: cst.BaseExpression) -> cst.Call:
     """``t`` -> ``torch._graphbreak_numbers(t)``."""
-    function = cst.parse_expression("torch._graphbreak_numbers")
-    return cst.Call(func=function, args=[cst.Arg(value)])
+    return _call("torch._graphbreak_numbers", value)
+
+
+def _call(function: str, value: cst.BaseExpression) -> cst.Call:
+    if isinstance(value, cst.Tuple) and not value.lpar:
+        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Call(func=cst.parse_expression(function), args=[cst.Arg(value)])
 
 
 class _Constants(cst.CSTTransformer):
-    """``t.tolist()``, ``torch.arange(t.sum())``, ``torch.repeat_interleave(x, t)``."""
+    """``t.tolist()``, ``torch.arange(t.sum())``, ``torch.repeat_interleave(x, t)``, ``x[t > 0]``.
 
-    def __init__(self) -> None:
+    Of a line that breaks, also what may be a tensor where a size belongs: ``x[:n]``,
+    ``x.view(h, w)``, ``x[t]``.
+    """
+
+    def __init__(self, *, breaks: bool) -> None:
         super().__init__()
         self.done = False
+        self._breaks = breaks
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        if m.matches(updated_node, _READ):
-            assert isinstance(updated_node.func, cst.Attribute)
-            value = updated_node.func.value
-            if updated_node.func.attr.value == "item":  # of one number in any number of brackets
+        node = updated_node
+        if m.matches(node, _READ):
+            assert isinstance(node.func, cst.Attribute)
+            value = node.func.value
+            if node.func.attr.value == "item":  # of one number in any number of brackets
                 value = cst.Call(
                     func=cst.Attribute(value, cst.Name("reshape")),
                     args=[cst.Arg(cst.Tuple(elements=[]))],
                 )
             self.done = True
             return numbers(value)
-        if m.matches(updated_node, _SIZED):
-            return self._sized(updated_node)
-        if m.matches(updated_node, _REPEATED):
-            return self._repeated(updated_node)
-        return updated_node
+        if m.matches(node, _PLACES_OF | _PLACES):
+            return self._nonzero(node)
+        if m.matches(node, _REPEATED):
+            return self._repeated(node)
+        if m.matches(node, _SIZED):
+            return self._sized(node, 0)
+        if self._breaks and isinstance(node.func, cst.Attribute):
+            name = node.func.attr.value
+            # torch.split(x, n) and x.split(n) have one name.
+            module = m.matches(node.func.value, m.OneOf(_TORCH, m.Name("F"))) or m.matches(
+                node.func.value, m.Attribute(attr=m.Name("functional"))
+            )
+            if module and name in _FUNCTIONS:
+                return self._sized(node, 1)
+            if not module and name in _METHODS:
+                return self._sized(node, 0)
+        return node
 
-    def _sized(self, node: cst.Call) -> cst.Call:
+    def leave_Slice(self, original_node: cst.Slice, updated_node: cst.Slice) -> cst.Slice:
+        if not self._breaks:
+            return updated_node
+        ends = {
+            name: numbers(value)
+            for name in ("lower", "upper")
+            if (value := getattr(updated_node, name)) is not None and self._may_be(value)
+        }
+        self.done = self.done or bool(ends)
+        return updated_node.with_changes(**ends)
+
+    def leave_Subscript(
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.Subscript:
+        parts = [one.slice for one in updated_node.slice]
+        masks = [isinstance(one, cst.Index) and self._is_mask(one.value) for one in parts]
+        if not any(masks):
+            return updated_node
+        self.done = True
+        if len(parts) == 1:
+            assert isinstance(parts[0], cst.Index)
+            index = _call("torch._graphbreak_places", parts[0].value)
+            return updated_node.with_changes(slice=[_element(index)])
+        elements: list[cst.BaseElement] = []
+        for one, mask in zip(parts, masks, strict=True):
+            if isinstance(one, cst.Index):
+                value = _call("torch._graphbreak_each", one.value) if mask else one.value
+                elements.append(cst.StarredElement(value) if mask else cst.Element(value))
+            else:
+                assert isinstance(one, cst.Slice)
+                ends = [one.lower, one.upper, one.step]
+                given = [cst.Arg(end or cst.Name("None")) for end in ends]
+                elements.append(cst.Element(cst.Call(cst.Name("slice"), given)))
+        return updated_node.with_changes(slice=[_element(cst.Tuple(elements))])
+
+    def _is_mask(self, node: cst.BaseExpression) -> bool:
+        if m.matches(node, _MASK):
+            return True
+        named = m.OneOf(m.Name(), m.Subscript(value=m.Name()), m.Call(func=m.Attribute()))
+        return self._breaks and m.matches(node, named) and not m.matches(node, _PLAIN)
+
+    def _may_be(self, node: cst.BaseExpression) -> bool:
+        """Whether a size may be a tensor that is not read yet."""
+        if isinstance(node, cst.Tuple | cst.List):
+            return any(self._may_be(one.value) for one in node.elements)
+        done = m.Call(func=m.Attribute(attr=m.Name("_graphbreak_numbers")))
+        return not m.matches(node, _PLAIN) and not m.matches(node, done)
+
+    def _sized(self, node: cst.Call, first: int) -> cst.Call:
         args = []
-        for arg in node.args:
-            if arg.keyword is None and m.matches(arg.value, _REDUCED):
-                self.done = True
-                arg = arg.with_changes(value=numbers(arg.value))
+        for place, arg in enumerate(node.args):
+            given = arg.keyword is None or arg.keyword.value in ("size", "output_size")
+            if place >= first and given and not arg.star:
+                wanted = self._may_be if self._breaks else self._reduced
+                if wanted(arg.value):
+                    self.done = True
+                    arg = arg.with_changes(value=numbers(arg.value))
             args.append(arg)
         return node.with_changes(args=args)
+
+    def _reduced(self, node: cst.BaseExpression) -> bool:
+        return m.matches(node, _REDUCED)
+
+    def _nonzero(self, node: cst.Call) -> cst.BaseExpression:
+        """``t.nonzero()``, ``torch.where(t)``: as many places as there are in this graph."""
+        assert isinstance(node.func, cst.Attribute)
+        method = not m.matches(node.func.value, _TORCH)
+        named = [arg for arg in node.args if arg.keyword is not None]
+        if named and not m.matches(named[0].value, m.Name("True") | m.Name("False")):
+            return node
+        as_tuple = node.func.attr.value == "where" or (
+            bool(named) and m.matches(named[0].value, m.Name("True"))
+        )
+        value = node.func.value if method else node.args[0].value
+        self.done = True
+        name = "places" if as_tuple else "nonzero"
+        return _call(f"torch._graphbreak_{name}", value)
 
     def _repeated(self, node: cst.Call) -> cst.Call:
         """With the size of the result, which hangs on nothing else."""
@@ -72,6 +191,8 @@ class _Constants(cst.CSTTransformer):
         repeats = plain[place].value
         if isinstance(repeats, cst.Integer):
             return node
+        if not self._breaks and not m.matches(node.func, m.Attribute(value=_TORCH)):
+            return node  # most methods of this name are given a number
         self.done = True
         total = cst.Call(func=cst.Attribute(_bracketed(repeats), cst.Name("sum")))
         size = cst.Arg(numbers(total), keyword=cst.Name("output_size"), equal=_TIGHT)
@@ -81,6 +202,10 @@ class _Constants(cst.CSTTransformer):
 
 _SPACE: Final = cst.SimpleWhitespace(" ")
 _TIGHT: Final = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+
+
+def _element(value: cst.BaseExpression) -> cst.SubscriptElement:
+    return cst.SubscriptElement(cst.Index(value))
 
 
 def _bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -101,7 +226,7 @@ def _condition(node: cst.BaseExpression) -> cst.BaseExpression:
 
 def to_constants(node: Statement) -> Replacement | None:
     """The numbers that a statement, or the head of one, reads; a condition where it reads none."""
-    change = _Constants()
+    change = _Constants(breaks=True)
     if isinstance(node, cst.SimpleStatementLine):
         changed = node.visit(change)
         return changed if change.done and isinstance(changed, cst.BaseStatement) else None
@@ -116,3 +241,12 @@ def to_constants(node: Statement) -> Replacement | None:
             test = _condition(node.test)
         return node.with_changes(test=test)
     return None
+
+
+def all_to_constants(node: Statement) -> Replacement | None:
+    """What a whole function visibly reads: no break may have said so yet."""
+    if not isinstance(node, cst.FunctionDef):
+        return None
+    change = _Constants(breaks=False)
+    body = node.body.visit(change)
+    return node.with_changes(body=body) if change.done else None

@@ -87,6 +87,35 @@ def enable(node: Statement) -> Replacement | None:
     return node.with_changes(decorators=kept) if len(kept) < len(node.decorators) else None
 
 
+class _GroupKeys(cst.CSTTransformer):
+    """``itertools.groupby(x, f)`` -> ``itertools.groupby(x, key=f)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = False
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        name = m.OneOf(m.Name("groupby"), m.Attribute(attr=m.Name("groupby")))
+        plain = m.Arg(keyword=None, star="")
+        called = m.matches(updated_node.func, name)
+        if not called or not m.matches(updated_node, m.Call(args=[plain, plain])):
+            return updated_node
+        self.done = True
+        first, second = updated_node.args
+        tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+        named = second.with_changes(keyword=cst.Name("key"), equal=tight)
+        return updated_node.with_changes(args=[first, named])
+
+
+def group_key(node: Statement) -> Replacement | None:
+    """A function whose ``itertools.groupby`` is given its key by name: Dynamo knows no other."""
+    if not isinstance(node, cst.FunctionDef):
+        return None
+    keys = _GroupKeys()
+    changed = node.visit(keys)
+    return changed if keys.done and isinstance(changed, cst.FunctionDef) else None
+
+
 def decorate(name: str) -> Rewriter:
     """A rewriter that puts a decorator on a function, before those that it has."""
 

@@ -19,26 +19,53 @@ def _graphbreak_read(tensor):
 _graphbreak_constant = torch._dynamo.assume_constant_result(_graphbreak_read)
 
 
-def _graphbreak_numbers(tensor):
-    """The numbers of a tensor as constants of the graph, which checks them in each call."""
-    if not isinstance(tensor, torch.Tensor):
-        return tensor
+def _graphbreak_numbers(value):
+    """The numbers of tensors as constants of the graph, which checks them in each call."""
+    if isinstance(value, (list, tuple)):
+        return type(value)([_graphbreak_numbers(one) for one in value])
+    if not isinstance(value, torch.Tensor):
+        return value
     if not torch.compiler.is_compiling():
-        return tensor.tolist()
+        return value.tolist()
     if _graphbreak_case == "":  # to read it is a guard: other small inputs, another graph
         pass
-    numbers = _graphbreak_constant(tensor)
-    known = torch.tensor(numbers, dtype=tensor.dtype, device=tensor.device)
-    same = (tensor == known) | (tensor != tensor)
+    numbers = _graphbreak_constant(value)
+    known = torch.tensor(numbers, dtype=value.dtype, device=value.device)
+    same = (value == known) | (value != value)
     torch._assert_async(same.all(), "graphbreak: numbers that are constants of the graph changed")
     return numbers
 
 
+def _graphbreak_nonzero(mask):
+    """Where a tensor is not zero: as many places as the graph knows, which checks it."""
+    if not torch.compiler.is_compiling():
+        return mask.nonzero()
+    return torch.nonzero_static(mask, size=_graphbreak_numbers((mask != 0).sum()))
+
+
+def _graphbreak_places(index):
+    """The same as a tuple; what is no mask stays as it is."""
+    if not isinstance(index, torch.Tensor) or index.dtype != torch.bool:
+        return index
+    return _graphbreak_nonzero(index).unbind(1)
+
+
+def _graphbreak_each(index):
+    """The same, always as a tuple: one part of an index that has several."""
+    places = _graphbreak_places(index)
+    return (index,) if places is index else places
+
+
+# Also where the file is only imported: its functions call them.
 _graphbreak_set = torch._graphbreak_numbers = _graphbreak_numbers
+_graphbreak_set = torch._graphbreak_nonzero = _graphbreak_nonzero
+_graphbreak_set = torch._graphbreak_places = _graphbreak_places
+_graphbreak_set = torch._graphbreak_each = _graphbreak_each
 
 
 def _graphbreak_by_case(model, inner):
     """Compile anew for other values of small integer arguments, but for ids and labels."""
+    free = ("input_ids", "position_ids", "labels")
 
     def call(*args, **kwargs):
         global _graphbreak_case
@@ -46,7 +73,7 @@ def _graphbreak_by_case(model, inner):
 
         def see(name, tensor):
             whole = not tensor.is_floating_point() and not tensor.is_complex()
-            if whole and tensor.numel() <= 4096 and not name.endswith(("ids", "labels")):
+            if whole and tensor.numel() <= 4096 and not name.endswith(free):
                 case.append((name, tensor.tolist()))
             return tensor
 
