@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -42,6 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     _hear_signals()
+
+
+def pytest_collection_finish() -> None:
+    """What torch and transformers are made of stays: Dynamo collects garbage often, and need not
+    look through all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _hear_signals() -> None:

@@ -246,8 +246,9 @@ def test_in_any_order_and_in_any_process(
 
 
 @pytest.mark.usefixtures("xla_forks")
-def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests) -> None:
-    for nodeid in list(reference)[:: 5 if HAS_XLA else 4]:
+@pytest.mark.parametrize("step", [8, pytest.param(1, marks=pytest.mark.nightly)])
+def test_alone(runs: Runs, reference: dict[str, Any], subtests: pytest.Subtests, step: int) -> None:
+    for nodeid in list(reference)[::step]:
         with subtests.test(nodeid):
             assert runs(nodeid) == {nodeid: reference[nodeid]}
 
