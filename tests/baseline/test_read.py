@@ -153,6 +153,9 @@ REFUSED = [
     (entry("cases:\n  1: {}"), 7, "the key 1 is not text in YAML"),
     # places
     (entry("breaks: {where: a}"), 6, "breaks must be a list of places"),
+    (entry("causes: {layer: xla}"), 6, "causes must be a list of causes, not a mapping"),
+    (entry("causes:\n- cause: split"), 7, "an item of causes has no layer; add layer:"),
+    (entry("causes:\n- layer: xla"), 7, "an item of causes has no cause; add cause:"),
     (entry("breaks:\n- a"), 7, "an item of breaks must be a mapping"),
     (entry("breaks:\n- code: x"), 7, "an item of breaks has no where"),
     (entry("breaks:\n- where: a\n  line: 3"), 8, "an item of breaks has an unknown key 'line'"),

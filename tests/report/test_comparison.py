@@ -287,3 +287,24 @@ def test_a_patch_of_any_text_applies(tmp_path: Path) -> None:
             )
             assert done.returncode == 0, (old, new, done.stderr, sides(old, new))
             assert (name.read_bytes().decode() if name.exists() else None) == new
+
+
+def test_long_lists_are_cut_and_counted() -> None:
+    many = [f"t.py::test[{number}]" for number in range(23)]
+    full, few = [a_graph(ops=100)], [a_graph(ops=10)]
+    before = a_report(*(a_test(one, graph_list=full, ops={"dynamo": 100}) for one in many))
+    after = a_report(*(a_test(one, graph_list=few, ops={"dynamo": 10}) for one in many))
+    shown = list(text.lines(found_in(before, after)))
+    assert "  dynamo: 23 tests down (-2,070)" in shown
+    assert "    ... and 3 more that fell by more than 10%" in shown
+    broke = a_report(*(broken(one, "print(x)") for one in many))
+    shown = list(text.lines(found_in(before, broke)))
+    assert "      in t.py::test[0]" in shown
+    assert "      in 20 more" in shown
+
+
+def test_a_side_that_is_not_whole_says_so() -> None:
+    whole = a_report(a_test("t.py::a"))
+    cut = a_report(a_test("t.py::a"), exit=2)
+    shown = list(text.lines(found_in(whole, cut)))
+    assert any(line.startswith("note    after: ") for line in shown)

@@ -159,7 +159,7 @@ class Recorder:
         new, self.graphs = total - self.graphs, total
         if new <= 0:
             return
-        reports: list[CompileReport | None] = [*self._queue[:new]]
+        reports = self._queue[:new]
         unreported = new - len(reports)
         del self._queue[:new]
         if not self._queue:
@@ -175,9 +175,8 @@ class Recorder:
         stack = python_stack() if unreported and context is not None else ()
         backward = self.backward[-1] if self.backward else ()
         for report in reports:
-            if report is not None:
-                report.frames = without_hooks(report.frames)
-            own = self.owner(report, fallbacks) if report is not None else None
+            report.frames = without_hooks(report.frames)
+            own = self.owner(report, fallbacks)
             self.events.append(Event(report, own or context, backward, fallbacks))
         for number in range(unreported):
             event = Event(None, context, backward, fallbacks, stack)

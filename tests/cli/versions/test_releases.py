@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from pytest_graphbreak.cli.versions import releases as releases_of
 from pytest_graphbreak.cli.versions.releases import ReleaseError, between
-from pytest_graphbreak.cli.versions.runner import Runner
+from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
 from tests.cli.versions.wheels import wheel
 
 
@@ -46,3 +48,27 @@ def test_from_old_to_new_and_only_what_is_released(work: Runner) -> None:
 def test_what_is_not_offered(args: tuple[str, str, str], words: str, work: Runner) -> None:
     with pytest.raises(ReleaseError, match=words):
         between(work, *args)
+
+
+class Index:
+    """In an index's place: what pip says of it."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+        self.asked: list[str] = []
+
+    def run(self, command: list[str]) -> CommandResult:
+        self.asked = command
+        return CommandResult(0, self.said, "")
+
+
+def test_another_pip_is_asked_where_this_python_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index("tiny (2.0)\nAvailable versions: 2.0, 1.9, nightly, 1.0\n")
+    monkeypatch.setattr(releases_of, "has_pip", lambda: False)
+    monkeypatch.setattr(releases_of.shutil, "which", lambda name: f"/opt/{name}")
+    found = between(cast("Runner", index), "tiny", "1.0", "2.0")
+    assert list(map(str, found)) == ["1.0", "1.9", "2.0"]
+    assert index.asked[0] == "/opt/pip"
+    monkeypatch.setattr(releases_of.shutil, "which", lambda name: None)
+    with pytest.raises(ReleaseError, match="has no pip, which lists the releases"):
+        between(cast("Runner", index), "tiny", "1.0", "2.0")

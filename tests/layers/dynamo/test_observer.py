@@ -35,7 +35,10 @@ from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo.events import Local  # noqa: E402
 from pytest_graphbreak.layers.dynamo.guard_values import current_value  # noqa: E402
-from pytest_graphbreak.layers.dynamo.observer import DynamoObserver  # noqa: E402
+from pytest_graphbreak.layers.dynamo.observer import (  # noqa: E402
+    DynamoObserver,
+    _no_other_compiles,
+)
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors  # noqa: E402
 from pytest_graphbreak.layers.hooks import Patch  # noqa: E402
 from pytest_graphbreak.model.places import Places  # noqa: E402
@@ -1124,3 +1127,20 @@ def test_without_torch_there_is_no_layer() -> None:
         """
     )
     assert out == "None\n"
+
+
+def test_sensors_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(sensors: DynamoSensors) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(DynamoSensors, "attach", refuse)
+    seen = DynamoObserver().open(Places(Path.cwd())).close()
+    assert seen is not None
+    assert "dynamo: it could not be watched: no room" in seen.errors
+
+
+def test_where_there_is_no_lock_none_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.delattr("torch._dynamo.convert_frame.compile_lock")
+        with _no_other_compiles(0):
+            pass

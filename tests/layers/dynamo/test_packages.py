@@ -11,12 +11,17 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+from pytest_graphbreak.layers.dynamo import packages
 from pytest_graphbreak.layers.dynamo.events import Attempt, Made, Started
+from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
 from pytest_graphbreak.layers.dynamo.packages import Loads, brings
+from pytest_graphbreak.model.places import Places
 
 MODEL = """
 def f(x):
@@ -107,3 +112,30 @@ def test_what_a_fixture_loads_is_told_from_what_it_compiles() -> None:
     compiled, brought = Attempt("0/0"), Attempt("1/0", packaged=True)
     assert not brings([Started(compiled), Made(compiled, 0)])
     assert brings([Started(compiled), Made(compiled, 0), Started(brought), Made(brought, 0)])
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What these tests load is loaded for no other."""
+    monkeypatch.setattr(packages, "LOADS", Loads())
+    yield
+    torch._dynamo.utils.counters["dynamo_cache"].clear()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_window_after_a_load_that_nobody_saw_cannot_count() -> None:
+    torch._dynamo.utils.counters["dynamo_cache"]["dynamo_cache_hit"] += 1
+    seen = DynamoObserver().open(Places(Path.cwd())).close()
+    assert seen is not None
+    assert packages.BEFORE in seen.errors
+
+
+@pytest.mark.usefixtures("fresh")
+def test_so_it_is_where_a_fixture_loads() -> None:
+    window = DynamoObserver().open(Places(Path.cwd()))
+    brought = Attempt("1/0", packaged=True)
+    with window.aside():
+        window._sensors.events.extend([Started(brought), Made(brought, 0)])
+    seen = window.close()
+    assert seen is not None
+    assert packages.BEFORE in seen.errors

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from pytest_graphbreak import observe
+from pytest_graphbreak.layers.jax import equinox
+from pytest_graphbreak.layers.jax.keys import Key
 
 jax = pytest.importorskip("jax")
 eqx = pytest.importorskip("equinox")
@@ -90,3 +92,21 @@ def test_a_method_and_a_module_that_is_called() -> None:
     (first, _), (cause, reason) = told(run)
     assert (first, cause) == ("jit", "retrace")
     assert reason == "at x: float32[3] before, float32[1] now"
+
+
+def test_another_equinox_is_left_as_jax_sees_it() -> None:
+    """Where its frames hold something else, names are those that JAX gives."""
+    names: dict[str, Any] = {}
+    code = compile("import sys\ndef call():\n    return sys._getframe()", "equinox/_jit.py", "exec")
+    exec(code, names)
+    assert equinox.unpacked(names["call"](), (), Key()) is None
+    assert equinox.unpacked(None, (), Key()) is None
+
+
+def test_arguments_beyond_the_names_are_numbered() -> None:
+    entry = jax.tree_util.SequenceKey
+    path = (entry(0), entry(1), entry(2))
+    assert equinox._path(path, "rest", ["model"]) == "args[2][2]"
+    assert equinox._path((), "first", []) == "args[0]"
+    assert equinox._path((entry(3),), "fun", []) == "the function[3]"
+    assert equinox._named("x", {}) == "x"

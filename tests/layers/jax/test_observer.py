@@ -474,3 +474,61 @@ def test_processes_change_no_count(suite: Suite, how: str) -> None:
     tests = json.loads((suite.path / "graphs.json").read_text())["tests"]
     counts = {test["nodeid"].partition("::")[2]: test["graphs"].get("jax") for test in tests}
     assert counts == {"test_a": 1, "test_b": 2, "test_block": 1, "test_spawned": 1}
+
+
+def test_caches_that_cannot_be_cleared_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(observer: JaxObserver) -> None:
+        raise RuntimeError("not now")
+
+    monkeypatch.setattr(JaxObserver, "forget", refuse)
+    observer = JaxObserver()
+    observer.isolate("tests/test_a.py")
+    window = observer.open(PLACES)
+    (error,) = (window.close() or Record()).errors
+    assert error == (
+        "jax: its caches could not be cleared before tests/test_a.py, so its counts depend on "
+        "what ran before it: RuntimeError: not now"
+    )
+
+
+def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(observer: JaxObserver) -> None:
+        raise RuntimeError("not now")
+
+    observer = JaxObserver()
+    observer.isolate("tests/test_a.py")
+    window = observer.open(PLACES)
+    monkeypatch.setattr(JaxObserver, "forget", refuse)
+    with window.aside():
+        jax.jit(wave)(THREE)
+    (error,) = (window.close() or Record()).errors
+    assert error == "jax: what a fixture compiled could not be forgotten: not now"
+
+
+def test_hooks_that_cannot_be_put_in_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SENSORS, "acquire", refuse)
+        patch.setattr(SENSORS, "release", lambda: None)
+        window = JaxObserver().open(PLACES)
+        seen = window.close()
+        assert window.peek() is seen
+    assert seen is not None
+    assert "the jax layer cannot be observed: no room" in seen.errors
+    assert any("was imported in a way that could not be watched" in one for one in seen.errors)
+
+
+def test_what_cannot_be_read_is_counted_and_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Record:
+        raise ValueError("no such frame")
+
+    monkeypatch.setattr("pytest_graphbreak.layers.jax.observer.explained", refuse)
+    seen = watched(lambda: jax.jit(wave)(THREE))
+    assert (seen.graphs, seen.errors) == (
+        1,
+        ("jax: what was seen could not be read: ValueError: no such frame",),
+    )

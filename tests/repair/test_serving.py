@@ -1,0 +1,102 @@
+"""How a run of a program ends: by itself, with its server, or by an interrupt."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import cast
+
+import pytest
+
+from pytest_graphbreak.repair import serving
+from pytest_graphbreak.repair.server import TIMED_OUT
+from pytest_graphbreak.repair.serving import Order, ServerError, Serving
+
+
+class Answering:
+    """In a server's place: what it says, line by line, and how it is ended."""
+
+    def __init__(self, *said: str | BaseException, order: BaseException | None = None) -> None:
+        self._said = iter(said)
+        self._order = order
+        self.ended: list[str] = []
+        self.stdin = self.stdout = self
+
+    def write(self, order: str) -> None:
+        if self._order is not None:
+            raise self._order
+
+    def flush(self) -> None:
+        pass
+
+    def readline(self) -> str:
+        line = next(self._said, "")
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    def communicate(self, timeout: float | None = None) -> None:
+        self.ended.append("asked")
+        if timeout is not None and next(self._said, "") == "hangs":
+            raise subprocess.TimeoutExpired("server", timeout)
+
+    def kill(self) -> None:
+        self.ended.append("killed")
+
+
+ORDER: Order = {}
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The process groups that are killed."""
+    killed: list[int] = []
+    monkeypatch.setattr(serving.processes, "kill_group", killed.append)
+    return killed
+
+
+def serves(server: Answering) -> Serving:
+    return Serving(cast("subprocess.Popen[str]", server))
+
+
+def test_what_a_program_ended_with(groups: list[int]) -> None:
+    assert serves(Answering("42\n", "3\n")).run(ORDER) == 3
+    assert serves(Answering("42\n", f"{TIMED_OUT}\n")).run(ORDER) is None
+    assert groups == []
+
+
+@pytest.mark.parametrize(
+    ("server", "killed"),
+    [
+        (Answering("42\n"), [42]),  # it was killed while the program ran
+        (Answering(), []),
+        (Answering(order=BrokenPipeError()), []),
+    ],
+)
+def test_a_server_that_is_gone_is_told_and_its_program_ends(
+    server: Answering, killed: list[int], groups: list[int]
+) -> None:
+    with pytest.raises(ServerError, match="was killed; try again"):
+        serves(server).run(ORDER)
+    assert groups == killed
+
+
+def test_an_interrupt_ends_the_program_and_no_more(groups: list[int]) -> None:
+    server = Answering("42\n", KeyboardInterrupt(), "-9\n", "43\n", "0\n")
+    desk = serves(server)
+    with pytest.raises(KeyboardInterrupt):
+        desk.run(ORDER)
+    assert (groups, server.ended) == ([42], [])
+    assert desk.run(ORDER) == 0  # the same server
+
+
+def test_an_interrupt_before_anything_runs_ends_the_server(groups: list[int]) -> None:
+    server = Answering(order=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        serves(server).run(ORDER)
+    assert (groups, server.ended) == ([], ["asked"])
+
+
+def test_a_server_that_does_not_go_is_killed() -> None:
+    server = Answering("hangs")
+    serves(server).close()
+    assert server.ended == ["asked", "killed", "asked"]
