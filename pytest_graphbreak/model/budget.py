@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
-from pytest_graphbreak.model.forms import LOCAL, Described, JsonKey, Keys, OneOf, TextUpTo
+from pytest_graphbreak.model.described import LOCAL, Described, JsonKey, Keys
+from pytest_graphbreak.model.forms import OneOf, TextUpTo
 from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import (
     AnyCause,

@@ -13,15 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
+from pytest_graphbreak.model.described import Described, JsonKey, Object
 from pytest_graphbreak.model.forms import (
     BadValue,
     Checked,
-    Described,
     Form,
-    JsonKey,
     MapOf,
     Maybe,
-    Object,
     OneOf,
     Plain,
     ReadMode,

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final
 
 from pytest_graphbreak.model.budget import Cap, Recorded
+from pytest_graphbreak.model.described import LOCAL, Described, JsonKey, Keys
 from pytest_graphbreak.model.forms import (
-    LOCAL,
     BadValue,
     Checked,
-    Described,
-    JsonKey,
-    Keys,
     MapOf,
     Maybe,
     OneOf,

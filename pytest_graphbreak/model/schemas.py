@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.model.budget import BREAKS
+from pytest_graphbreak.model.described import schema as described
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.forms import schema as described
 from pytest_graphbreak.model.record import CAUSE, LAYER
 from pytest_graphbreak.model.report import RunReport
 

@@ -15,7 +15,8 @@ from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging import budget
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
-from pytest_graphbreak.model.forms import Described, Plain
+from pytest_graphbreak.model.described import Described
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.model.versions import Versions

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from pytest_graphbreak.model.described import read as described
 from pytest_graphbreak.model.forms import BadValue, ReadMode
-from pytest_graphbreak.model.forms import read as described
 from pytest_graphbreak.model.report import RunReport, check_version
 from pytest_graphbreak.runs.containers import ReportFile, read, sources
 from pytest_graphbreak.text.garbage import uncollected

@@ -103,7 +103,7 @@ class Gate:
         A test may take our modules out of ``sys.modules``, so that what a report says of its
         keys can be read no more.
         """
-        from pytest_graphbreak.model.forms import prepare
+        from pytest_graphbreak.model.described import prepare
         from pytest_graphbreak.model.report import TestReport
 
         prepare(TestReport)

@@ -17,7 +17,8 @@ import pytest
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
-from pytest_graphbreak.model.forms import Plain, prepare
+from pytest_graphbreak.model.described import prepare
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary

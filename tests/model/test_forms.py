@@ -7,16 +7,8 @@ from typing import Annotated, ClassVar
 
 import pytest
 
-from pytest_graphbreak.model.forms import (
-    BadValue,
-    Described,
-    JsonKey,
-    ReadMode,
-    TextUpTo,
-    number,
-    read,
-    schema,
-)
+from pytest_graphbreak.model.described import Described, JsonKey, read, schema
+from pytest_graphbreak.model.forms import BadValue, ReadMode, TextUpTo, number
 from pytest_graphbreak.model.report import TestReport
 
 
