@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from pytest_graphbreak.model.described import LOCAL, Described, JsonKey, Keys
-from pytest_graphbreak.model.forms import OneOf, TextUpTo
-from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
-from pytest_graphbreak.model.record import (
+from pytest_graphbreak.model.fields import (
     AnyCause,
     Count,
     Counts,
@@ -18,6 +16,8 @@ from pytest_graphbreak.model.record import (
     Text,
     Times,
 )
+from pytest_graphbreak.model.forms import OneOf, TextUpTo
+from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
 
 PLACES_LAYER: Final = BREAKING[0]
 """The layer of a place that names none. Places are judged and written with their layer only."""

@@ -1,7 +1,7 @@
 """The data: what was observed while one test, script or log ran.
 
 Everything here is frozen, knows neither pytest nor torch, and says what the JSON report has of
-it: reading, writing and the schema come from these types (see ``forms``). Observers make these
+it: reading, writing and the schema come from these types (see ``described``). Observers make these
 objects; verdicts and reports read them.
 """
 
@@ -14,44 +14,28 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pytest_graphbreak.model.described import Described, JsonKey, Object
+from pytest_graphbreak.model.fields import (
+    AND,
+    AnyCause,
+    Count,
+    Counts,
+    Functions,
+    Joined,
+    LayerName,
+    Made,
+    Settings,
+    Text,
+    Times,
+)
 from pytest_graphbreak.model.forms import (
     BadValue,
-    Checked,
     Form,
-    MapOf,
-    Maybe,
     OneOf,
     Plain,
     ReadMode,
     Step,
-    TextUpTo,
-    number,
 )
-from pytest_graphbreak.model.layers import BY_NAME, JUDGED, LAYERS
-
-MOST_SETTINGS: Final = 1000
-LONGEST_FACT: Final = 200
-"""Characters of a version, a device, a platform; what is over is cut."""
-
-LAYER: Final = OneOf(LAYERS, "layer", "Where graphs are counted.")
-CAUSE: Final = OneOf(
-    tuple(BY_NAME),
-    "cause",
-    "Why the graph exists. dynamo: entry, break, callee, bucket, recompile; "
-    "xla and tt: the others and recompile.",
-)
-FACT: Final = TextUpTo(LONGEST_FACT)
-
-Text = Annotated[str, TextUpTo()]
-Count = Annotated[int, number(0)]
-Times = Annotated[int, number(1)]
-LayerName = Annotated[str, LAYER]
-Counts = Annotated[Mapping[str, int], MapOf(LAYER, number(0))]
-"""Numbers by layer."""
-Made = Annotated[Mapping[str, int], MapOf(LAYER, number(0), zero=False)]
-"""As ``Counts``; what is zero is left out."""
-Functions = Annotated[Mapping[str, int], MapOf(TextUpTo(), number(0))]
-"""Numbers of operations by ``file::qualified.name``."""
+from pytest_graphbreak.model.layers import JUDGED, LAYERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,55 +113,6 @@ class Located(Form):
 
 Where = Annotated[Frame, Located()]
 Called = Annotated[Frame, Located(whole=True)]
-
-
-def _setting(value: Any) -> Any:
-    plain = value is None or type(value) in (bool, int, float)
-    return value if plain else FACT.reader(ReadMode.WHOLE)(value)
-
-
-Settings = Annotated[
-    Mapping[str, Any],
-    MapOf(
-        FACT,
-        Checked(_setting, {"type": ["boolean", "number", "string", "null"]}),
-        MOST_SETTINGS,
-        "settings",
-    ),
-]
-"""Flags, numbers and text by the names of settings of torch."""
-
-
-class Joined(Form):
-    """Notes as one text, or null."""
-
-    def reader(self, how: ReadMode) -> Step:
-        text = _NOTE.reader(how)
-
-        def read(value: Any) -> tuple[str, ...]:
-            return () if value is None else tuple(text(value).split(_AND))
-
-        return read
-
-    def writer(self) -> Step:
-        return lambda notes: _AND.join(notes) or None
-
-    def schema(self, definitions: Plain) -> Plain:
-        return _NOTE.schema(definitions)
-
-
-_NOTE: Final = Maybe(TextUpTo())
-_AND: Final = "; "
-
-
-class AnyCause(Form):
-    """One of the causes; what a report of a later version names is taken, too."""
-
-    def reader(self, how: ReadMode) -> Step:
-        return TextUpTo().reader(how)
-
-    def schema(self, definitions: Plain) -> Plain:
-        return CAUSE.schema(definitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +318,7 @@ class Record(Described):
     @property
     def note(self) -> str | None:
         """All notes as one text."""
-        return _AND.join(self.notes) or None
+        return AND.join(self.notes) or None
 
     def noted(self, *notes: str) -> Record:
         """The same record with more to be said of it; an empty note says nothing."""

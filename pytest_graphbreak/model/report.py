@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pytest_graphbreak.model.budget import Cap, Recorded
 from pytest_graphbreak.model.described import LOCAL, Described, JsonKey, Keys
+from pytest_graphbreak.model.fields import FACT, LAYER, Count, Counts, LayerName, Settings, Text
 from pytest_graphbreak.model.forms import (
     BadValue,
     Checked,
@@ -19,16 +20,7 @@ from pytest_graphbreak.model.forms import (
     number,
 )
 from pytest_graphbreak.model.layers import COMPILERS, VERSIONS
-from pytest_graphbreak.model.record import (
-    FACT,
-    LAYER,
-    Count,
-    Counts,
-    LayerName,
-    Record,
-    Settings,
-    Text,
-)
+from pytest_graphbreak.model.record import Record
 
 VERSION: Final = 1
 MOST_SHARDS: Final = 10_000

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from pytest_graphbreak.model.budget import BREAKS
 from pytest_graphbreak.model.described import schema as described
+from pytest_graphbreak.model.fields import CAUSE, LAYER
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.record import CAUSE, LAYER
 from pytest_graphbreak.model.report import RunReport
 
 HOME: Final = Path(__file__).parents[1] / "schemas"

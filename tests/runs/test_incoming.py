@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_graphbreak.model.fields import LONGEST_FACT
 from pytest_graphbreak.model.forms import LONGEST_TEXT
-from pytest_graphbreak.model.record import LONGEST_FACT, Record
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import LONGEST_MESSAGE, MOST_PACKAGES, MOST_SHARDS
 from pytest_graphbreak.report import html, junit, markdown
 from pytest_graphbreak.report.view import runs
