@@ -161,6 +161,25 @@ def test_ends_that_do_not_do(desk: Desk, past: Past, temporary: Path) -> None:
     assert not list(temporary.iterdir())
 
 
+def test_what_is_left_out_of_the_search_is_said(desk: Desk, past: Past, temporary: Path) -> None:
+    past.commit("start", START)
+    past.commit("good", {"notes.txt": ""}, parents=("start",))
+    past.commit("failing", {"tests/test_head.py": f"{TEST}    assert False\n"}, parents=("start",))
+    past.commit("bad", {"tests/test_head.py": TEST, "net/head.py": BROKEN})
+    hashes = past.made()
+    (desk.path / "net" / "__init__.py").write_text("# not committed\n")
+    taken = temporary.parent / "taken"
+    taken.write_text("")
+    args = ("--good", hashes["good"], "--reports", str(taken))
+    said = desk.run("bisect", NODEID, *args)
+    assert said.code == 2
+    assert "note       what is not committed is in no commit, and is left out\n" in said.out
+    base = hashes["start"][:10]
+    assert f"note       --good is on another branch; both come from {base}\n" in said.out
+    assert "skipped: the test fails by itself" in said.out
+    assert f"graphbreak: {taken}: cannot be written: File exists" in said.err
+
+
 def test_outside_of_a_repository(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(desk.path.parent))
     said = desk.run("bisect", NODEID, "--good", "HEAD")

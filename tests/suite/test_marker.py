@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from pytest_graphbreak.suite.markers import canonical, is_xfail
 from tests.conftest import Suite
 
 HEAD = """
@@ -268,3 +272,32 @@ def test_a_cap_that_a_fixture_gives_holds(suite: Suite) -> None:
     result = suite.run()
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["FAILED test_it.py::test_over *"])
+
+
+def item(nodeid: str, *marks: Any, **options: object) -> pytest.Item:
+    """A test of another pytest, or under another plugin: what is asked of it."""
+    found = SimpleNamespace(
+        nodeid=nodeid,
+        iter_markers=lambda name: [mark for mark in marks if mark.name == name],
+        config=SimpleNamespace(getoption=lambda name, default=None: options.get(name, default)),
+    )
+    return cast("pytest.Item", found)
+
+
+def test_the_group_that_xdist_appends_is_no_part_of_the_name() -> None:
+    group, named, default = (
+        SimpleNamespace(name="xdist_group", args=args, kwargs=kwargs)
+        for args, kwargs in ((("a",), {}), ((), {"name": "b"}), ((), {}))
+    )
+    assert canonical(item("test_it.py::test_a@a", group)) == "test_it.py::test_a"
+    assert canonical(item("test_it.py::test_a@b", named)) == "test_it.py::test_a"
+    assert canonical(item("test_it.py::test_a@default", default)) == "test_it.py::test_a"
+    # pytest 9.1 appends nothing, and a parameter may end like that.
+    assert canonical(item("test_it.py::test_a[@b]", group)) == "test_it.py::test_a[@b]"
+
+
+def test_a_new_test_that_may_fail_is_judged_where_xfail_is_off() -> None:
+    xfail = pytest.mark.xfail.mark
+    assert is_xfail(item("test_it.py::test_a", xfail))
+    assert not is_xfail(item("test_it.py::test_a", xfail, runxfail=True))
+    assert not is_xfail(item("test_it.py::test_a", pytest.mark.xfail("text").mark))
