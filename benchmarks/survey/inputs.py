@@ -23,6 +23,7 @@ Inputs = dict[str, Any]
 
 BATCH: Final = 2
 LENGTH: Final = 16
+CHOICES: Final = 3
 FRAMES: Final = 64
 
 _VISION: Final = (
@@ -87,9 +88,28 @@ def candidates(model: Any) -> Iterator[Inputs]:
             inputs[name] = given
         if inputs:
             found += 1
-            yield inputs
+            yield _as_the_head_wants(model, inputs)
     if not found:
         raise Unknown(f"nothing known to give: forward takes {', '.join(names)}")
+
+
+def _as_the_head_wants(model: Any, inputs: Inputs) -> Inputs:
+    """Choices have a dimension of their own; what is classified by its last word ends alike."""
+    import torch
+
+    head, ids = type(model).__name__, inputs.get("input_ids")
+    if head.endswith("ForMultipleChoice"):
+        shape = None if ids is None else ids.shape
+        return {
+            name: torch.stack([value] * CHOICES, 1) if value.shape[:2] == shape else value
+            for name, value in inputs.items()
+        }
+    if head.endswith("ForSequenceClassification") and "decoder_input_ids" in inputs:
+        end = getattr(model.config, "eos_token_id", None)
+        if ids is not None and isinstance(end, int):
+            ids[:, -1] = end
+            return {name: value for name, value in inputs.items() if name != "decoder_input_ids"}
+    return inputs
 
 
 def _ids(length: int = LENGTH, most: int = WORDS) -> torch.Tensor:

@@ -79,6 +79,10 @@ def _model(each: Architecture, way: str, values: Plain) -> Any:
     wanted = kind.config_class
     if wanted is not None and not isinstance(config, wanted):
         config = shrunk(wanted, way, **values)
+    if each.name.endswith("ForSequenceClassification"):  # it looks for the last word of each text
+        for part in (config, config.get_text_config()):
+            if getattr(part, "pad_token_id", None) is None:
+                part.pad_token_id = 0
     with torch.device("meta"):
         size = sum(parameter.numel() for parameter in kind(config).parameters())
     if size > LARGEST:

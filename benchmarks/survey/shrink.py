@@ -53,6 +53,7 @@ _NONE: Final = {
     "n_shared_experts": 1,
     "num_experts": 4,
     "num_experts_per_tok": 2,
+    "default_language": "en_XX",
 }
 """What stands for nothing in a class whose layers are told to have it."""
 _SMALL: Final = (
