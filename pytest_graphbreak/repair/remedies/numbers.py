@@ -52,21 +52,21 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     mask that was written into are not the ones that the graph has. The first of all is
     for all such places of the run: they come in families, and one alone mends little.
     """
-    if not decides(item):
-        return
     others = [one for one in trial.record.breaks if reads(one)]
-    if len(others) > 1 and (edits := _everywhere(others, trial)):
+    family = reads(item) and len(others) > 1 and any(decides(one) for one in others)
+    if family and (edits := _everywhere(others, trial)):
         nodes = [SCALARS] if any(one.id == "GB0124" for one in others) else []
         yield SourcePatch(
             "the numbers that the code reads are constants of the graph, which checks them",
             (*CONSTANTS, *nodes, *edits),
             note=_NOTE,
         )
-    yield SourcePatch(
-        "the numbers are constants of the graph, which checks them",
-        (*CONSTANTS, Rewrite("constants", item.where)),
-        note=_NOTE,
-    )
+    if decides(item):
+        yield SourcePatch(
+            "the numbers are constants of the graph, which checks them",
+            (*CONSTANTS, Rewrite("constants", item.where)),
+            note=_NOTE,
+        )
 
 
 def reads(item: Break) -> bool:
