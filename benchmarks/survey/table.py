@@ -299,9 +299,7 @@ def _families(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         sums = [
             sum(each[key][side] for each in ran) for key in ("breaks", "graphs") for side in (0, 1)
         ]
-        rows.append(
-            (family, len(of[family]), len(ran), sum(not each["breaks"][1] for each in ran), *sums)
-        )
+        rows.append((family, len(of[family]), len(ran), sum(_whole(each) for each in ran), *sums))
     if not rows:
         return ""
     rows.append(("**all**", *(sum(row[column] for row in rows) for column in range(1, 8))))
@@ -315,6 +313,11 @@ def _families(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         "| what breaks | classes | tried | without a break | places | after | graphs | after |\n"
         f"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n{lines}\n{said}"
     )
+
+
+def _whole(repair: Plain) -> bool:
+    """Whether no break is left, and no input says that something else is computed."""
+    return not repair["breaks"][1] and not repair.get("unseen", {}).get("differs")
 
 
 def _unseen(repairs: Sequence[Plain]) -> str:
@@ -342,7 +345,7 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
     if not ran:
         return ""
     broken = [each for each in ran if each["breaks"][0]]
-    whole = [each for each in broken if not each["breaks"][1]]
+    whole = [each for each in broken if _whole(each)]
     graphs = [sum(each["graphs"][side] for each in broken) for side in (0, 1)]
     classes = sum(bool(each.get("breaks")) for each in results)
     rows = "\n".join(

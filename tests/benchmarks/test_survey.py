@@ -59,3 +59,27 @@ def test_places_are_counted_by_class() -> None:
     assert "| **break at one place or more** | **2 (100.0%)** |" in drawn
     assert "| 2 | `a/modeling_a.py` `A.forward` `x.item()` | GB0124 Unsupported" in drawn
     assert "keep the value a tensor" in drawn
+
+
+def test_what_fix_did_is_summed_by_family_and_not_believed_where_outputs_differ() -> None:
+    item = {
+        "file": "transformers/vision_utils.py",
+        "function": "get_vision_cu_seqlens",
+        "code": "seqlens = torch.repeat_interleave(a, b)",
+        "line": 3,
+        "reason": "Dynamic shape operator",
+        "id": "GB0036",
+        "count": 1,
+    }
+    results = [_result(name, breaks=[item], graphs=3) for name in "ABC"]
+    mended = {"status": "ran", "graphs": [3, 1], "breaks": [1, 0]}
+    repairs = [
+        {"model": "A", **mended, "unseen": {"equal": 4, "raise": 1, "differs": []}},
+        {"model": "B", **mended, "unseen": {"equal": 3, "raise": 0, "differs": ["values differ"]}},
+    ]
+    drawn = table.page(results, repairs, {"base": 3, "head": 0})
+    assert "**1 of 2 are left without a break**" in drawn
+    assert "| sizes of images in a tensor (`grid_thw`) | 3 | 2 | 1 | 2 | 0 | 6 | 2 |" in drawn
+    assert "7 gave what the plain class gives, 1 raised on both sides, 1 did not agree" in drawn
+    assert "- B: values differ" in drawn
+    assert "Not tried: C." in drawn
