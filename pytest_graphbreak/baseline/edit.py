@@ -17,7 +17,7 @@ from collections.abc import Mapping as Map
 from typing import Any, Final
 
 from pytest_graphbreak.baseline import render
-from pytest_graphbreak.baseline.read import CAUSE_KEYS, PLACE_KEYS
+from pytest_graphbreak.baseline.document import CAUSE_KEYS, PLACE_KEYS
 from pytest_graphbreak.baseline.render import Shape
 from pytest_graphbreak.baseline.tree import Mapping, Node, Scalar, Sequence, end_of, start_of
 from pytest_graphbreak.model.budget import place_key

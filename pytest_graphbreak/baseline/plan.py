@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from pytest_graphbreak.baseline.model import Entry, Expected, Measured, Override, inherited_ops
-from pytest_graphbreak.baseline.read import (
+from pytest_graphbreak.baseline.document import (
     VALUE_KEYS,
     Raw,
     cause,
-    functions,
+    named,
     parse_place,
-    places,
     stated,
 )
+from pytest_graphbreak.baseline.model import Entry, Expected, Measured, Override, inherited_ops
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, minor, same_minor
@@ -236,7 +235,7 @@ def _override(
             override["functions"] = _functions(measured)
     for field in LISTS if _breaking(layers) else ():
         inherited = getattr(plain, field)
-        before = places(override, field)
+        before = named(override).get(field)
         stays = [item for item in inherited if item.layer not in layers]
         if before is not None:
             stays = [item for item in before if item.layer not in layers]
@@ -269,22 +268,15 @@ def _override_causes(
 
 def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File) -> bool:
     """Whether everything that an override names is as the plain values have it."""
-    item = Override(
-        breaks=places(override, "breaks"),
-        eager=places(override, "eager"),
-        versions=stated(override, file.versions),
-    )
+    item = Override(**named(override), versions=stated(override, file.versions))
     versions = entry.versions if entry is not None else UNKNOWN
-    own = Override(
-        graphs=override.get("graphs", {}), causes=tuple(map(cause, override.get("causes", ())))
-    )
-    for layer in own.causes_of:
-        replaced = [item for item in own.causes if item.layer == layer]
-        if not _same_causes(replaced, [item for item in plain.causes if item.layer == layer]):
+    for layer in item.causes_of:
+        replaced = [cause for cause in item.causes if cause.layer == layer]
+        if not _same_causes(replaced, [cause for cause in plain.causes if cause.layer == layer]):
             return False
-    if functions(override.get("functions", {})) != plain.functions and "functions" in override:
+    if item.functions is not None and item.functions != plain.functions:
         return False
-    if any(count != plain.ops.get(layer) for layer, count in override.get("ops", {}).items()):
+    if any(count != plain.ops.get(layer) for layer, count in item.ops.items()):
         return False
     return all(
         count == getattr(plain, field).get(layer, 0)

@@ -16,8 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from pytest_graphbreak.baseline.document import Document, Raw
+from pytest_graphbreak.baseline.load import load_text
 from pytest_graphbreak.baseline.model import BaselineError
-from pytest_graphbreak.baseline.read import Document, Raw, document, load_text, parsed_test
+from pytest_graphbreak.baseline.read import document, parsed_test
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
 
 # Texts. None is one that YAML takes for something else, or white space only.

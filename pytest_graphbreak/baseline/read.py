@@ -8,17 +8,24 @@ each error knows its node.
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import stat
-from collections.abc import Iterable, Iterator
-from collections.abc import Mapping as Map
-from dataclasses import dataclass
-from dataclasses import field as made
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from pytest_graphbreak.baseline.model import BaselineError, Entry, Override
+from pytest_graphbreak.baseline.document import (
+    CAUSE_KEYS,
+    ENTRY_KEYS,
+    FILE_KEYS,
+    OVERRIDE_KEYS,
+    PLACE_KEYS,
+    TEST_KEYS,
+    Document,
+    Raw,
+    cause,
+    parse_place,
+)
+from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.baseline.tree import (
     Mapping,
     Node,
@@ -29,125 +36,12 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
-from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values
+from pytest_graphbreak.model.budget import PLACES_LAYER
 from pytest_graphbreak.model.layers import BREAKING, CAUSES, COMPILERS, LAYERS
-from pytest_graphbreak.model.versions import Versions
 
 VERSION = 1
-LARGEST = 32 * 1024 * 1024
-"""Bytes of a file that is read; 100,000 tests are about 20 MB."""
-
-FILE_KEYS = ("version", "profile", *COMPILERS, "packages", "tests")
-VALUE_KEYS = ("graphs", "recompiles", "ops", "functions", "causes", "breaks", "eager")
-TEST_KEYS = ("note", "ungated", "cases")
-ENTRY_KEYS = ("note", "ungated", "profile", *COMPILERS, *VALUE_KEYS, "overrides")
-OVERRIDE_KEYS = (*COMPILERS, *VALUE_KEYS)
-PLACE_KEYS = ("layer", "reason", "id", "where", "code", "count")
-CAUSE_KEYS = ("layer", "cause", "where", "code", "count")
-
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
-_CUT_OFF = re.compile(
-    rb"(?:^|[\r\n])(?:[ -]+|[ -]*(?:layer|reason|id|where|code|count):[^\r\n]*)\Z"
-)
-"""A last line without an end, in a place or before one."""
-LONGEST_LINE = 100_000
 _VERSION = re.compile(r"[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?")
-
-Raw = dict[str, Any]
-"""A mapping of a baseline file as plain data: exactly the keys that are written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A baseline file. ``tests`` is its plain data, ``lines`` are those of tests and cases."""
-
-    path: Path
-    file: str
-    profile: str
-    versions: Versions
-    tests: Map[str, Raw]
-    lines: dict[tuple[str, str | None], int]
-    root: Mapping | None = None
-    packages: dict[str, str] = made(default_factory=dict)
-
-    def entry(self, test: str, case: str | None) -> Entry | None:
-        """The entry of a test; for a case also where only its test has something to say."""
-        raw = self.tests.get(test)
-        if raw is None:
-            return None
-        found = own(raw, case)
-        if found is None:
-            if "ungated" not in raw:
-                return None
-            return build(self, test, case, {"ungated": raw["ungated"]}, raw)
-        return build(self, test, case, found, raw)
-
-    def entries(self) -> Iterator[Entry]:
-        """Every test and case that has an entry of its own, in the order of the file."""
-        for test, raw in self.tests.items():
-            for case in raw.get("cases", (None,)):
-                entry = self.entry(test, case)
-                assert entry is not None, "what the file has is there"
-                yield entry
-
-
-def own(raw: Raw, case: str | None) -> Raw | None:
-    """The data of a test, or of one of its cases; None if there is none."""
-    if case is not None:
-        found: Raw | None = raw.get("cases", {}).get(case)
-        return found
-    return None if "cases" in raw else raw
-
-
-def load_text(path: Path) -> str | None:
-    """The text of a file, with its line ends and byte order mark as they are; None if absent."""
-    try:
-        with open(path, "rb", opener=_open_at_once) as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise BaselineError("is no regular file", path=path, step="move it away")
-            if status.st_size > LARGEST:
-                raise BaselineError(
-                    f"is larger than {LARGEST // 1024 // 1024} MiB, and is not read",
-                    path=path,
-                    step="split the test file, or delete this file and record it again",
-                )
-            data = stream.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        step = "make it a file that can be read"
-        raise BaselineError(_reason(error, "cannot be read"), path=path, step=step) from None
-    if is_cut_off(data):
-        raise BaselineError(
-            "ends in the middle of a line, as a file that was cut off does",
-            path=path,
-            line=data.count(b"\n") + 1,
-            step="take it from git again; if it is whole, end its last line",
-        )
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BaselineError(
-            f"is not UTF-8 (byte 0x{data[error.start]:02x})",
-            path=path,
-            line=data.count(b"\n", 0, error.start) + 1,
-            step="save it as UTF-8, or take it from git again",
-        ) from None
-
-
-def is_cut_off(data: bytes) -> bool:
-    """Whether a file may have lost its end: what is left of a place is a place, too."""
-    return _CUT_OFF.search(data[-LONGEST_LINE:]) is not None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    # Opening a named pipe would wait for its other end.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _reason(error: OSError, what: str) -> str:
-    return f"{what} ({error.strerror or error})"
 
 
 def document(text: str, path: Path, file: str) -> Document:
@@ -180,7 +74,11 @@ class _DocumentReader:
             if key not in root.items:
                 self.fail(f"{key} is missing", root.line, f"add {key}: at the top of the file")
         profile = self.text(root.items["profile"][1], "profile")
-        versions = {name: self.made_with(root, name) for name in COMPILERS if name in root.items}
+        versions = {
+            name: self.made_with(root.items[name][1], name)
+            for name in COMPILERS
+            if name in root.items
+        }
         tests = self.mapping(root.items["tests"][1], "tests", "test names to entries")
         return Document(
             path=self.path,
@@ -263,17 +161,16 @@ class _DocumentReader:
         }
 
     def values(self, node: Mapping, raw: Raw) -> Raw:
+        read = {
+            **dict.fromkeys(COMPILERS, self.made_with),
+            **dict.fromkeys(("graphs", "recompiles", "ops"), self.counts),
+            **dict.fromkeys(("breaks", "eager"), self.places),
+            "causes": self.causes,
+            "functions": self.functions,
+        }
         for field, (_, value) in node.items.items():
-            if field in COMPILERS:
-                raw[field] = self.made_with(node, field)
-            elif field in ("graphs", "recompiles", "ops"):
-                raw[field] = self.counts(value, field)
-            elif field in ("breaks", "eager"):
-                raw[field] = self.places(value, field)
-            elif field == "causes":
-                raw[field] = self.causes(value)
-            elif field == "functions":
-                raw[field] = self.functions(value)
+            if field in read:
+                raw[field] = read[field](value, field)
         return raw
 
     def counts(self, node: Node, what: str) -> Raw:
@@ -285,54 +182,68 @@ class _DocumentReader:
         }
 
     def places(self, node: Node, what: str) -> list[Raw]:
+        return self.items(node, what, "place", self.place, lambda raw: parse_place(raw).key)
+
+    def causes(self, node: Node, what: str) -> list[Raw]:
+        return self.items(node, what, "cause", self.cause, lambda raw: cause(raw).key)
+
+    def items(
+        self,
+        node: Node,
+        what: str,
+        noun: str,
+        read: Callable[[Node, str], Raw],
+        key: Callable[[Raw], object],
+    ) -> list[Raw]:
+        """A list in which no two items have one ``key``."""
         if not isinstance(node, Sequence):
-            self.wrong(node, what, "a list of places")
-        seen: dict[tuple[str, str, str], int] = {}
+            self.wrong(node, what, f"a list of {noun}s")
+        seen: dict[object, int] = {}
         found = []
         for item in node.items:
-            raw = self.place(item, f"an item of {what}")
-            line = seen.setdefault(parse_place(raw).key, line_of(item))
-            if line != line_of(item):
+            raw = read(item, f"an item of {what}")
+            if (known := key(raw)) in seen:
                 self.fail(
-                    f"the same place twice in {what}, first on line {line}",
+                    f"the same {noun} twice in {what}, first on line {seen[known]}",
                     line_of(item),
                     "keep one, with a count for both",
                 )
+            seen[known] = line_of(item)
             found.append(raw)
         return found
 
-    def causes(self, node: Node) -> list[Raw]:
-        if not isinstance(node, Sequence):
-            self.wrong(node, "causes", "a list of causes")
-        seen: dict[tuple[str, ...], int] = {}
-        found: list[Raw] = []
-        for item in node.items:
-            raw = self.cause(item)
-            if (key := cause(raw).key) in seen:
-                self.fail(
-                    f"the same cause twice in causes, first on line {seen[key]}",
-                    line_of(item),
-                    "keep one, with a count for both",
-                )
-            seen[key] = line_of(item)
-            found.append(raw)
-        return found
+    def place(self, node: Node, what: str) -> Raw:
+        place = self.mapping(node, what, "where, code, reason, ...")
+        self.keys(place, PLACE_KEYS, what)
+        if "where" not in place.items:
+            self.fail(f"{what} has no where", place.line, "add where: file::function")
+        raw = self.fields(place)
+        layer = raw.get("layer", PLACES_LAYER)
+        if layer not in BREAKING:
+            step = f"allowed: {', '.join(BREAKING)}"
+            line = line_of(place.items["layer"][1])
+            self.fail(f"{what} names a layer that nothing breaks: {brief(layer)}", line, step)
+        return raw
 
-    def cause(self, node: Node) -> Raw:
-        item = self.mapping(node, "an item of causes", "layer, cause, where, ...")
-        self.keys(item, CAUSE_KEYS, "an item of causes")
-        raw: Raw = {}
-        for field, (_, value) in item.items.items():
-            if field == "count":
-                raw[field] = self.count(value, "count", least=1)
-            else:
-                raw[field] = self.text(value, field, empty=field in ("where", "code"))
+    def cause(self, node: Node, what: str) -> Raw:
+        item = self.mapping(node, what, "layer, cause, where, ...")
+        self.keys(item, CAUSE_KEYS, what)
+        raw = self.fields(item)
         for field in ("layer", "cause"):
             if field not in raw:
-                self.fail(f"an item of causes has no {field}", item.line, f"add {field}:")
+                self.fail(f"{what} has no {field}", item.line, f"add {field}:")
         self.word(item, "layer", LAYERS)
         self.word(item, "cause", CAUSES[raw["layer"]])
         return raw
+
+    def fields(self, item: Mapping) -> Raw:
+        """What a place or a cause says."""
+        return {
+            field: self.count(value, "count", least=1)
+            if field == "count"
+            else self.text(value, field, empty=field in ("where", "code"))
+            for field, (_, value) in item.items.items()
+        }
 
     def word(self, node: Mapping, field: str, allowed: Iterable[str]) -> None:
         value = node.items[field][1]
@@ -341,34 +252,17 @@ class _DocumentReader:
             step = f"allowed: {', '.join(allowed)}"
             self.fail(f"{field} is {brief(value.value)}", line_of(value), step)
 
-    def functions(self, node: Node) -> Raw:
-        files = self.mapping(node, "functions", "files to functions, such as {a.py: {f: 12}}")
+    def functions(self, node: Node, what: str) -> Raw:
+        files = self.mapping(node, what, "files to functions, such as {a.py: {f: 12}}")
         found: Raw = {}
         for file, (_, value) in files.items.items():
-            names = self.mapping(value, f"functions of {brief(file)}", "functions to counts")
+            shown = f"{what} of {brief(file)}"
+            names = self.mapping(value, shown, "functions to counts")
             found[file] = {
-                name: self.count(count, f"functions of {brief(file)}: {name}")
+                name: self.count(count, f"{shown}: {name}")
                 for name, (_, count) in names.items.items()
             }
         return found
-
-    def place(self, node: Node, what: str) -> Raw:
-        place = self.mapping(node, what, "where, code, reason, ...")
-        self.keys(place, PLACE_KEYS, what)
-        if "where" not in place.items:
-            self.fail(f"{what} has no where", place.line, "add where: file::function")
-        raw: Raw = {}
-        for field, (_, value) in place.items.items():
-            if field == "count":
-                raw[field] = self.count(value, "count", least=1)
-            else:
-                raw[field] = self.text(value, field, empty=field in ("where", "code"))
-        layer = raw.get("layer", PLACES_LAYER)
-        if layer not in BREAKING:
-            step = f"allowed: {', '.join(BREAKING)}"
-            line = line_of(place.items["layer"][1])
-            self.fail(f"{what} names a layer that nothing breaks: {brief(layer)}", line, step)
-        return raw
 
     # what every node is checked with
 
@@ -391,9 +285,8 @@ class _DocumentReader:
             self.fail(f"{what} is empty", line_of(node), "fill it in, or leave the key out")
         return str(node.value)
 
-    def made_with(self, node: Mapping, name: str) -> str:
+    def made_with(self, value: Node, name: str) -> str:
         """The version of a compiler."""
-        value = node.items[name][1]
         version = self.text(value, name)
         if not _VERSION.fullmatch(version):
             step = 'write the minor version in quotes, such as "2.9"'
@@ -443,89 +336,3 @@ _NOUNS = {
     "mapping": "a mapping",
     "sequence": "a list",
 }
-
-
-def parse_place(raw: Raw) -> BaselinePlace:
-    """A place from its plain data."""
-    return BaselinePlace(
-        where=raw["where"],
-        code=raw.get("code", ""),
-        count=raw.get("count", 1),
-        reason=raw.get("reason"),
-        id=raw.get("id"),
-        layer=raw.get("layer", PLACES_LAYER),
-    )
-
-
-def cause(raw: Raw) -> Cause:
-    """A cause from its plain data."""
-    return Cause(
-        layer=raw["layer"],
-        cause=raw["cause"],
-        where=raw.get("where", ""),
-        code=raw.get("code", ""),
-        count=raw.get("count", 1),
-    )
-
-
-def functions(raw: Raw) -> dict[str, int]:
-    """How many operations functions hold, by ``file::qualified.name``, from plain data."""
-    return {f"{file}::{name}": count for file in raw for name, count in raw[file].items()}
-
-
-def build(document: Document, test: str, case: str | None, raw: Raw, above: Raw) -> Entry:
-    """An entry from its plain data; ``above`` is that of its test, whose remarks it has too."""
-    recorded = any(key in raw for key in VALUE_KEYS)
-    overrides = raw.get("overrides", {})
-    # An entry of zeros has no key left. One that has only overrides, or only a
-    # reason not to be judged, was not recorded.
-    zeros = not overrides and "ungated" not in raw
-    return Entry(
-        file=document.file,
-        test=test,
-        case=case,
-        profile=raw.get("profile", document.profile),
-        versions=stated(raw, document.versions),
-        values=values(raw) if recorded or zeros else None,
-        overrides={
-            profile: Override(
-                graphs=item.get("graphs", {}),
-                recompiles=item.get("recompiles", {}),
-                breaks=places(item, "breaks"),
-                eager=places(item, "eager"),
-                versions=stated(item, document.versions),
-                ops=item.get("ops", {}),
-                causes=tuple(map(cause, item.get("causes", ()))),
-                functions=functions(item["functions"]) if "functions" in item else None,
-            )
-            for profile, item in overrides.items()
-        },
-        note=raw.get("note", above.get("note")),
-        ungated=raw.get("ungated", above.get("ungated")),
-        packages=document.packages,
-        path=document.path,
-        line=document.lines.get((test, case)) or document.lines.get((test, None), 0),
-    )
-
-
-def stated(raw: Raw, above: Versions) -> Versions:
-    """The versions of compilers that an entry or an override states, and those of its file."""
-    return {**above, **{name: raw[name] for name in COMPILERS if name in raw}}
-
-
-def values(raw: Raw) -> Values:
-    """The plain values of an entry's data."""
-    return Values(
-        graphs=raw.get("graphs", {}),
-        recompiles=raw.get("recompiles", {}),
-        breaks=places(raw, "breaks") or (),
-        eager=places(raw, "eager") or (),
-        ops=raw.get("ops", {}),
-        causes=tuple(map(cause, raw.get("causes", ()))),
-        functions=functions(raw.get("functions", {})),
-    )
-
-
-def places(raw: Raw, field: str) -> tuple[BaselinePlace, ...] | None:
-    """A list of places from the data of an entry or an override; None if it is not named."""
-    return tuple(parse_place(item) for item in raw[field]) if field in raw else None

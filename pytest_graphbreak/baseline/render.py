@@ -14,7 +14,7 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_graphbreak.baseline.read import (
+from pytest_graphbreak.baseline.document import (
     CAUSE_KEYS,
     ENTRY_KEYS,
     FILE_KEYS,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pytest_graphbreak.baseline.document import Document
 from pytest_graphbreak.baseline.model import BaselineError, Entry, Expected, Stale
 from pytest_graphbreak.baseline.paths import (
     SUFFIX,
@@ -15,7 +16,6 @@ from pytest_graphbreak.baseline.paths import (
     split_nodeid,
 )
 from pytest_graphbreak.baseline.quick import load
-from pytest_graphbreak.baseline.read import Document
 from pytest_graphbreak.text.garbage import uncollected
 
 

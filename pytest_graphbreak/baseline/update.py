@@ -14,18 +14,12 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_graphbreak.baseline import plan, render, write
+from pytest_graphbreak.baseline.document import Document, Raw, own
 from pytest_graphbreak.baseline.edit import GONE, Editor
+from pytest_graphbreak.baseline.load import is_cut_off, load_text
 from pytest_graphbreak.baseline.model import BaselineError, Entry, Expected, Measured, Stale
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
-from pytest_graphbreak.baseline.read import (
-    VERSION,
-    Document,
-    Raw,
-    document,
-    is_cut_off,
-    load_text,
-    own,
-)
+from pytest_graphbreak.baseline.read import VERSION, document
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import Values, writable
 from pytest_graphbreak.model.layers import COMPILERS, LAYERS

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values, tree
-from pytest_graphbreak.baseline import read as reading
+from pytest_graphbreak.baseline.document import Document
+from pytest_graphbreak.baseline.load import LARGEST
 from pytest_graphbreak.baseline.quick import load
-from pytest_graphbreak.baseline.read import Document, document
+from pytest_graphbreak.baseline.read import document
 from tests.drawn import examples
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
@@ -314,7 +315,7 @@ def test_an_error_that_names_no_place_is_told_without_one() -> None:
 
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     path = write(tmp_path, FULL)
-    os.truncate(path, reading.LARGEST + 1)  # sparse: takes no room
+    os.truncate(path, LARGEST + 1)  # sparse: takes no room
     with pytest.raises(BaselineError, match="is larger than 32 MiB, and is not read"):
         Baselines(tmp_path).check()
 

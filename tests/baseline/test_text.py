@@ -25,7 +25,7 @@ from pytest_graphbreak.baseline import (
     update,
 )
 from pytest_graphbreak.baseline import plan as planning
-from pytest_graphbreak.baseline import read as reading
+from pytest_graphbreak.baseline.load import is_cut_off
 from pytest_graphbreak.baseline.model import nodeid_of
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.budget import writable
@@ -356,7 +356,7 @@ def make(rng: random.Random) -> Made:
             body += "\n"
     text = head + body + rng.choice(["", "# the end\n", "\n# the end\n"])
     # Without its end the last line of a place may have been cut off, which is refused.
-    if rng.random() < 0.2 and not reading.is_cut_off(text.rstrip("\n").encode()):
+    if rng.random() < 0.2 and not is_cut_off(text.rstrip("\n").encode()):
         text = text.rstrip("\n")
         last = list(chunks)[-1]
         chunks[last] = chunks[last].rstrip("\r\n")
