@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pytest_graphbreak.baseline.document import (
     CAUSE_KEYS,
@@ -62,6 +62,13 @@ class _DocumentReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: dict[tuple[str, str | None], int] = {}
+        self.value: dict[str, Callable[[Node, str], Any]] = {
+            **dict.fromkeys(COMPILERS, self.made_with),
+            **dict.fromkeys(("graphs", "recompiles", "ops"), self.counts),
+            **dict.fromkeys(("breaks", "eager"), self.places),
+            "causes": self.causes,
+            "functions": self.functions,
+        }
 
     def document(self, root: Node, file: str) -> Document:
         if not isinstance(root, Mapping):
@@ -161,16 +168,9 @@ class _DocumentReader:
         }
 
     def values(self, node: Mapping, raw: Raw) -> Raw:
-        read = {
-            **dict.fromkeys(COMPILERS, self.made_with),
-            **dict.fromkeys(("graphs", "recompiles", "ops"), self.counts),
-            **dict.fromkeys(("breaks", "eager"), self.places),
-            "causes": self.causes,
-            "functions": self.functions,
-        }
         for field, (_, value) in node.items.items():
-            if field in read:
-                raw[field] = read[field](value, field)
+            if field in self.value:
+                raw[field] = self.value[field](value, field)
         return raw
 
     def counts(self, node: Node, what: str) -> Raw:
