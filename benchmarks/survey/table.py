@@ -183,8 +183,8 @@ def _held() -> str:
         f"## Held against another count\n\n{len(classes)} classes, drawn by chance, were counted "
         "without the plugin: graphs by a backend that counts its calls, breaking places and "
         f"recompiles by what Dynamo logs. **{sum(classes.values())} of {len(classes)} agree** in "
-        f"all three. `python -m benchmarks.survey.independent --seed {told['seed']}` draws them "
-        f"again: {', '.join(classes)}.\n"
+        f"all three. `python -m benchmarks.survey.independent --of {told['of']} "
+        f"--seed {told['seed']}` draws them again: {', '.join(classes)}.\n"
     )
 
 
