@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ def f(x):
 """
 CONFTEST = """
 from pathlib import Path
+from types import SimpleNamespace
 import torch
 
 torch._dynamo.config.caching_precompile = True  # as TORCH_CACHING_PRECOMPILE=1, before the import
@@ -139,3 +141,46 @@ def test_so_it_is_where_a_fixture_loads() -> None:
     seen = window.close()
     assert seen is not None
     assert packages.BEFORE in seen.errors
+
+
+@pytest.fixture
+def sensor() -> packages.PackageSensor:
+    """One that is not put in; ``fell`` is what it said of itself."""
+    fell: list[str] = []
+    sensor = packages.PackageSensor([], tuple, lambda what, fault: fell.append(f"{what}: {fault}"))
+    sensor.fell = fell  # type: ignore[attr-defined]
+    return sensor
+
+
+def test_what_torch_left_out_of_a_package_brings_no_graph(sensor: packages.PackageSensor) -> None:
+    codes = {
+        test_what_torch_left_out_of_a_package_brings_no_graph.__code__: SimpleNamespace(
+            bypassed=True, backend_ids=["a"]
+        ),
+        sensor_of_another.__code__: SimpleNamespace(bypassed=False, backend_ids=["b", "c"]),
+    }
+    assert sensor._around(lambda package: 7, SimpleNamespace(_codes=codes)) == 7
+    made = [event.attempt for event in sensor._events if isinstance(event, Made)]
+    assert [attempt.code.name for attempt in made if attempt.code] == ["sensor_of_another"] * 2
+    assert sensor.fell == []  # type: ignore[attr-defined]
+
+
+def sensor_of_another() -> None: ...
+
+
+def test_a_package_of_another_shape_is_told(sensor: packages.PackageSensor) -> None:
+    assert sensor._around(lambda package: 7, SimpleNamespace()) == 7
+    (said,) = sensor.fell  # type: ignore[attr-defined]
+    assert said.startswith("packages of precompiled code: ")
+
+
+def test_a_name_that_is_gone_is_told_where_packages_are_on(
+    sensor: packages.PackageSensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = AttributeError("install is gone")
+    sensor._gone(gone)
+    assert sensor.fell == []  # type: ignore[attr-defined]
+    monkeypatch.setattr(torch._dynamo.config, "caching_precompile", True)
+    sensor._gone(gone)
+    said = ["packages of precompiled code: install is gone"]
+    assert sensor.fell == said  # type: ignore[attr-defined]
