@@ -174,13 +174,11 @@ def test_a_package_of_another_shape_is_told(sensor: packages.PackageSensor) -> N
     assert said.startswith("packages of precompiled code: ")
 
 
-def test_a_name_that_is_gone_is_told_where_packages_are_on(
-    sensor: packages.PackageSensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_is_gone_is_told_where_packages_are_on(sensor: packages.PackageSensor) -> None:
     gone = AttributeError("install is gone")
     sensor._gone(gone)
     assert sensor.fell == []  # type: ignore[attr-defined]
-    monkeypatch.setattr(torch._dynamo.config, "caching_precompile", True)
-    sensor._gone(gone)
+    with torch._dynamo.config.patch(caching_precompile=True):
+        sensor._gone(gone)
     said = ["packages of precompiled code: install is gone"]
     assert sensor.fell == said  # type: ignore[attr-defined]
