@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_graphbreak.judging.cap import CapError
+    from pytest_graphbreak.layers.during import during
     from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.watching.compiling import CompileModel, Run
     from pytest_graphbreak.watching.watch import BudgetExceeded, GraphBudget, Seen, observe
@@ -22,6 +23,7 @@ __all__ = [
     "Record",
     "Run",
     "Seen",
+    "during",
     "observe",
 ]
 
@@ -33,6 +35,7 @@ _HOMES = {
     "Record": "model.record",
     "Run": "watching.compiling",
     "Seen": "watching.watch",
+    "during": "layers.during",
     "observe": "watching.watch",
 }
 

@@ -64,19 +64,28 @@ PATHS = (
 def everywhere(text: str, nodeid: str | None = None) -> Data:
     """A test with this text in every place that takes one."""
     where = {"file": text, "function": text, "line": 7, "code": text}
+    when = {"process": text, "during": text}
     name = text[:3000]
     return over(
         nodeid or f"tests/test_a.py::test_b[{name}]",
         breaks=[
             a_break(where, reason=text, id=text, explanation=text, hints=[text], stack=[where] * 3)
+            | when
         ],
-        eager=[{"layer": "dynamo", "reason": text, "count": 1, "where": where}],
+        eager=[{"layer": "dynamo", "reason": text, "count": 1, "where": where, **when}],
         recompile_list=[
-            {"layer": "dynamo", "graph": text, "reason": text, "where": where, "stack": [where]}
+            {
+                "layer": "dynamo",
+                "graph": text,
+                "reason": text,
+                "where": where,
+                "stack": [where],
+                **when,
+            }
         ],
         graph_list=[
-            a_graph(text, cause, where=where, reason=text, module=text, process=text, hash=text)
-            | {"from": [text], "functions": {f"{text}::{text}": 12}}
+            a_graph(text, cause, where=where, reason=text, module=text, hash=text)
+            | {**when, "from": [text], "functions": {f"{text}::{text}": 12}}
             for cause in ("entry", "break", "recompile", text)
         ],
         baseline={

@@ -31,6 +31,8 @@ def a_break(where: Data | None = None, **changes: Any) -> Data:
         "count": 1,
         "where": where,
         "stack": [place("tests/test_a.py", "test_b", 20, "compiled(x)"), dict(where)],
+        "process": None,
+        "during": None,
         **changes,
     }
 
@@ -52,6 +54,7 @@ def a_graph(name: str = "0/0", cause: str = "entry", layer: str = "dynamo", **ch
         "stack": [],
         "functions": {},
         "cached": None,
+        "during": None,
         **changes,
     }
 

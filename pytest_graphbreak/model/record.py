@@ -115,6 +115,16 @@ Where = Annotated[Frame, Located()]
 Called = Annotated[Frame, Located(whole=True)]
 
 
+Process = Annotated[
+    Text | None,
+    JsonKey("The child process that it happened in; null for the test's own.", detail=True),
+]
+During = Annotated[
+    Text | None,
+    JsonKey("What the test said that it was doing: a request, a step, a phase.", detail=True),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Break(Described):
     """A graph break: Dynamo gave up in the middle of a frame.
@@ -136,6 +146,8 @@ class Break(Described):
     stack: Annotated[
         tuple[Called, ...], JsonKey("From the outermost user frame to where.", detail=True)
     ] = ()
+    process: Process = None
+    during: During = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -153,6 +165,8 @@ class Eager(Described):
     reason: Text = ""
     where: Where = NOWHERE
     count: Times = 1
+    process: Process = None
+    during: During = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -175,6 +189,8 @@ class Recompile(Described):
     stack: Annotated[
         tuple[Called, ...], JsonKey("The call that did it, from the outermost user frame inwards.")
     ] = ()
+    process: Process = None
+    during: During = None
 
 
 CACHED: Final = ("compiled", "loaded", "found")
@@ -188,7 +204,8 @@ class Graph(Described):
     ``reason`` is the evidence in a user's words (``aten::histc runs on the
     CPU``), ``module`` the path of the nn.Module it came from, ``sources`` the
     names of the graphs above that became this one (``from`` in JSON),
-    ``process`` the child process that made it, or None for the test's own.
+    ``process`` the child process that made it, or None for the test's own, ``during`` what the
+    test said that it was doing.
     ``stack`` of a device graph runs from the outermost user frame to ``where``.
     ``functions`` says of a dynamo graph how many of its operations each function
     holds, by ``file::qualified.name``: those of the functions that it calls, too.
@@ -207,10 +224,7 @@ class Graph(Described):
     sources: Annotated[
         tuple[Text, ...], JsonKey("Names of the graphs above that became this one.", name="from")
     ] = ()
-    process: Annotated[
-        Text | None,
-        JsonKey("The child process that made it; null for the test's own.", detail=True),
-    ] = None
+    process: Process = None
     where: Where = NOWHERE
     reason: Annotated[Text, JsonKey("The evidence for the cause.", detail=True)] = ""
     module: Annotated[Text | None, JsonKey("Path of the nn.Module.", detail=True)] = None
@@ -233,6 +247,7 @@ class Graph(Described):
             detail=True,
         ),
     ] = None
+    during: During = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,8 +442,14 @@ def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
     seen: dict[tuple[str, ...], Placed] = {}
     for item in items:
         known = seen.get(item.key)
-        seen[item.key] = item if known is None else replace(known, count=known.count + item.count)
+        seen[item.key] = item if known is None else _together(known, item)
     return tuple(seen.values())
+
+
+def _together(one: Placed, other: Placed) -> Placed:
+    """One place that came up twice. In two processes: then it is that of neither."""
+    process = one.process if one.process == other.process else None
+    return replace(one, count=one.count + other.count, process=process)
 
 
 def _once(texts: Iterable[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.fallen import Fallen
-from pytest_graphbreak.report.lines import at, calls, place, process, to_try
+from pytest_graphbreak.report.lines import at, calls, meanwhile, of_graph, place, process, to_try
 from pytest_graphbreak.report.repeats import Repeats, series
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
@@ -135,6 +135,7 @@ def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
     name = f"{item.id}  " if item.id else ""
     return [
         f"  {sign} {name}{printable(item.reason)}{times}",
+        *meanwhile(item),
         *at(item.where),
         *calls(item.stack[:-1]),
         *to_try(advice.short(item)),
@@ -185,6 +186,7 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
     return [
         f"  {sign} {item.cause}{reason}{source}{process(item)}{times}",
+        *of_graph(item),
         *at(item.where),
         *calls(item.stack[:-1]),
         *to_try(advice.short(item)),
@@ -193,7 +195,8 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
 
 def _entry(sign: str, item: Graph, count: int) -> list[str]:
     times = f"   x{count}" if count > 1 else ""
-    return [f"  {sign} {item.cause}{times}{process(item)}", *at(item.where)]
+    first = f"  {sign} {item.cause}{times}{process(item)}"
+    return [first, *of_graph(item), *at(item.where)]
 
 
 def recompile_word(layer: str) -> str:
@@ -206,6 +209,7 @@ def recompile_lines(sign: str, item: Repeats) -> list[str]:
     word = recompile_word(item.first.layer)
     return [
         f"  {sign} {word} {printable(item.graphs)}   {printable(item.reason)}",
+        *meanwhile(item.first, first=item.is_loop),
         *at(item.first.where),
         *calls(item.first.stack),
         *to_try(advice.short(item.first)),
@@ -228,6 +232,7 @@ def eager_lines(sign: str, item: Eager) -> list[str]:
     times = f"   x{item.count}" if item.count > 1 else ""
     return [
         f"  {sign} eager   {printable(item.reason)}{times}",
+        *meanwhile(item),
         *at(item.where),
         *to_try(advice.short(item)),
     ]

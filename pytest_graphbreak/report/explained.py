@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Eager, Graph
@@ -26,6 +26,8 @@ UNREACHED: Final = (
     'set_stance("force_eager"), an exception that is caught'
 )
 """What to do about a function that is no longer reached."""
+_NOWHEN: Final[dict[str, Any]] = {"process": None, "during": None}
+"""Of a cause that many tests have: neither the process nor what one of them was doing."""
 
 
 def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
@@ -59,17 +61,16 @@ def what(cause: RootCause) -> list[str]:
 def _what(cause: RootCause) -> list[str]:
     match cause.item:
         case Break() as item:
-            return break_lines("+", replace(item, count=1, stack=()), Fallen())
+            return break_lines("+", replace(item, count=1, stack=(), **_NOWHEN), Fallen())
         case Eager() as item:
-            return eager_lines("+", replace(item, count=1))
+            return eager_lines("+", replace(item, count=1, **_NOWHEN))
         case Graph(cause="entry") as item:
             return ["  + entry   a function that was not compiled before", *at(item.where)]
         case Graph() as item:
-            return graph_lines("+", replace(item, sources=(), process=None, stack=()))
+            return graph_lines("+", replace(item, sources=(), stack=(), **_NOWHEN))
         case Repeats() as item:
-            return recompile_lines(
-                "+", replace(item, first=replace(item.first, stack=()), followers=())
-            )
+            first = replace(item.first, stack=(), **_NOWHEN)
+            return recompile_lines("+", replace(item, first=first, followers=()))
     return [f"  - {cause.words}", *at(cause.function), *to_try(to_do(cause))]
 
 

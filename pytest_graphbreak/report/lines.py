@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_graphbreak.model.record import Frame, Graph
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
@@ -45,6 +45,19 @@ def calls(callers: Sequence[Frame]) -> Iterator[str]:
 
 def process(item: Graph) -> str:
     return f"   in process {printable(item.process)}" if item.process else ""
+
+
+def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[str]:
+    """The process, and what the test said that it was doing; ``first``: when it was first so."""
+    process = f"in process {printable(item.process)}" if item.process else ""
+    doing = f"{'first ' * first}during {printable(item.during)}" if item.during else ""
+    words = ", ".join(filter(None, (process, doing)))
+    return [f"      {words}"] if words else []
+
+
+def of_graph(item: Graph) -> list[str]:
+    """What the test said that it was doing. The process of a graph stands in its first line."""
+    return [f"      during {printable(item.during)}"] if item.during else []
 
 
 def to_try(words: str | None) -> list[str]:

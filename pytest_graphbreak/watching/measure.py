@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import Window
 from pytest_graphbreak.layers.children.observer import Following, kept
 from pytest_graphbreak.layers.observers import observers, unloaded
@@ -57,18 +58,27 @@ class Measurement:
 
     def __init__(self, root: Path) -> None:
         named = places(root)
-        self._children = Following(named)
+        self.spans = during.Spans()
+        self._children = Following(named, self.spans)
         self._windows: dict[str, Window] = {}
         self._record: Record | None = None
         for observer in observers():
             self._windows[observer.layer] = observer.open(named)
+        during.enter(self)
 
     def peek(self) -> Record:
         """What was seen so far; after ``close`` what was seen in all."""
         if self._record is not None:
             return self._record
-        own = _record({layer: window.peek() for layer, window in self._windows.items()})
+        own = self.spans.named(during.OWN, self._own())
         return _whole(own, self._children.peek())
+
+    def extents(self) -> during.Extents:
+        return {during.OWN: during.Extent.of(self._own()), **self._children.extents()}
+
+    def _own(self) -> Record:
+        """What this process did so far."""
+        return _record({layer: window.peek() for layer, window in self._windows.items()})
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -83,8 +93,10 @@ class Measurement:
         """Stop watching; closing again returns the same record."""
         if self._record is None:
             # Last opened, first closed: the way that nested patches come off clean.
+            during.leave(self)
             seen = {layer: self._windows[layer].close() for layer in reversed(self._windows)}
-            self._record = _whole(_record(seen), self._children.close())
+            own = self.spans.named(during.OWN, _record(seen))
+            self._record = _whole(own, self._children.close())
         return self._record
 
     def __enter__(self) -> Measurement:

@@ -24,6 +24,7 @@ from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
 from pytest_graphbreak.layers.children.records import numbered, of_process, since
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
+from pytest_graphbreak.layers.during import Extent, Spans
 from pytest_graphbreak.layers.observers import observers
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
@@ -166,12 +167,21 @@ def kept(places: Places) -> contextlib.AbstractContextManager[None]:
 class Following:
     """One stretch of time in which the children of this process are followed."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, spans: Spans) -> None:
+        """``spans``: the stretches that records are named by."""
         self._pid = os.getpid()
+        self._spans = spans
         FAMILY.enter(places)
         self._seen: tuple[Record, ...] | None = None
         self._earlier: tuple[Record, ...] = ()
         self._begin()
+
+    def extents(self) -> dict[str, Extent]:
+        """How much each child has told up to now, by its directory."""
+        if os.getpid() != self._pid:
+            return {}
+        spool.ask(FAMILY.spool)
+        return {child.node: Extent.of(child.record) for child in spool.read(FAMILY.spool)}
 
     def _begin(self) -> None:
         """What was told up to now is not ours."""
@@ -201,10 +211,13 @@ class Following:
                 FAMILY.leave()
         return self._seen
 
+    def _named(self, child: ProcessRecord) -> Record:
+        return self._spans.named(child.node, child.record)
+
     def _records(self) -> Iterator[Record]:
         silent = spool.ask(FAMILY.spool)
         heard = [
-            (child, since(child.record, self._before.get(child.node)))
+            (child, since(self._named(child), self._before.get(child.node)))
             for child in spool.read(FAMILY.spool)
             if child.node not in self._over
         ]

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
 from pytest_graphbreak.layers.notify import NOTIFIER
@@ -38,6 +39,7 @@ class Child:
         self._count = threading.Lock()
         self._repeat = False
         self._listens = False
+        self.spans = during.Spans()
         self._written: Record | None = None
         self.about = About(self._node.path, about.root, about.owner, about.infra)
         """For the children of this process."""
@@ -46,6 +48,7 @@ class Child:
         os.environ[VARIABLE] = self.about.dump()
         NOTIFIER.listener = self
         self._at_exit()
+        during.enter(self)
         for observer in self._watched:
             observer.when_silent(self._listen)
 
@@ -81,6 +84,15 @@ class Child:
         with self._lock:
             self._write(final=True)
 
+    def extents(self) -> during.Extents:
+        with contextlib.suppress(Exception):
+            return {during.OWN: during.Extent.of(self._seen())}
+        return {}
+
+    def _seen(self) -> Record:
+        seen = [window.peek() for window in self._windows]
+        return merge([item for item in seen if item is not None])
+
     def asked(self) -> None:
         """The test wants to know what was compiled up to now. Another thread may be writing."""
         with self._lock:
@@ -95,8 +107,7 @@ class Child:
 
     def _write(self, final: bool) -> None:
         with contextlib.suppress(Exception):  # the child's own work is worth more
-            seen = [window.peek() for window in self._windows]
-            record = merge([item for item in seen if item is not None])
+            record = self.spans.named(during.OWN, self._seen())
             known = self._listens or self._written is not None
             if not (record.active or known) or not is_alive(self._about.owner):
                 return

@@ -6,12 +6,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Break, Eager, Graph, Record
-
-Placed = TypeVar("Placed", Break, Eager)
+from pytest_graphbreak.model.record import Graph, Placed, Record
 
 
 def since(after: Record, before: Record | None) -> Record:
@@ -62,6 +59,9 @@ def of_process(record: Record, process: str) -> Record:
         notes, errors = (*notes, *errors), ()
     return replace(
         record,
+        breaks=tuple(replace(item, process=process) for item in record.breaks),
+        eager=tuple(replace(item, process=process) for item in record.eager),
+        recompile_list=tuple(replace(item, process=process) for item in record.recompile_list),
         graph_list=tuple(replace(graph, process=process) for graph in record.graph_list),
         errors=errors,
         notes=notes,

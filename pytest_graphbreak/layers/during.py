@@ -1,0 +1,186 @@
+"""What a program says that it is doing, for what is compiled meanwhile: ``with during("...")``.
+
+A view is what records go through on their way to a window: it notes how much there was when
+a stretch begins and when it ends. What is new in between was compiled during it. So nothing
+has to be told by the sensors, and a child process need not know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeVar
+
+from pytest_graphbreak.model.record import Break, Eager, Graph, Placed, Recompile, Record
+
+OWN: Final = ""
+"""The source of records that is this process."""
+MOST: Final = 200
+"""Characters of a label; the rest is cut off."""
+
+Listed = TypeVar("Listed", Graph, Recompile)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much there is in a record that only grows: of each list, by layer or place."""
+
+    listed: Mapping[tuple[type, str], int]
+    placed: Mapping[tuple[type, tuple[str, ...]], int]
+
+    @classmethod
+    def of(cls, record: Record) -> Extent:
+        listed: Counter[tuple[type, str]] = Counter()
+        listed.update((Graph, item.layer) for item in record.graph_list)
+        listed.update((Recompile, item.layer) for item in record.recompile_list)
+        placed: dict[tuple[type, tuple[str, ...]], int] = {}
+        placed.update({(Break, item.key): item.count for item in record.breaks})
+        placed.update({(Eager, item.key): item.count for item in record.eager})
+        return cls(listed, placed)
+
+
+NOTHING: Final = Extent({}, {})
+
+Extents = Mapping[str, Extent]
+"""By source: this process, or the directory of a child."""
+
+
+class Viewer(Protocol):
+    """Whoever hands out records with labels."""
+
+    spans: Spans
+
+    def extents(self) -> Extents:
+        """How much each source has told up to now. Does not raise."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class _Span:
+    label: _Label
+    before: Extents
+    after: Extents | None = None
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class _Label:
+    text: str
+
+
+class Spans:
+    """The stretches that one view has seen."""
+
+    def __init__(self) -> None:
+        self._spans: list[_Span] = []
+
+    def begin(self, label: _Label, there: Extents) -> None:
+        self._spans.append(_Span(label, there))
+
+    def end(self, label: _Label, there: Extents) -> None:
+        for span in self._spans:
+            if span.label is label:
+                span.after = there
+
+    def named(self, source: str, record: Record) -> Record:
+        """All that ``source`` has told, each part with what was being done meanwhile."""
+        spans = [
+            (span.label.text, span.before.get(source, NOTHING), _after(span, source))
+            for span in self._spans
+        ]
+        if not spans:
+            return record
+        return replace(
+            record,
+            graph_list=tuple(_listed(record.graph_list, spans)),
+            recompile_list=tuple(_listed(record.recompile_list, spans)),
+            breaks=tuple(_placed(record.breaks, spans)),
+            eager=tuple(_placed(record.eager, spans)),
+        )
+
+
+def _after(span: _Span, source: str) -> Extent | None:
+    return None if span.after is None else span.after.get(source, NOTHING)
+
+
+_Ends = list[tuple[str, Extent, Extent | None]]
+
+
+def _listed(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
+    """An item is in each stretch that has its number, among those of its layer."""
+    seen: dict[tuple[type, str], int] = {}
+    for item in items:
+        key = type(item), item.layer
+        number = seen[key] = seen.get(key, 0) + 1
+        labels = [
+            text
+            for text, before, after in spans
+            if before.listed.get(key, 0) < number
+            and (after is None or number <= after.listed.get(key, 0))
+        ]
+        yield replace(item, during=_joined(labels, item.during)) if labels else item
+
+
+def _placed(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
+    """A place is in the first stretch in which it came up, and in those around that one."""
+    for item in items:
+        key = type(item), item.key
+        grown = [
+            (text, was)
+            for text, before, after in spans
+            if (was := before.placed.get(key, 0))
+            < (item.count if after is None else after.placed.get(key, 0))
+        ]
+        first = min((was for _, was in grown), default=0)
+        labels = [text for text, was in grown if was == first]
+        yield replace(item, during=_joined(labels, item.during)) if labels else item
+
+
+def _joined(labels: list[str], inner: str | None) -> str:
+    """The outermost first; what the process that compiled says itself comes last."""
+    return ", ".join(dict.fromkeys([*labels, *([inner] if inner else [])]))
+
+
+_views: list[Viewer] = []
+_under_way: list[_Label] = []
+
+
+def enter(view: Viewer) -> None:
+    """From now on ``view`` is told of stretches; it is in those that are under way."""
+    for label in _under_way:
+        view.spans.begin(label, view.extents())
+    _views.append(view)
+
+
+def leave(view: Viewer) -> None:
+    if view in _views:
+        _views.remove(view)
+
+
+@contextmanager
+def during(what: str) -> Iterator[None]:
+    """Say what the program is doing: a request, a step, a phase of a test.
+
+    What is compiled inside is told with it, wherever it is told: in a failure, in the JSON report
+    (``during``), in ``seen.record``. So is what a child process compiles meanwhile, a server
+    that is asked inside, say. It may nest; threads that say different things at the same time
+    are both named. Use it around calls, and not in a function that is compiled. Where
+    nothing is measured it does nothing.
+
+    >>> with during("request 17"):  # doctest: +SKIP
+    ...     engine.generate(prompt)
+    """
+    label = _Label(str(what)[:MOST])
+    _under_way.append(label)
+    for view in [*_views]:
+        view.spans.begin(label, view.extents())
+    try:
+        yield
+    finally:
+        _under_way.remove(label)
+        for view in [*_views]:
+            view.spans.end(label, view.extents())
+
+
+during.__module__ = "pytest_graphbreak"

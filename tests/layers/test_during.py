@@ -1,0 +1,165 @@
+"""What is compiled is named by what the program said that it was doing: in records, in texts."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_graphbreak import during, observe
+from pytest_graphbreak.layers.during import Extent, Spans, enter, leave
+from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
+
+
+class Program:
+    """A record that grows, and is looked at."""
+
+    def __init__(self) -> None:
+        self.spans = Spans()
+        self.record = Record()
+
+    def extents(self) -> dict[str, Extent]:
+        return {"": Extent.of(self.record)}
+
+    def compile(self, layer: str = "dynamo", broke: str = "") -> None:
+        was = self.record
+        number = sum(graph.layer == layer for graph in was.graph_list)
+        graphs = [*was.graph_list, Graph(layer, f"{number}/0", "entry")]
+        breaks = {item.where.code: item.count for item in was.breaks}
+        if broke:
+            breaks[broke] = breaks.get(broke, 0) + 1
+        self.record = Record(
+            layers=("dynamo", "xla"),
+            # As in a real one: the graphs of one layer after those of the other.
+            graph_list=tuple(sorted(graphs, key=lambda graph: graph.layer)),
+            recompile_list=(*was.recompile_list, Recompile(layer)),
+            breaks=tuple(
+                Break("dynamo", where=Frame("a.py", "f", 1, code), count=count)
+                for code, count in breaks.items()
+            ),
+        )
+
+    def said(self) -> dict[str, str | None]:
+        named = self.spans.named("", self.record)
+        assert [item.during for item in named.recompile_list if item.layer == "dynamo"] == [
+            item.during for item in named.graph_list if item.layer == "dynamo"
+        ]
+        return {f"{graph.layer} {graph.name}": graph.during for graph in named.graph_list}
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    program = Program()
+    enter(program)
+    yield program
+    leave(program)
+
+
+def test_each_graph_has_the_stretch_it_was_made_in(program: Program) -> None:
+    program.compile()
+    with during("warm-up"):
+        program.compile("xla")
+        program.compile()
+        with during("bucket 16"):
+            program.compile("xla")
+        program.compile()
+    program.compile()
+    assert program.said() == {
+        "dynamo 0/0": None,
+        "dynamo 1/0": "warm-up",
+        "dynamo 2/0": "warm-up",
+        "dynamo 3/0": None,
+        "xla 0/0": "warm-up",
+        "xla 1/0": "warm-up, bucket 16",
+    }
+
+
+def test_a_stretch_that_has_not_ended_is_told(program: Program) -> None:
+    with during("request 1"):
+        program.compile()
+        assert program.said() == {"dynamo 0/0": "request 1"}
+
+
+def test_a_place_has_the_stretch_in_which_it_came_up(program: Program) -> None:
+    program.compile(broke="one")
+    with during("request 1"):
+        program.compile(broke="two")
+    with during("request 2"):
+        program.compile(broke="two")
+    assert [item.during for item in program.spans.named("", program.record).breaks] == [
+        None,
+        "request 1",
+    ]
+
+
+def test_a_view_that_comes_later_is_in_the_stretch(program: Program) -> None:
+    program.compile()
+    with during("request 1"):
+        later = Program()
+        later.record = program.record
+        enter(later)
+        later.compile()
+        leave(later)
+    assert later.said() == {"dynamo 0/0": None, "dynamo 1/0": "request 1"}
+
+
+def test_a_stretch_ends_with_an_exception(program: Program) -> None:
+    with pytest.raises(KeyError), during("request 1"):
+        raise KeyError
+    program.compile()
+    assert program.said() == {"dynamo 0/0": None}
+
+
+def test_a_long_label_is_cut(program: Program) -> None:
+    with during("x" * 1000):
+        program.compile()
+    assert program.said() == {"dynamo 0/0": "x" * 200}
+
+
+def test_nothing_is_measured() -> None:
+    with during("request 1"):
+        pass
+
+
+def serve(pipe: Any) -> None:
+    import torch
+
+    def step(x: Any) -> Any:
+        y = x + 1
+        print("hello")
+        return y * 2
+
+    compiled = torch.compile(step, backend="eager", dynamic=False)
+    for size in iter(pipe.recv, 0):
+        with during(f"bucket {size}"):
+            compiled(torch.ones(size))
+        pipe.send("done")
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_through_the_process_boundary() -> None:
+    """The test says which request, and the server, if it likes, which bucket."""
+    pytest.importorskip("torch")
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    with observe() as seen:
+        server = context.Process(target=serve, args=(theirs,), name="engine", daemon=True)
+        server.start()
+        for number, size in enumerate([3, 3, 5]):
+            with during(f"request {number}"):
+                ours.send(size)
+                ours.recv()
+        ours.send(0)
+        server.join()
+    said = [(item.process, item.during) for item in seen.record.recompile_list]
+    assert said == [("engine", "request 2, bucket 5")] * 2
+    assert [graph.during for graph in seen.record.graph_list] == [
+        *["request 0, bucket 3"] * 2,
+        *["request 2, bucket 5"] * 2,
+    ]
+    (broke,) = seen.record.breaks
+    assert (broke.process, broke.during) == ("engine", "request 0, bucket 3")
