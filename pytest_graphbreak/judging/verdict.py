@@ -158,6 +158,7 @@ def judge(
         over=over,
         lost=lost,
         added=base.added if expected is not None else record.breaks,
+        left=base.left if expected is not None else capped.left,
         unseen=tuple(dict.fromkeys((*base.unseen, *capped.unseen))),
         foreign=expected.profile if expected is not None and not expected.recorded else None,
     )
@@ -182,8 +183,12 @@ def _against_cap(record: Record, cap: Cap) -> Verdict:
     if record.attempted and not any(record.graphs.values()) and limits:
         layer = next(iter(limits))
         lost = (Step("graphs", layer, limits[layer], 0, cap.by),)
+    # But code that the compiler tried and gave up on is: nothing was to be compiled anew.
+    left = tuple(item for item in record.eager if cap.graphs(item.layer) == 0)
+    if left:
+        lost = (*lost, Step("eager", None, 0, len(left), cap.by))
     unseen = tuple(layer for layer in cap.layers if layer not in record.layers)
-    return Verdict("ok", over=tuple(over), lost=lost, unseen=unseen)
+    return Verdict("ok", over=tuple(over), lost=lost, left=left, unseen=unseen)
 
 
 def _against_baseline(record: Record, expected: Expected, versions: Versions) -> Verdict:

@@ -135,7 +135,7 @@ def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
     name = f"{item.id}  " if item.id else ""
     return [
         f"  {sign} {name}{printable(item.reason)}{times}",
-        *meanwhile(item),
+        *meanwhile(item, first=item.count > 1),
         *at(item.where),
         *calls(item.stack[:-1]),
         *to_try(advice.short(item)),
@@ -186,7 +186,7 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
     return [
         f"  {sign} {item.cause}{reason}{source}{process(item)}{times}",
-        *of_graph(item),
+        *of_graph(item, count),
         *at(item.where),
         *calls(item.stack[:-1]),
         *to_try(advice.short(item)),
@@ -196,7 +196,7 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
 def _entry(sign: str, item: Graph, count: int) -> list[str]:
     times = f"   x{count}" if count > 1 else ""
     first = f"  {sign} {item.cause}{times}{process(item)}"
-    return [first, *of_graph(item), *at(item.where)]
+    return [first, *of_graph(item, count), *at(item.where)]
 
 
 def recompile_word(layer: str) -> str:
@@ -232,7 +232,7 @@ def eager_lines(sign: str, item: Eager) -> list[str]:
     times = f"   x{item.count}" if item.count > 1 else ""
     return [
         f"  {sign} eager   {printable(item.reason)}{times}",
-        *meanwhile(item),
+        *meanwhile(item, first=item.count > 1),
         *at(item.where),
         *to_try(advice.short(item)),
     ]

@@ -55,9 +55,10 @@ def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[s
     return [f"      {words}"] if words else []
 
 
-def of_graph(item: Graph) -> list[str]:
+def of_graph(item: Graph, count: int = 1) -> list[str]:
     """What the test said that it was doing. The process of a graph stands in its first line."""
-    return [f"      during {printable(item.during)}"] if item.during else []
+    first = "first " * (count > 1)
+    return [f"      {first}during {printable(item.during)}"] if item.during else []
 
 
 def to_try(words: str | None) -> list[str]:

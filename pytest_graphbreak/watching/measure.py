@@ -73,6 +73,11 @@ class Measurement:
         own = self.spans.named(during.OWN, self._own())
         return _whole(own, self._children.peek())
 
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Compilations of processes that were killed in them, or that are still at them."""
+        return self._children.unfinished
+
     def extents(self) -> during.Extents:
         return {during.OWN: during.Extent.of(self._own()), **self._children.extents()}
 

@@ -117,7 +117,11 @@ class _Block(AbstractContextManager[Seen]):
     def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         __tracebackhide__ = True
         record = self._measurement.close()
-        if kind is None and self._cap is not None and (words := _over(record, self._cap)):
+        if kind is not None or self._cap is None:
+            return
+        # A note would be read by nobody: a block that passes says nothing.
+        record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
+        if words := _over(record, self._cap):
             raise BudgetExceeded(words)
 
 

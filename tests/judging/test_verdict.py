@@ -275,3 +275,14 @@ def test_what_grew_says_how_much_is_compiled() -> None:
     verdict = judge(held(2, 2), written(held(2)), versions={"torch": "2.9.1"})
     assert verdict.name == "over"
     assert [(step.allowed, step.measured) for step in verdict.ops] == [(2, 4)]
+
+
+def test_code_that_leaves_the_compiler_is_lost_where_no_graph_is_allowed() -> None:
+    """No graph is made of it, and a steady state it is not: a recompile limit, say."""
+    record = seen(0, attempted=1, eager=("def f(x):",))
+    verdict = judge(record, cap=parse((0,), {}))
+    assert (verdict.name, verdict.left) == ("lost", record.eager)
+    assert judge(seen(0, xla=0, attempted=0, eager=()), cap=parse((0,), {})).name == "ok"
+    assert judge(seen(1, eager=("def f(x):",)), cap=parse((1,), {})).name == "ok"
+    grown = judge(seen(1, eager=("def f(x):",)), cap=parse((0,), {}))
+    assert (grown.name, grown.left) == ("over", record.eager)

@@ -156,3 +156,69 @@ def test_a_block_hears_of_device_graphs_that_no_hook_saw(suite: Suite) -> None:
     """torch_xla compiles when a value is read, and calls nobody: the worker is asked."""
     suite.write(LAZY)
     suite.run().assert_outcomes(passed=3)
+
+
+HURT = """
+import multiprocessing, os, time
+
+import pytest
+
+def compiling(pipe):
+    def backend(gm, args):
+        pipe.send("compiling")
+        time.sleep(100)
+    import torch
+    pipe.recv()
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
+
+@pytest.fixture
+def engine():
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=compiling, args=(theirs,), name="engine", daemon=True)
+    process.start()
+    yield process, ours
+    process.kill()
+    process.join()
+
+def test_killed(engine, graph_budget):
+    process, pipe = engine
+    with graph_budget(max_graphs=0):
+        pipe.send("go")
+        pipe.recv()
+        process.kill()
+        process.join()
+
+def test_hangs(engine, graph_budget):
+    process, pipe = engine
+    with graph_budget(max_graphs=1):
+        pipe.send("go")
+        pipe.recv()
+
+def test_looked_at(engine, graph_budget):
+    process, pipe = engine
+    with graph_budget() as seen:
+        pipe.send("go")
+        pipe.recv()
+        process.kill()
+        process.join()
+    assert seen.record.note == (
+        "in the process engine: it ended in the middle of a compilation, which is not counted"
+    )
+"""
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_compilation_that_does_not_end_is_over_any_budget(suite: Suite) -> None:
+    suite.write(HURT)
+    result = suite.run()
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*BudgetExceeded: graph budget: could not see: in the process engine: "
+            "it ended in the middle of a compilation, which is not counted",
+            "*BudgetExceeded: graph budget: could not see: in the process engine: "
+            "it was still compiling when the test ended: the rest is not counted",
+        ]
+    )

@@ -171,6 +171,8 @@ class Following:
         """``spans``: the stretches that records are named by."""
         self._pid = os.getpid()
         self._spans = spans
+        self.unfinished: tuple[str, ...] = ()
+        """Compilations of which nobody knows how they ended."""
         FAMILY.enter(places)
         self._seen: tuple[Record, ...] | None = None
         self._earlier: tuple[Record, ...] = ()
@@ -227,6 +229,11 @@ class Following:
             if new.active or new.errors or _note(child) or child.node in silent
         ]
         names = numbered((child.name for child, _ in heard), [new for _, new in heard])
+        self.unfinished = tuple(
+            f"in the process {name}: {_note(child)}"
+            for (child, _), name in zip(heard, names, strict=True)
+            if child.compiling and not child.unseen
+        )
         for (child, new), name in zip(heard, names, strict=True):
             told = of_process(new.noted(_note(child)), name)
             if child.node in silent:

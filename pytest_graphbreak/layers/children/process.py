@@ -120,7 +120,7 @@ class Child:
     def _mark(self, compiling: bool) -> None:
         with contextlib.suppress(OSError):
             if is_alive(self._about.owner):
-                self._node.compiling(compiling)
+                self._node.compiling(compiling, self._name())
 
     def _name(self) -> str:
         """What the process is called, without what changes from run to run."""

@@ -5,7 +5,7 @@ started it. There is none before a child compiles something, or loads a library 
 compiles without a word (torch_xla). It has
 
 ``record``     everything so far, as JSON; replaced in one step
-``compiling``  while a compilation is under way
+``compiling``  while a compilation is under way: the name of the process
 ``unseen``     why the process could not be watched
 ``ask``        a pipe; who writes a word into it has the process look what it compiled
 ``heard``      the last such word, when ``record`` is as of then
@@ -127,13 +127,13 @@ class Node:
     def __init__(self, spool: str) -> None:
         self.path = os.path.join(spool, f"{os.getpid()}-{os.urandom(4).hex()}")
 
-    def compiling(self, now: bool) -> None:
-        """Note that a compilation began, or that none is under way."""
+    def compiling(self, now: bool, name: str = "") -> None:
+        """Note that a compilation began in the process of that name, or that none is under way."""
         marker = os.path.join(self.path, _COMPILING)
         if now:
             _make(self.path)
-            with open(marker, "w"):
-                pass
+            with open(marker, "w", encoding="utf-8", errors="replace") as stream:
+                stream.write(name)
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(marker)
@@ -254,7 +254,7 @@ def _read(directory: Path) -> Iterator[ProcessRecord]:
         alive = is_alive(_process(path))
         yield ProcessRecord(
             node=path,
-            name=str(data.get("name") or "child"),
+            name=str(data.get("name") or _text(node / _COMPILING) or "child"),
             record=Record.from_dict(data.get("record") or {}),
             compiling=compiling,
             alive=alive,

@@ -27,6 +27,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import Hook
+from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -117,6 +118,8 @@ class BreakSensors:
         try:
             where = {"exc": 0, "code": 1}
             self._suppressed(*(argument(name, where, args, kwargs) for name in where))
+            if NOTIFIER.listener is not None:  # its attempt has ended before
+                NOTIFIER.listener.noted()
         except Exception as error:
             self._fell("functions left to eager", error)
         return original(*args, **kwargs)
