@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pytest_graphbreak.text.terminal import fitted, is_terminal
@@ -38,6 +39,47 @@ class FailureText:
         for line in self.message.splitlines():
             for part in fitted(line, width):
                 tw.line(part, **dict.fromkeys(_markup(line), True))
+
+
+_ERROR = "E   "
+"""What pytest writes before the lines of an exception."""
+
+
+class BlockText:
+    """Prints the failure of a block, which is an exception of the test's: no line too wide.
+
+    Put in place of the ``toterminal`` of what pytest has made of that exception, which stays
+    as it is for all others.
+    """
+
+    def __init__(self, longrepr: Any) -> None:
+        self._print = longrepr.toterminal
+        traceback = getattr(longrepr, "reprtraceback", None)
+        self._entries = [
+            entry
+            for entry in getattr(traceback, "reprentries", ())
+            if any("BudgetExceeded: graph budget:" in line for line in entry.lines)
+        ]
+
+    def __call__(self, tw: Any) -> None:
+        whole = [[*entry.lines] for entry in self._entries]
+        if is_terminal(getattr(tw, "_file", None)):
+            for entry in self._entries:
+                entry.lines[:] = _narrow(entry.lines, tw.fullwidth)
+        try:
+            self._print(tw)
+        finally:
+            for entry, lines in zip(self._entries, whole, strict=True):
+                entry.lines[:] = lines
+
+
+def _narrow(lines: Iterable[str], width: int) -> Iterator[str]:
+    for line in lines:
+        if line.startswith(_ERROR):
+            parts = fitted(line.removeprefix(_ERROR), width - len(_ERROR))
+            yield from (_ERROR + part for part in parts or [""])
+        else:
+            yield line
 
 
 def _markup(line: str) -> tuple[str, ...]:

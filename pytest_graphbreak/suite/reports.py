@@ -61,10 +61,14 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
 
 
 def colour(report: pytest.TestReport) -> None:
-    """Give the gate's failure text its colours, where it is printed.
+    """Give the gate's failure text its colours, where it is printed, and a block's its width.
 
     The text itself crosses processes as a plain str, and stays one in junit.
     """
+    if report.when == "call" and report.failed and _tells_of_a_block(report.longrepr):
+        from pytest_graphbreak.report.failure import BlockText
+
+        report.longrepr.toterminal = BlockText(report.longrepr)  # type: ignore[union-attr, method-assign]
     data: Plain = getattr(report, "graphbreak", None) or {}
     if report.when == "call" and data.get("failed_by") == "gate" and data.get("message"):
         from pytest_graphbreak.report.failure import FailureText
@@ -76,6 +80,12 @@ def _is_over_in_a_block(call: pytest.CallInfo[Any]) -> bool:
     """Whether a ``with graph_budget(...)`` block, or ``observe``, failed the test."""
     watch = sys.modules.get("pytest_graphbreak.watching.watch")
     return bool(watch and call.excinfo and isinstance(call.excinfo.value, watch.BudgetExceeded))
+
+
+def _tells_of_a_block(longrepr: object) -> bool:
+    """The same of what pytest has made of it, also in another process."""
+    crash = getattr(longrepr, "reprcrash", None)
+    return "BudgetExceeded: graph budget:" in str(getattr(crash, "message", ""))
 
 
 def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
@@ -21,6 +22,7 @@ _START: Final = re.compile(r"^[A-Za-z_]\w*")
 _STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
 _PLAIN: Final = (int, float, bool, str, type(None))
 _LONGEST: Final = 40
+_WIDEST: Final = 40
 _NOTHING: Final = object()
 
 
@@ -42,6 +44,68 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     if found.re is _TENSOR:
         return _of_tensor(source, value, text)
     return ""
+
+
+Signature = Mapping[str, tuple[Any, ...]]
+"""What tells two calls of a function apart, of each local variable, and modes."""
+
+
+def signature(values: Mapping[str, Any]) -> Signature:
+    """Shapes and types of tensors, plain values, and whether modules train, of a frame's locals.
+
+    Also of what lies in tuples and dictionaries there: a module is compiled as a wrapper that
+    takes ``*args`` and ``**kwargs``.
+    """
+    torch = sys.modules["torch"]
+    found: dict[str, tuple[Any, ...]] = {"": (torch.is_grad_enabled(),)}
+    for name, value in _each(values):
+        if type(value) in (torch.Tensor, torch.nn.Parameter):
+            with torch._C.DisableTorchFunction():
+                found[name] = (str(value.dtype), *map(str, value.shape))
+        elif type(value) in _PLAIN:
+            found[name] = (type(value), value[:_LONGEST] if type(value) is str else value)
+        elif (training := _of_instance(value, "training")) is not _NOTHING:
+            found[name] = (training is True,)
+    return found
+
+
+def _each(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if type(value) in (tuple, list):
+            yield from ((f"{name}[{at}]", item) for at, item in enumerate(value[:_WIDEST]))
+        elif type(value) is dict:
+            items = islice(value.items(), _WIDEST)
+            yield from ((f"{name}[{key}]", item) for key, item in items if type(key) is str)
+        else:
+            yield name, value
+
+
+def closest(guards: Sequence[str], known: Mapping[str, Signature], now: Signature) -> list[str]:
+    """The guards that failed, one for each time a function was compiled, the closest first.
+
+    Each names what did not fit that time, and it is what had to be the same for this call to
+    fit: of an engine with many sizes, the guard of the size that is called now. ``known``
+    has the signatures by compile id. What is as close keeps its order.
+    """
+    return sorted(guards, key=lambda guard: _distance(known.get(_id(guard)), now))
+
+
+def _id(guard: str) -> str:
+    found = _PREFIX.match(guard.strip())
+    return found[0].strip().rstrip(":") if found else ""
+
+
+def _distance(then: Signature | None, now: Signature) -> int:
+    """In how many sizes, types, values and modes two calls differ."""
+    if then is None:
+        return sys.maxsize
+    return sum(_difference(then.get(name, ()), now.get(name, ())) for name in {*then, *now})
+
+
+def _difference(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
+    if len(one) != len(other):
+        return max(len(one), len(other))
+    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 def _of_tensor(source: str, value: Any, text: str) -> str:
@@ -75,13 +139,18 @@ def _look_up(source: str, values: Mapping[str, Any]) -> Any:
 def _inside(value: Any, step: re.Match[str]) -> Any:
     attribute, index, key = step.groups()
     if attribute is not None:
-        try:
-            holder = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            return _NOTHING
-        return dict.get(holder, attribute, _NOTHING) if type(holder) is dict else _NOTHING
+        return _of_instance(value, attribute)
     if key is not None:
         return dict.get(value, key, _NOTHING) if type(value) is dict else _NOTHING
     if type(value) in (list, tuple) and int(index) < len(value):
         return value[int(index)]
     return _NOTHING
+
+
+def _of_instance(value: Any, attribute: str) -> Any:
+    """What the dictionary of an instance has by that name."""
+    try:
+        holder = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return _NOTHING
+    return dict.get(holder, attribute, _NOTHING) if type(holder) is dict else _NOTHING

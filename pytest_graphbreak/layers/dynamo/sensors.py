@@ -44,7 +44,12 @@ from pytest_graphbreak.layers.dynamo.events import (
     shape_of,
 )
 from pytest_graphbreak.layers.dynamo.export import ExportSensor
-from pytest_graphbreak.layers.dynamo.guard_values import current_value
+from pytest_graphbreak.layers.dynamo.guard_values import (
+    Signature,
+    closest,
+    current_value,
+    signature,
+)
 from pytest_graphbreak.layers.dynamo.ledger import Ledger
 from pytest_graphbreak.layers.dynamo.packages import PackageSensor
 from pytest_graphbreak.layers.dynamo.private import Name
@@ -75,6 +80,7 @@ class DynamoSensors:
         self._blind: list[str] = []
         self._captures = 0
         self._latest: dict[Line, Attempt] = {}
+        self._signatures: dict[str, Signature] = {}
         self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
     def attach(self) -> None:
@@ -188,6 +194,7 @@ class DynamoSensors:
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
         attempt.above, attempt.parent = self._look_up(caller())
         self._latest[attempt.code] = attempt
+        self._signatures[attempt.id] = signature(argument("locals", self._where, args, kwargs))
 
     def _above(self) -> tuple[Line, ...]:
         """The stack that called a function of torch, from the test on."""
@@ -308,8 +315,12 @@ class DynamoSensors:
         try:
             attempt = self._local.current()
             if attempt is not None and not kwargs.get("skip_logging"):
-                attempt.guards = tuple(str(reason) for reason in reasons or ())
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
+                guards = [str(reason) for reason in reasons or ()]
+                now = self._signatures.get(attempt.id)
+                if len(guards) > 1 and now is not None:
+                    guards = closest(guards, self._signatures, now)
+                attempt.guards = tuple(guards)
                 if attempt.guards:
                     attempt.guard_value = current_value(attempt.guards[0], frame.f_locals)
         except Exception as fault:
