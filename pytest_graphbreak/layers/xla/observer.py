@@ -19,7 +19,7 @@ from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.meter import CLEARED
-from pytest_graphbreak.layers.xla.sensors import XlaSensors
+from pytest_graphbreak.layers.xla.sensors import XlaSensors, installed
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
@@ -80,6 +80,8 @@ class XlaObserver(Observer):
         """When torch_xla is there: what reads a value compiles, and calls nobody."""
         if native.loaded():
             call()
+            return
+        if not installed():
             return
 
         def imported() -> None:

@@ -118,7 +118,7 @@ class XlaSensors:
             if self._windows == 1:
                 recorder.errors.clear()
                 recorder.events.clear()
-                if _installed():
+                if installed():
                     self._imports.attach()
             if native.loaded():
                 self._attach()
@@ -176,5 +176,6 @@ class XlaSensors:
 
 
 @cache
-def _installed() -> bool:
+def installed() -> bool:
+    """Whether torch_xla is here, or could be imported."""
     return "torch_xla" in sys.modules or find_spec("torch_xla") is not None
