@@ -7,6 +7,7 @@ has to be told by the sensors, and a child process need not know.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -146,6 +147,16 @@ _views: list[Viewer] = []
 _under_way: list[_Label] = []
 
 
+def _in_child() -> None:
+    """After a fork: what the parent was doing then ends there, and is told there."""
+    _views.clear()
+    _under_way.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_in_child)
+
+
 def enter(view: Viewer) -> None:
     """From now on ``view`` is told of stretches; it is in those that are under way."""
     for label in _under_way:
@@ -178,7 +189,8 @@ def during(what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _under_way.remove(label)
+        if label in _under_way:  # not in a process that was forked inside
+            _under_way.remove(label)
         for view in [*_views]:
             view.spans.end(label, view.extents())
 

@@ -11,7 +11,8 @@ A fenced block says what it is in an HTML comment on the line before it:
 ``<!-- needs: PACKAGE -->`` anywhere on a page skips its runs where the package
 is not installed. With ``<!-- columns: 80 -->`` a page shows what stands on a
 terminal of that width; without, what goes through a pipe. A page's blocks
-share one directory and run from top to bottom. YAML with ``version:`` is read
+share one directory and run from top to bottom; with ``<!-- files of: PAGE -->``
+the files of another page are there, too. YAML with ``version:`` is read
 as a baseline, JSON with ``tests`` is held to its schema, and Python has to
 compile, whether or not a comment says more.
 """
@@ -44,6 +45,7 @@ BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
     re.M | re.S,
 )
+OTHERS = re.compile(r"<!-- files of: (\S+) -->")
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 COLUMNS = re.compile(r"<!-- columns: (\d+) -->")
 
@@ -117,13 +119,26 @@ def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
         if not importlib.util.find_spec(package):
             pytest.skip(f"{package} is not installed")
     columns = int(found[1]) if (found := COLUMNS.search(text)) else None
+    for other in OTHERS.findall(text):
+        write_files(ROOT / other, here)
     for block in blocks(page):
         if block.word == "file":
-            path = here / block.what
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block.text)
+            _write(block, here)
         elif block.word == "run":
             _run(block, here, columns)
+
+
+def write_files(page: Path, here: Path) -> None:
+    """The files of a page; of one that it changes, what it is in the end."""
+    for block in blocks(page):
+        if block.word == "file":
+            _write(block, here)
+
+
+def _write(block: Block, here: Path) -> None:
+    path = here / block.what
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.text)
 
 
 def _run(block: Block, here: Path, columns: int | None) -> None:
