@@ -411,3 +411,25 @@ def test_a_new_python_passes_over_test_infrastructure_too(suite: Suite) -> None:
     (test,) = suite.report()["tests"]
     (found,) = test["breaks"]
     assert {frame["file"] for frame in found["stack"]} == {"train.py", "infra/run.py"}
+
+
+def test_a_window_tells_children_anew_where_a_session_tells_them_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test took the variables away, and another window names other infrastructure."""
+    from pytest_graphbreak.watching.measure import follow, pass_over
+
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with follow(tmp_path):
+        session = os.environ["PYTHONPATH"]
+        del os.environ["PYTHONPATH"], os.environ["GRAPHBREAK_CHILDREN"]
+        pass_over(tmp_path, ["infra"])
+        try:
+            with Measurement(tmp_path), Measurement(tmp_path):
+                assert os.environ["PYTHONPATH"].split(os.pathsep)[0].endswith("children/site")
+                assert "infra" in os.environ["GRAPHBREAK_CHILDREN"]
+        finally:
+            pass_over(tmp_path, ())
+        assert os.environ["PYTHONPATH"] == session
+    assert "GRAPHBREAK_CHILDREN" not in os.environ
+    assert "PYTHONPATH" not in os.environ

@@ -39,7 +39,8 @@ class _Family:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._open = 0
-        self._kept = 0
+        self._kept: list[Places] = []
+        self._told = False
         self._pid = 0
         self._spool = ""
         self._child: Child | None = None
@@ -56,7 +57,8 @@ class _Family:
         with self._lock:
             self._settle()
             self._open += 1
-            self._tell(places)
+            if self._open == 1:
+                self._tell(places)
 
     def leave(self) -> None:
         """One window less; with the last one the environment is as it was."""
@@ -72,31 +74,35 @@ class _Family:
         """Children are told of us between windows, too: a later window may hear of them."""
         with self._lock:
             self._settle()
-            self._kept += 1
-            self._tell(places)
+            self._kept.append(places)
+            if not self._open:
+                self._tell(places)
         try:
             yield
         finally:
             with self._lock:
-                self._kept -= 1
+                self._kept.remove(places)
                 if not self._open and self._child is None:
                     self._untell()
 
     def _tell(self, places: Places) -> None:
-        """Children find us from now on, if they do not yet."""
-        if self._open + self._kept > 1 or self._child is not None:
+        """Children find us from now on, also where somebody took away what tells them."""
+        if self._child is not None:
             return
         self._places = places
+        if not self._told:
+            self._told, self._had_path = True, _PATH in os.environ
         os.environ[VARIABLE] = self._about()
-        self._had_path = _PATH in os.environ
         _strip_path()
         rest = os.environ.get(_PATH)
         os.environ[_PATH] = f"{_SITE}{os.pathsep}{rest}" if rest else _SITE
 
     def _untell(self) -> None:
-        """Unless somebody keeps it so, the environment is as it was."""
+        """The environment is as it was, or as somebody keeps it."""
         if self._kept:
+            self._tell(self._kept[-1])
             return
+        self._told = False
         os.environ.pop(VARIABLE, None)
         _strip_path()
         if not self._had_path and not os.environ.get(_PATH):
@@ -126,8 +132,9 @@ class _Family:
     def _forked(self) -> None:
         """In a forked process: if a window is open, it belongs to that window's test."""
         self._lock = threading.RLock()
-        watched = self._open > 0 or self._kept > 0 or self._child is not None
-        self._open = self._kept = 0
+        watched = self._open > 0 or bool(self._kept) or self._child is not None
+        self._open = 0
+        self._kept = []
         with contextlib.suppress(Exception):
             if watched and self._places is not None:
                 about = About.load(os.environ.get(VARIABLE) or self._about())
