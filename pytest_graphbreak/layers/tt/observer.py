@@ -22,26 +22,20 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.layers.base import Observer
+from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, followed
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
-from pytest_graphbreak.text.blocks import cut
-from pytest_graphbreak.text.scan import scan
 
 LAYER: Final = "tt"
-
-LEVEL: Final = "TTXLA_LOGGER_LEVEL"
-FILE: Final = "TTXLA_LOGGER_FILE"
-ENOUGH: Final = ("DEBUG", "VERBOSE")
-"""Levels at which headers are printed; the plugin knows them in capitals only."""
 
 WANTED: Final[Mapping[str, Mapping[str, str]]] = {
     "headers": {LEVEL: "DEBUG"},
@@ -55,7 +49,6 @@ legacy flow, and torch_xla hashes every graph anew. So no gate sets it.
 """
 
 _LIBRARY: Final = "pjrt_plugin_tt"
-_BEGIN: Final = b"File verbosity level:"
 _MAPS: Final = Path("/proc/self/maps")
 _SHAPES: Final = 3
 _OURS: Final = "graphbreak-tt-"
@@ -115,7 +108,7 @@ def prepare_environment(
         )
     level = target.get(LEVEL)
     if log == "off":
-        return Prepared(_followed(target), {})
+        return Prepared(followed(target), {})
     if level is not None and level not in ENOUGH:
         notes.append(
             f"tt graphs are counted through xla: {LEVEL} is {level}, and headers need DEBUG"
@@ -131,7 +124,7 @@ def prepare_environment(
         wanted[FILE] = str(place / f"tt-{os.getpid()}.log")
     before = {name: target[name] for name in wanted if name in target}
     target.update(wanted)
-    return Prepared(_followed(target), wanted, tuple(notes), before, made)
+    return Prepared(followed(target), wanted, tuple(notes), before, made)
 
 
 def _inherited(file: str) -> Path | None:
@@ -224,37 +217,15 @@ class TTObserver(Observer):
 
 
 class TTWindow:
-    """One stretch of time on the tt layer.
-
-    The variable that names the file may change between the begin and the end
-    (tt-xla's own suite puts the process id into it); whichever file the plugin
-    took, what was added to it is counted.
-    """
+    """One stretch of time on the tt layer: what was added to the plugin's log meanwhile."""
 
     def __init__(self) -> None:
         self._closed = False
         self._last: Record | None = None
-        file = _followed(os.environ)
-        self._starts = {} if file is None else {file: _size(file)}
-        self._aside: dict[Path, list[tuple[int, int]]] = {}
+        self._files = LogFiles()
 
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        self._follow()
-        before = {file: _size(file) for file in self._starts}
-        try:
-            yield
-        finally:
-            self._follow()
-            for file, start in self._starts.items():
-                left = before.get(file, start)
-                self._aside.setdefault(file, []).append((left, _size(file)))
-
-    def _follow(self) -> None:
-        """Begin with the file that the plugin writes now, if it is another one."""
-        file = _followed(os.environ)
-        if file is not None and file not in self._starts:
-            self._starts[file] = _loaded_at(file)
+    def aside(self) -> contextlib.AbstractContextManager[None]:
+        return self._files.aside()
 
     def peek(self) -> Record | None:
         return self._last if self._closed else self._observe()
@@ -266,21 +237,11 @@ class TTWindow:
         return self._last
 
     def _observe(self) -> Record | None:
-        self._follow()
         errors: list[str] = []
         notes: list[str] = []
         seen = TTLines()
-        grown = False
-        for file, start in self._starts.items():
-            try:
-                for left, back in self._aside.get(file, ()):
-                    grown = _read(file, start, seen, errors, left) or grown
-                    start = back
-                grown = _read(file, start, seen, errors) or grown
-            except OSError as error:
-                errors.append(f"tt: the log {file} cannot be read: {error.strerror or error}")
-        seen.finish()
-        if not grown and not errors and not (self._starts and in_use()):
+        grown = self._files.read(seen, errors)
+        if not grown and not errors and not (self._files and in_use()):
             return None
         programs = seen.programs
         if seen.headers and seen.repeated * 2 >= seen.headers:
@@ -344,7 +305,7 @@ def through_xla(record: Record) -> Record:
     """
     if LAYER in record.layers or "xla" not in record.layers:
         return record
-    if not in_use() or _followed(os.environ) is not None:
+    if not in_use() or followed(os.environ) is not None:
         return record
     counts = dict(record.graphs)
     listed = [graph for graph in record.graph_list if graph.layer == "xla"]
@@ -399,59 +360,3 @@ def _stages(programs: Programs) -> str:
         f"{count} x {' '.join(stages)}" for stages, count in programs.shapes.most_common(_SHAPES)
     )
     return f"tt: {programs.completed} of {programs.attempted} graphs completed; stages: {listed}"
-
-
-def _followed(environ: Mapping[str, str]) -> Path | None:
-    """The file that the plugin writes headers to, as these variables have it."""
-    name = environ.get(FILE)
-    if not name or environ.get(LEVEL) not in ENOUGH:
-        return None
-    return Path(os.path.abspath(name))
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
-
-
-def _loaded_at(file: Path) -> int:
-    """Where this process's lines begin in a file that was not known when the window opened.
-
-    The plugin appends to the file, and says at what level it does as the first
-    thing when it is loaded.
-    """
-    try:
-        return max(file.read_bytes().rfind(_BEGIN), 0)
-    except OSError:
-        return 0
-
-
-def _read(
-    file: Path, start: int, seen: TTLines, errors: list[str], until: int | None = None
-) -> bool:
-    """Count what was added to a file since it had ``start`` bytes; whether it was anything.
-
-    ``until``: only what was added before it had that many.
-    """
-    size = _size(file) if until is None else until
-    if size < start:
-        errors.append(f"tt: the log {file} was cut back while its graphs were counted")
-        start = 0
-    if size == start:
-        return False
-    with file.open("rb") as stream:
-        stream.seek(start)
-        left = [size - start]
-
-        def readinto(view: memoryview) -> int:
-            count = stream.readinto(view[: left[0]]) if left[0] else 0
-            left[0] -= count
-            return count
-
-        for block in cut(readinto, 64 * 1024):
-            seen.begin(block)
-            scan(block, [seen.group(block)])
-            seen.end(block)
-    return True

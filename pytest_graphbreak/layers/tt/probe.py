@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pytest_graphbreak.layers.tt.observer import FILE, LEVEL, turn_on
+from pytest_graphbreak.layers.tt.files import FILE, LEVEL
+from pytest_graphbreak.layers.tt.observer import turn_on
 from pytest_graphbreak.layers.xla.probe import XlaProbe
 
 

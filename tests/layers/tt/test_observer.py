@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.tt import observer
+from pytest_graphbreak.layers.tt import files, observer
 from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment, reconcile
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame, Graph, Record
@@ -24,8 +24,8 @@ from tests.layers.tt.plugin import NINE, Plugin, build
 
 ROOT = Path(__file__).parents[3]
 NAMES = (
-    observer.LEVEL,
-    observer.FILE,
+    files.LEVEL,
+    files.FILE,
     "TTMLIR_RUNTIME_LOGGER_LEVEL",
     "XLA_HLO_DEBUG",
     "PJRT_DEVICE",
@@ -48,8 +48,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The plugin's log, turned on as a user does it."""
     path = tmp_path / "tt.log"
-    monkeypatch.setenv(observer.LEVEL, "DEBUG")
-    monkeypatch.setenv(observer.FILE, str(path))
+    monkeypatch.setenv(files.LEVEL, "DEBUG")
+    monkeypatch.setenv(files.FILE, str(path))
     return path
 
 
@@ -156,7 +156,7 @@ def test_a_log_that_nobody_writes_is_no_layer(log: Path) -> None:
 def test_a_level_that_prints_no_headers_is_respected_and_nothing_else_is_set(
     log: Path, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(observer.LEVEL, level)
+    monkeypatch.setenv(files.LEVEL, level)
     assert window().close() is None
     for much in observer.WANTED:
         before = dict(os.environ)
@@ -176,7 +176,7 @@ def test_the_file_may_be_named_anew(
     later = tmp_path / "tt.4242.log"
     later.write_text("2026-08-20 10:22:52.123 old| MLIR Module vhlo:\n")
     opened = window()
-    monkeypatch.setenv(observer.FILE, str(later))
+    monkeypatch.setenv(files.FILE, str(later))
     plugin = Plugin(build(tmp_path))
     plugin.compile()
     assert seen(opened).graphs == {"tt": 1}
@@ -322,13 +322,21 @@ COUNTS = {"test_one": 1, "test_three": 3, "test_failed": 1, "test_none": 0, "tes
 
 
 def run_suite(
-    library: Path, directory: Path, options: list[str], *, tee: bool = False, **environ: str
+    library: Path,
+    directory: Path,
+    options: list[str],
+    *,
+    source: str = SUITE,
+    code: int = 1,
+    report: bool = True,
+    tee: bool = False,
+    **environ: str,
 ) -> tuple[str, dict[str, Any]]:
     """Run the suite in a process of its own; what it printed, and its tests by name."""
-    (directory / "test_suite.py").write_text(textwrap.dedent(SUITE.format(library=str(library))))
+    (directory / "test_suite.py").write_text(textwrap.dedent(source.format(library=str(library))))
     (directory / "pytest.ini").write_text("[pytest]\n")
-    report = directory / "report.json"
-    command = [sys.executable, "-m", "pytest", f"--graph-budget-report={report}"]
+    file = directory / "report.json"
+    command = [sys.executable, "-m", "pytest", *([f"--graph-budget-report={file}"] * report)]
     command += ["-p", "no:cacheprovider", *options, str(directory / "test_suite.py")]
     line = f"set -o pipefail; {shlex.join(command)} 2>&1" + (" | tee pytest.log" if tee else "")
     said = subprocess.run(
@@ -339,8 +347,8 @@ def run_suite(
         text=True,
         check=False,
     )
-    assert said.returncode == 1, said.stdout
-    tests = json.loads(report.read_text())["tests"]
+    assert said.returncode == code, said.stdout
+    tests = json.loads(file.read_text())["tests"] if report else []
     return said.stdout, {test["nodeid"].rpartition("::")[2]: test for test in tests}
 
 
@@ -384,6 +392,55 @@ def test_a_log_of_the_users_own_is_followed(library: Path, tmp_path: Path, log: 
     _, tests = run_suite(library, tmp_path, [], PJRT_DEVICE="TT")
     assert graphs(tests) == COUNTS
     assert log.read_text().count("MLIR Module vhlo:") == 7
+
+
+RENAMING = """
+import os
+from pathlib import Path
+
+import pytest
+from tests.layers.tt.plugin import Plugin
+
+LOADED = []
+
+def compile():
+    if not LOADED:
+        LOADED.append(Plugin(Path({library!r})))
+    LOADED[0].compile()
+
+@pytest.fixture(autouse=True)
+def renamed():
+    before = os.environ["TTXLA_LOGGER_FILE"]
+    os.environ["TTXLA_LOGGER_FILE"] = before.replace(".log", f".{{os.getpid()}}.log")
+    yield
+    os.environ["TTXLA_LOGGER_FILE"] = before
+
+@pytest.mark.parametrize("number", range(5))
+def test_one(number):
+    compile()
+
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("early", ["", "compile()"], ids=["loaded-in-a-test", "loaded-before"])
+def test_a_fixture_that_renames_the_log_and_puts_it_back(
+    library: Path, tmp_path: Path, log: Path, early: str
+) -> None:
+    """As tt-xla's --log-pid does, without --forked: all graphs are in one file, of either name."""
+    _, tests = run_suite(library, tmp_path, [], source=RENAMING + early, code=0)
+    assert [test["graphs"] for test in tests.values()] == [{"tt": 1}] * 5
+    assert [test["setup"]["phases"] for test in tests.values()] == [{}] * 5
+
+
+@pytest.mark.once
+def test_a_log_that_is_renamed_where_only_some_tests_are_measured(
+    library: Path, tmp_path: Path, log: Path
+) -> None:
+    """The plugin has written to the file of the other name before the first window opens."""
+    marked = "@pytest.mark.max_graphs(1)\ndef test_marked(): compile()\n"
+    out, _ = run_suite(library, tmp_path, [], source=RENAMING + marked, code=0, report=False)
+    assert "6 passed" in out
 
 
 def test_without_tt_nothing_is_set(suite: Suite) -> None:
@@ -435,10 +492,10 @@ def test_a_test_that_counts_nothing_sets_nothing(
 
 def test_turning_on_nests() -> None:
     first, second = observer.turn_on(), observer.turn_on()
-    file = os.environ[observer.FILE]
+    file = os.environ[files.FILE]
     first()
     first()  # once is enough, twice is no harm
-    assert os.environ[observer.FILE] == file
+    assert os.environ[files.FILE] == file
     second()
     assert not any(name in os.environ for name in NAMES)
     assert not Path(file).parent.exists()
@@ -448,12 +505,12 @@ def test_a_worker_has_a_file_of_its_own(tmp_path: Path) -> None:
     """It inherits the variable of the process that started it."""
     inherited = tmp_path / "graphbreak-tt-x" / "tt-1.log"
     inherited.parent.mkdir()
-    environ = {observer.FILE: str(inherited), observer.LEVEL: "DEBUG"}
+    environ = {files.FILE: str(inherited), files.LEVEL: "DEBUG"}
     prepared = prepare_environment(environ)
     assert prepared.file == inherited.parent / f"tt-{os.getpid()}.log"
-    assert environ[observer.FILE] == str(prepared.file)
+    assert environ[files.FILE] == str(prepared.file)
     prepared.restore(environ)
-    assert environ[observer.FILE] == str(inherited)
+    assert environ[files.FILE] == str(inherited)
     assert inherited.parent.is_dir()  # whose it is removes it
 
 
@@ -513,7 +570,7 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
     )
     monkeypatch.setattr(observer, "in_use", lambda: True)
     assert observer.through_xla(seen) is seen  # the log is on
-    monkeypatch.delenv(observer.LEVEL)
+    monkeypatch.delenv(files.LEVEL)
     told = observer.through_xla(seen)
     assert told.layers == ("dynamo", "xla", "tt")
     assert told.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
@@ -536,7 +593,7 @@ def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
     (error,) = reconcile(own, xla).errors
     assert "share the log" in error
-    monkeypatch.setenv(observer.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
+    monkeypatch.setenv(files.FILE, "/tmp/graphbreak-tt-x/tt-1.log")
     assert not reconcile(own, xla).errors
 
 

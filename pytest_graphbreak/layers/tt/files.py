@@ -1,0 +1,150 @@
+"""The files that the TT plugin writes its headers to, and what was added to them meanwhile.
+
+Which file that is, the plugin reads from a variable when it is loaded, and it keeps to it. The
+variable may change afterwards, and be put back (``--log-pid`` of tt-xla's suite does so in each
+test), so each file that it has named in this process is followed from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.layers.tt.log import TTLines
+from pytest_graphbreak.text.blocks import cut
+from pytest_graphbreak.text.scan import scan
+
+LEVEL: Final = "TTXLA_LOGGER_LEVEL"
+FILE: Final = "TTXLA_LOGGER_FILE"
+ENOUGH: Final = ("DEBUG", "VERBOSE")
+"""Levels at which headers are printed; the plugin knows them in capitals only."""
+
+_BEGIN: Final = b"File verbosity level:"
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+
+_named: set[Path] = set()
+"""The files that the variable has named while a window was open, in this process."""
+
+
+def followed(environ: Mapping[str, str]) -> Path | None:
+    """The file that the plugin writes headers to, as these variables have it."""
+    name = environ.get(FILE)
+    if not name or environ.get(LEVEL) not in ENOUGH:
+        return None
+    return Path(os.path.abspath(name))
+
+
+class LogFiles:
+    """What is added to the plugin's log from here on, whichever file that is."""
+
+    def __init__(self) -> None:
+        file = followed(os.environ)
+        known = {one for one in _named if one.exists()} | ({file} if file else set())
+        self._starts = {one: _size(one) for one in known}
+        self._open = _opened() if known else {}
+        self._aside: dict[Path, list[tuple[int, int]]] = {}
+        _named.update(known)
+
+    def __bool__(self) -> bool:
+        """Whether any file is followed."""
+        return bool(self._starts)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is added inside is left out."""
+        self._follow()
+        before = {file: _size(file) for file in self._starts}
+        try:
+            yield
+        finally:
+            self._follow()
+            for file, start in self._starts.items():
+                left = before.get(file, start)
+                self._aside.setdefault(file, []).append((left, _size(file)))
+
+    def read(self, seen: TTLines, errors: list[str]) -> bool:
+        """Hand all that was added to ``seen``; whether it was anything."""
+        self._follow()
+        grown = False
+        for file, start in self._starts.items():
+            try:
+                for left, back in self._aside.get(file, ()):
+                    grown = _read(file, start, seen, errors, left) or grown
+                    start = back
+                grown = _read(file, start, seen, errors) or grown
+            except OSError as error:
+                errors.append(f"tt: the log {file} cannot be read: {error.strerror or error}")
+        seen.finish()
+        return grown
+
+    def _follow(self) -> None:
+        """Begin with the file that the variable names now, if it is another one."""
+        file = followed(os.environ)
+        if file is not None and file not in self._starts:
+            start = self._open.get(os.path.realpath(file))
+            self._starts[file] = _loaded_at(file) if start is None else start
+            _named.add(file)
+
+
+def _opened() -> dict[str, int]:
+    """The size of each file that this process has open: the plugin writes to one, once loaded.
+
+    Empty where the system does not tell (TT's own is Linux).
+    """
+    sizes = {}
+    with contextlib.suppress(OSError):
+        for descriptor in _DESCRIPTORS.iterdir():
+            with contextlib.suppress(OSError):
+                sizes[os.readlink(descriptor)] = descriptor.stat().st_size
+    return sizes
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _loaded_at(file: Path) -> int:
+    """Where this process's lines begin in a file that was not open when the window opened.
+
+    The plugin appends to the file, and says at what level it does as the first
+    thing when it is loaded.
+    """
+    try:
+        return max(file.read_bytes().rfind(_BEGIN), 0)
+    except OSError:
+        return 0
+
+
+def _read(
+    file: Path, start: int, seen: TTLines, errors: list[str], until: int | None = None
+) -> bool:
+    """Count what was added to a file since it had ``start`` bytes; whether it was anything.
+
+    ``until``: only what was added before it had that many.
+    """
+    size = _size(file) if until is None else until
+    if size < start:
+        errors.append(f"tt: the log {file} was cut back while its graphs were counted")
+        start = 0
+    if size == start:
+        return False
+    with file.open("rb") as stream:
+        stream.seek(start)
+        left = [size - start]
+
+        def readinto(view: memoryview) -> int:
+            count = stream.readinto(view[: left[0]]) if left[0] else 0
+            left[0] -= count
+            return count
+
+        for block in cut(readinto, 64 * 1024):
+            seen.begin(block)
+            scan(block, [seen.group(block)])
+            seen.end(block)
+    return True
