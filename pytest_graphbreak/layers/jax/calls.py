@@ -25,7 +25,7 @@ from pytest_graphbreak.layers.jax.keys import Key
 from pytest_graphbreak.model.stacks import Line
 
 LIBRARIES: Final = re.compile(
-    r"/site-packages/(?:equinox/_\w+\.py|equinox/internal/|jaxtyping/|beartype/|chex/_src/"
+    r"/site-packages/(?:equinox/(?:_|debug/|internal/)|jaxtyping/|beartype/|chex/_src/"
     r"|flax/core/|flax/linen/(?:module|transforms)\.py"
     r"|flax/nnx/(?!nn/)|torchax/)"
 )

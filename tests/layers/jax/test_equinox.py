@@ -94,6 +94,58 @@ def test_a_method_and_a_module_that_is_called() -> None:
     assert reason == "at x: float32[3] before, float32[1] now"
 
 
+class Net(eqx.Module):  # type: ignore[misc,name-defined,unused-ignore]
+    weight: Any
+
+    @eqx.filter_jit  # type: ignore[untyped-decorator,unused-ignore]
+    def compiled(self, x: Any) -> Any:
+        return self.weight * x
+
+    @eqx.filter_checkpoint  # type: ignore[untyped-decorator,unused-ignore]
+    def again(self, x: Any) -> Any:
+        return self.weight * x
+
+
+METHODS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "compiled": (lambda: Net(X).compiled(X), ["jit"]),
+    "two shapes": (lambda: [Net(w).compiled(X) for w in (X, X[:1])], ["jit", "retrace"]),
+    "outside of jit": (lambda: Net(X).again(X), ["eager"]),
+    "wrapped": (
+        lambda: eqx.debug.assert_max_traces(jax.jit(lambda x: x + 1), max_traces=2)(X),
+        ["jit"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_place_is_the_line_that_calls_a_method(name: str) -> None:
+    """Equinox binds a wrapped method by a function of its own, which calls JAX."""
+    run, causes = METHODS[name]
+    jax.clear_caches()
+    with observe() as seen:
+        run()
+    graphs = [graph for graph in seen.record.graph_list if graph.layer == "jax"]
+    assert [graph.cause for graph in graphs] == causes
+    assert {graph.where.file for graph in graphs} == {"tests/layers/jax/test_equinox.py"}
+
+
+def test_methods_of_one_definition_are_made_anew_where_one_line_calls_them() -> None:
+    def made() -> Any:
+        class Local(eqx.Module):  # type: ignore[misc,name-defined,unused-ignore]
+            @eqx.filter_jit  # type: ignore[untyped-decorator,unused-ignore]
+            def run(self, x: Any) -> Any:
+                return x * 3
+
+        return Local()
+
+    def run() -> None:
+        for _ in range(2):
+            made().run(X)
+        made().run(X)
+
+    assert [cause for cause, _ in told(run)] == ["jit", "retrace", "jit"]
+
+
 def test_another_equinox_is_left_as_jax_sees_it() -> None:
     """Where its frames hold something else, names are those that JAX gives."""
     names: dict[str, Any] = {}
