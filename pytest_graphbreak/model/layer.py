@@ -71,6 +71,7 @@ class Layer:
     - ``backend``: where the layer is a device's, the backend of ``torch.compile`` that reaches
       it; its profiles are then called by the layer and the model of the device (``xla-cpu``).
     - ``sets``: settings of torch, by name, to what its library sets them when it is imported.
+    - ``look_for``: what there may be where less reaches it than before, or nothing.
     - ``remedy``: what ``doctor`` says to do where the layer cannot be seen.
     """
 
@@ -85,6 +86,7 @@ class Layer:
     backend: str | None = None
     sets: tuple[tuple[str, object], ...] = ()
     probe: str | None = None
+    look_for: str = "what called it before"
     remedy: str = ""
     style: Style = Style()
 

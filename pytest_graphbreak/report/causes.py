@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import BaselinePlace, Cause
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
@@ -52,11 +52,9 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]
         yield f"  - {number} looked at, and no tensor operation found to compile"
         words = "compile the function that computes, and not one that only calls or returns"
     else:
-        yield "  - nothing was handed to the compiler"
-        words = (
-            "look for a torch.compile that is gone, torch.compiler.disable, "
-            'or set_stance("force_eager")'
-        )
+        yield "  - nothing was compiled"
+        words = _look_for(verdict)
+    yield from _notes(record)
     yield from at(context.test)
     yield from _left(verdict, MOST_NOWHERE)
     yield from to_try(words)
@@ -78,11 +76,21 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
     if len(graphs) > MOST_PLACES:
         yield f"  ... and {len(graphs) - MOST_PLACES} more graphs (the JSON report has them all)"
     yield from _left(verdict)
+    yield from _notes(record)
     if not verdict.added and not verdict.left:
-        yield from to_try(
-            "what it called before runs without the compiler now: look for a torch.compile of "
-            'less, torch.compiler.disable, set_stance("force_eager"), an exception that is caught'
-        )
+        words = "what it called before runs without the compiler now"
+        yield from to_try(f"{words}: {_look_for(verdict)}")
+
+
+def _look_for(verdict: Verdict) -> str:
+    """What there may be, by the first layer that lost what it had."""
+    layer = next((step.layer for step in verdict.lost if step.layer), LAYERS[0])
+    return f"look for {DESCRIPTIONS[layer].look_for}"
+
+
+def _notes(record: Record) -> Iterator[str]:
+    """What the record notes may be why less was compiled: what a cache had, what is turned off."""
+    yield from (f"      {printable(note)}" for note in record.notes)
 
 
 def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[str]:

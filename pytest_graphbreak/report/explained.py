@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Graph
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.fallen import Fallen
@@ -21,10 +22,7 @@ from pytest_graphbreak.text.safe import console, cut, printable
 
 MOST: Final = 10
 """Causes that are told; the rest are counted."""
-UNREACHED: Final = (
-    "look for a torch.compile of less, torch.compiler.disable, "
-    'set_stance("force_eager"), an exception that is caught'
-)
+UNREACHED: Final = f"look for {DESCRIPTIONS['dynamo'].look_for}"
 """What to do about a function that is no longer reached."""
 _NOWHEN: Final[dict[str, Any]] = {"process": None, "during": None}
 """Of a cause that many tests have: neither the process nor what one of them was doing."""

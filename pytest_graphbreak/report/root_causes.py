@@ -182,7 +182,7 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
     if verdict.emptied:
         if record.attempted:
             return "no tensor operation was found to compile"
-        return "nothing was handed to the compiler"
+        return "nothing was compiled"
     for step in (*verdict.over, *verdict.lost):
         layer = f"{step.layer} " if step.layer else ""
         return f"{'more' if step.growth > 0 else 'fewer'} {layer}{step.what}, no place is known"

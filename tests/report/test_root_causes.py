@@ -91,7 +91,7 @@ LOST = over(breaks=[], graph_list=[], graphs={}, verdict="lost")
         (LOST, "no tensor operation was found to compile"),
         (
             LOST | {"frames": {"attempted": 0, "compiled": 0}},
-            "nothing was handed to the compiler",
+            "nothing was compiled",
         ),
         (
             over(now=1, breaks=[], verdict="lost"),

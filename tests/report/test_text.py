@@ -140,8 +140,12 @@ def test_a_layer_that_is_gone_names_those_that_are_there() -> None:
 
 def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
     shown = red(Record(layers=("dynamo",)), dynamo=1)
-    assert "  - nothing was handed to the compiler\n      tests/test_it.py:3 in test_it\n" in shown
+    assert "  - nothing was compiled\n      tests/test_it.py:3 in test_it\n" in shown
     assert "      try: look for a torch.compile that is gone" in shown
+    loaded = Record(layers=("jax",), notes=("jax: compiled 0, loaded 1",))
+    shown = red(loaded, jax=1)
+    assert "  - nothing was compiled\n      jax: compiled 0, loaded 1\n      tests/" in shown
+    assert "      try: look for a jax.jit that is gone" in shown
     assert "1 function looked at" in red(Record(layers=("dynamo",), attempted=1), dynamo=1)
 
 

@@ -14,6 +14,11 @@ CAUSES = (
     GraphCause("other", plural="other"),
 )
 
+LOOK_FOR = (
+    "a jax.jit that is gone or has less in it, JAX_DISABLE_JIT, or "
+    "programs in a persistent cache (JAX_ENABLE_COMPILATION_CACHE=false turns it off)"
+)
+
 LAYER = Layer(
     name="jax",
     causes=CAUSES,
@@ -22,6 +27,7 @@ LAYER = Layer(
     versions=("jax",),
     breaks=True,
     probe="pytest_graphbreak.layers.jax.probe:JaxProbe",
+    look_for=LOOK_FOR,
     remedy="install jax 0.7.1 or newer, with the jaxlib of the same version",
     style=Style("var(--accent)", "stroke-dasharray: 1 3;"),
 )

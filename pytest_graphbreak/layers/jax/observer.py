@@ -119,7 +119,10 @@ class JaxWindow:
     def peek(self) -> Record | None:
         if self._closed:
             return self._last
-        return self._observe() if private.loaded() else None
+        if not private.loaded():
+            return None
+        disabled = self._observer.layer == JaxObserver.layer and private.jit_is_disabled()
+        return self._observe().noted(DISABLED if disabled else "")
 
     def close(self) -> Record | None:
         if not self._closed:
@@ -173,6 +176,7 @@ class JaxWindow:
         yield from SENSORS.events[begin:until]
 
 
+DISABLED = "jax: JAX_DISABLE_JIT is set (or jax.disable_jit), so jax.jit compiles nothing"
 UNWATCHED = (
     "jax was imported in a way that could not be watched: import it before the test, for "
     "example at the top of conftest.py"

@@ -84,6 +84,11 @@ def has_compiled() -> bool:
     return bridge is not None and (is_open is None or bool(is_open()))
 
 
+def jit_is_disabled() -> bool:
+    """Whether ``JAX_DISABLE_JIT`` is set, or ``jax.disable_jit`` was entered and not left."""
+    return bool(sys.modules["jax"].config.jax_disable_jit)
+
+
 def version() -> str:
     return str(getattr(sys.modules.get("jax"), "__version__", "of unknown version"))
 

@@ -6,7 +6,7 @@ judged only where a marker or a baseline names it.
 
 from __future__ import annotations
 
-from pytest_graphbreak.layers.jax import CAUSES
+from pytest_graphbreak.layers.jax import CAUSES, LOOK_FOR
 from pytest_graphbreak.model.layer import Layer, Style
 
 LAYER = Layer(
@@ -16,5 +16,6 @@ LAYER = Layer(
     needs=("jax",),
     versions=("jax",),
     judged=False,
+    look_for=LOOK_FOR,
     style=Style("var(--accent)", "stroke-dasharray: 1 6;"),
 )

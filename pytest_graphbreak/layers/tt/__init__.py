@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.layers.xla import CAUSES
+from pytest_graphbreak.layers.xla import CAUSES, LOOK_FOR
 from pytest_graphbreak.model.layer import Layer, Style
 
 LAYER = Layer(
@@ -13,6 +13,7 @@ LAYER = Layer(
     above="xla",
     backend="tt",
     probe="pytest_graphbreak.layers.tt.probe:TTProbe",
+    look_for=LOOK_FOR,
     remedy="docs/how-to/tt-hardware.md has the steps; graphbreak analyze reads its log",
     style=Style(
         "var(--again-edge)",

@@ -16,6 +16,8 @@ CAUSES = (
     GraphCause("other", plural="other"),
 )
 
+LOOK_FOR = "tensors that are no longer on the device, work that no sync and no value asks for"
+
 SETS = (
     ("torch._dynamo.config.automatic_dynamic_shapes", False),
     ("torch._dynamo.config.specialize_float", True),
@@ -33,6 +35,7 @@ LAYER = Layer(
     backend="openxla",
     sets=SETS,
     probe="pytest_graphbreak.layers.xla.probe:XlaProbe",
+    look_for=LOOK_FOR,
     remedy="install torch and torch_xla of one version, or uninstall torch_xla",
     style=Style("var(--accent)"),
 )

@@ -284,6 +284,15 @@ def test_what_is_loaded_is_not_compiled() -> None:
     )
 
 
+def test_a_jit_that_is_disabled_is_noted() -> None:
+    with jax.disable_jit():
+        found = watched(lambda: jax.jit(wave)(THREE))
+    assert found.notes == (
+        "jax: JAX_DISABLE_JIT is set (or jax.disable_jit), so jax.jit compiles nothing",
+    )
+    assert not watched(lambda: None).notes
+
+
 # A gate that cannot see.
 
 
