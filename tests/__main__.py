@@ -37,6 +37,7 @@ PURE: Final = (
     "tests/judging/test_budget.py",
     "tests/judging/test_cap.py",
     "tests/config/test_checkout.py",
+    "tests/config/test_descriptor.py",
     "tests/runs/test_compare.py",
     "tests/runs/test_containers.py",
     "tests/test_distribution.py",

@@ -31,8 +31,8 @@ from pytest_graphbreak.text.paths import shown
 
 OK, UNUSABLE = 0, 2
 FIELDS: Final = ("name", "file")
+_VERSION: Final = re.compile(r"\d{1,4}\.\d{1,4}[\w.+]{0,40}")
 _FIELD: Final = re.compile(r"\{([^{}]{0,40})\}")
-_WHOLE: Final = Values(graphs={"dynamo": 1})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="where the CSV was measured: cpu, cuda, ...",
     )
+    parser.add_argument(
+        "--torch",
+        metavar="VERSION",
+        help="the release of torch that the CSV was measured with, such as 2.13; captured "
+        "operations (the column calls_captured) are compared only on the same minor version",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be written")
     add_directory(parser)
 
@@ -66,8 +72,9 @@ def run(args: argparse.Namespace) -> int:
         _refuse_device(args.profile)
         checkout = find(Path.cwd(), args.graph_budget_dir)
         tests = _by_test(args.test, [row for file in args.files for row in load_rows(file)])
+        versions = _versions(args.torch)
         measured = [
-            Measured(nodeid, args.profile, {}, _WHOLE, ("dynamo",))
+            Measured(nodeid, args.profile, versions, _values(row), ("dynamo",))
             for nodeid, row in tests.items()
             if row.is_one_graph
         ]
@@ -91,6 +98,20 @@ def run(args: argparse.Namespace) -> int:
     except (ExpectationsError, CheckoutError, BaselineError) as error:
         complain(f"graphbreak import-csv: {error}")
         return UNUSABLE
+
+
+def _versions(torch: str | None) -> dict[str, str]:
+    """Return the version to record. Raises ``ExpectationsError`` for what is no version."""
+    if torch is None:
+        return {}
+    if not _VERSION.fullmatch(torch):
+        raise ExpectationsError(f"--torch {torch}: no version; write one such as 2.13")
+    return {"torch": torch}
+
+
+def _values(row: ExpectedRow) -> Values:
+    """Return what a baseline says of a model that is one graph."""
+    return Values(graphs={"dynamo": 1}, ops={} if row.ops is None else {"dynamo": row.ops})
 
 
 def _refuse_device(profile: str) -> None:

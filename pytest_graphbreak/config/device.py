@@ -19,6 +19,7 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_graphbreak.config import descriptor
 from pytest_graphbreak.model.layer import Layer
 from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
 from pytest_graphbreak.model.versions import minor
@@ -41,7 +42,7 @@ _SYSTEMS: Final = {
     ("p300", 4): "qb2-blackhole",
 }
 """Several PCI devices of one type, by the names that tt-xla's ``--arch`` has for them."""
-_CARD_NAME: Final = re.compile(r"(?<![a-z0-9])([npe]\d{3})[a-z]?(?![a-z0-9])", re.IGNORECASE)
+_CARD_NAME: Final = re.compile(r"([npe]\d{3})[a-z]?", re.IGNORECASE)
 
 
 class DeviceError(RuntimeError):
@@ -106,12 +107,11 @@ class Machine:
         Asked of the driver, which answers without opening the device:
         ``tt_card_type``, else the PCI id (wormhole, blackhole). Cards that
         ``TT_VISIBLE_DEVICES`` hides do not count. Where the plugin only
-        compiles for a described system, its file's name has to tell.
+        compiles for a described system, that is asked (``config.descriptor``).
         Source: tt-kmd, docs/sysfs-attributes.md, telemetry.c and enumerate.h.
         """
         if described := self.environ.get(TT_DESCRIBED):
-            found = _CARD_NAME.search(Path(described).name)
-            return found[1].lower() if found else None
+            return descriptor.system(Path(described))
         names = Counter(filter(None, map(self._card, self._visible())))
         if len(names) != 1:
             return "+".join(sorted(names)) or None

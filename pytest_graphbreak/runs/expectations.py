@@ -22,6 +22,12 @@ ONE_GRAPH: Final[Mapping[str, int]] = MappingProxyType(
     {"graph_breaks": 0, "recompiles": 0, "fallbacks_to_eager": 0, "unique_graphs": 1}
 )
 """What each column says of a model that is one graph; all but the first may be absent."""
+CALLS: Final = "calls_captured"
+"""The column of captured operations: FX nodes that call something, of all graphs of the model.
+
+It is ``count_calls`` of each graph, summed (torch/_dynamo/output_graph.py); baselines call it
+``ops``.
+"""
 PASSED: Final = "pass"
 """The accuracy of a model that was compiled; of the others 0 may stand for what nobody counted."""
 MOST_ROWS: Final = 250_000
@@ -37,13 +43,18 @@ class ExpectationsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRow:
-    """What was expected of one model: ``counts`` by column, None where a cell is empty."""
+    """What was expected of one model.
+
+    ``counts`` are by column, None where a cell is empty; ``ops`` are the captured operations, None
+    where the CSV does not say.
+    """
 
     name: str
     accuracy: str
     counts: Mapping[str, int | None]
     file: str
     line: int
+    ops: int | None = None
 
     @property
     def place(self) -> str:
@@ -55,16 +66,21 @@ class ExpectedRow:
 
     @property
     def is_one_graph(self) -> bool:
-        """Whether it says how many graphs there were: breaks tell their number only where none is.
+        """Whether it says that there was one graph: no break, or one graph by its own column.
 
-        A break gives no graph, one, or several (docs/explanation/counting.md).
+        A break gives no graph, one, or several (docs/explanation/counting.md), so a number of
+        breaks other than 0 says nothing of graphs. An empty cell is no more than a missing column.
         """
         return self.passed and not self.more
 
     @property
     def more(self) -> dict[str, int | None]:
-        """The counts that are not those of one graph, or are not known."""
-        return {name: count for name, count in self.counts.items() if count != ONE_GRAPH[name]}
+        """Return the counts that are known and not those of one graph; if none is known, all."""
+        known = {name: count for name, count in self.counts.items() if count is not None}
+        more: dict[str, int | None] = {}
+        if not {"graph_breaks", "unique_graphs"} & set(known):
+            more["graph_breaks"] = None
+        return more | {name: count for name, count in known.items() if count != ONE_GRAPH[name]}
 
 
 def load_rows(path: str) -> list[ExpectedRow]:
@@ -124,7 +140,7 @@ def _header_fault(header: list[str]) -> str:
     missing = [name for name in NEEDED if name not in header]
     if missing:
         return f"no column {' and no '.join(missing)}; its columns are {', '.join(header)}"[:500]
-    twice = [name for name in (*NEEDED, *ONE_GRAPH) if header.count(name) > 1]
+    twice = [name for name in (*NEEDED, *ONE_GRAPH, CALLS) if header.count(name) > 1]
     return f"column {twice[0]} is there twice" if twice else ""
 
 
@@ -136,7 +152,7 @@ def _row(path: str, line: int, header: list[str], cells: list[str]) -> ExpectedR
     if not name or _CONTROL.search(name):
         return f"{path}:{line}: {name!r} is no name of a model"
     counts: dict[str, int | None] = {}
-    for column in ONE_GRAPH:
+    for column in (*ONE_GRAPH, CALLS):
         cell = values.get(column)
         if cell is None:
             continue
@@ -144,4 +160,5 @@ def _row(path: str, line: int, header: list[str], cells: list[str]) -> ExpectedR
         if cell and not found:
             return f"{path}:{line}: {name}: {column} is {cell[:40]!r}, no count"
         counts[column] = int(found[1]) if found else None
-    return ExpectedRow(name, values["accuracy"], counts, path, line)
+    calls = counts.pop(CALLS, None)
+    return ExpectedRow(name, values["accuracy"], counts, path, line, calls)

@@ -39,6 +39,31 @@ def test_models_without_a_break_are_one_graph_and_the_others_are_named(desk: Des
     )
 
 
+def test_captured_operations_are_written_with_the_torch_that_they_are_compared_on(
+    desk: Desk,
+) -> None:
+    text = (
+        "name,accuracy,graph_breaks,calls_captured,unique_graphs,recompiles\n"
+        "mlp,pass,0,12,1,\nlstm,pass,,40,1,0\nrouter,pass,,9,2,\nvit,pass,0,,,\n"
+    )
+    said = imported(desk, text, "--torch", "2.13.0")
+    assert "left out   router   unique_graphs 2   expected.csv:4\n" in said.out
+    assert desk.baseline() == (
+        'version: 1\nprofile: cpu\ntorch: "2.13"\ntests:\n  test_model:\n    cases:\n'
+        "      mlp: {graphs: {dynamo: 1}, ops: {dynamo: 12}}\n"
+        "      lstm: {graphs: {dynamo: 1}, ops: {dynamo: 40}}\n"
+        "      vit: {graphs: {dynamo: 1}}\n"
+    )
+
+
+@pytest.mark.parametrize("version", ["newest", "2", "2.13 ", ""])
+def test_a_version_of_torch_that_is_none(desk: Desk, version: str) -> None:
+    said = imported(desk, CSV, "--torch", version)
+    assert said.code == 2
+    assert f"--torch {version}: no version; write one such as 2.13" in said.err
+    assert not (desk.path / "baselines").exists()
+
+
 def test_again_there_is_nothing_to_write(desk: Desk) -> None:
     imported(desk)
     before = desk.files()

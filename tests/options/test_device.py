@@ -162,6 +162,7 @@ def test_hidden_cards_do_not_count(tmp_path: Path, visible: str, arch: str) -> N
     [
         ("/s/n150.ttsys", "n150"),
         ("P150b_system_desc.ttsys", "p150"),
+        ("n300-llmbox_system_desc.ttsys", "n300-llmbox"),
         ("desc.ttsys", "unknown"),
         ("/n300/system.ttsys", "unknown"),
     ],

@@ -47,7 +47,8 @@ def test_rows_with_blank_lines_between_them(file: Path) -> None:
         (",unique_graphs", ",0", False),
         (",fallbacks_to_eager", ",1", False),
         (",calls_captured,batch_size", ",812,x", True),
-        (",recompiles", ",", False),
+        (",recompiles", ",", True),  # an empty cell says as little as a missing column
+        (",unique_graphs,recompiles", ",1,", True),
     ],
 )
 def test_what_says_that_a_model_is_one_graph(
@@ -55,6 +56,27 @@ def test_what_says_that_a_model_is_one_graph(
 ) -> None:
     (row,) = load(file, f"name,accuracy,graph_breaks{columns}\nmlp,pass,0{cells}\n")
     assert row.is_one_graph is one
+
+
+@pytest.mark.parametrize(
+    ("cells", "one", "more"),
+    [
+        (",1", True, {}),
+        (",4", False, {"unique_graphs": 4}),
+        (",", False, {"graph_breaks": None}),
+    ],
+)
+def test_where_breaks_are_not_counted_the_graphs_are(
+    file: Path, cells: str, one: bool, more: dict[str, int | None]
+) -> None:
+    (row,) = load(file, f"name,accuracy,graph_breaks,unique_graphs\nmlp,pass,{cells}\n")
+    assert (row.is_one_graph, row.more) == (one, more)
+
+
+@pytest.mark.parametrize(("cell", "ops"), [("812", 812), ("812.0", 812), ("", None)])
+def test_captured_operations(file: Path, cell: str, ops: int | None) -> None:
+    (row,) = load(file, f"name,accuracy,graph_breaks,calls_captured\nmlp,pass,0,{cell}\n")
+    assert (row.is_one_graph, row.ops) == (True, ops)
 
 
 @pytest.mark.parametrize("cells", ["pass,1", "pass,", "fail_to_run,0", "pass_due_to_skip,0", ",0"])
