@@ -35,6 +35,11 @@ _SAME_CHIPS: Final = {
 }
 """Systems that the chips alone do not tell from others: the name of the file has to say them."""
 
+_NAME: Final = re.compile(
+    r"(?<![a-z0-9])(n300-llmbox|galaxy-wh-6u|galaxy-bh|[ql]b2?-blackhole|n150|n300|p1[05]0|p300)"
+    r"[a-z]?(?![a-z0-9])"
+)
+
 
 def system(path: Path) -> str | None:
     """Return the name of the described system, such as ``n300-llmbox``; None if nothing tells.
@@ -53,12 +58,9 @@ def system(path: Path) -> str | None:
 
 
 def _name(path: Path) -> str | None:
-    """Return the system that the name of a file begins with, without the letter of a variant."""
-    stem = path.name.lower()
-    for known in sorted({*_SYSTEMS.values(), *_SAME_CHIPS}, key=len, reverse=True):
-        if re.search(rf"(?<![a-z0-9]){known}[a-z]?(?![a-z0-9])", stem):
-            return known
-    return None
+    """Return the system that the name of a file has, without the letter of a variant."""
+    found = _NAME.search(path.name.lower())
+    return found[1] if found else None
 
 
 def _chips(path: Path) -> tuple[str, int] | None:
