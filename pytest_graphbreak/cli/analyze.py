@@ -20,7 +20,7 @@ from pytest_graphbreak.report.log.entry import entry, environment
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "logs", nargs="+", metavar="LOG", help="a log, plain or .gz; - is standard input"
+        "logs", nargs="+", metavar="LOG", help="a log, plain, .gz, .bz2 or .xz; - is standard input"
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
     parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")

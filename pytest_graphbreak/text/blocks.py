@@ -8,16 +8,16 @@ before and after it.
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import select
 import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+
+from pytest_graphbreak.text import packed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -28,7 +28,6 @@ SIZE: Final = 4 * 1024 * 1024
 CONTEXT: Final = 4096
 """Bytes around a hit that are in its block, even inside a line that is longer than a block."""
 
-_GZIP: Final = b"\x1f\x8b"
 _UNPACK: Final = 256 * 1024
 
 
@@ -47,28 +46,31 @@ class Block(NamedTuple):
 
 
 class Source:
-    """An opened log: a file, a FIFO, a ``.gz`` (told by its first bytes), standard input (``-``).
+    """An opened log: a file, a FIFO, standard input (``-``); plain, ``.gz``, ``.bz2`` or ``.xz``.
 
-    It is opened once and read once, so that a pipe loses nothing. Raises ``OSError``
-    (or ``ValueError`` for a name that can be no file) where the log cannot be
-    opened. ``fault`` says after reading why the end of the log is missing, if it is.
+    How it is packed, and whether its text is UTF-16, is told by its first bytes. It is opened
+    once and read once, so that a pipe loses nothing. Raises ``OSError`` (or ``ValueError`` for a
+    name that can be no file, or an unknown packing) where the log cannot be opened. ``fault``
+    says after reading why the end of the log is missing, if it is.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.fault: str | None = None
+        self._unpacked = 0
         self._file = _stdin() if path == "-" else _open(path)
         try:
             self._raw = _Raw(self._file)
-            self.packed = self._raw.begins(_GZIP)
-        except OSError:
+            head = self._raw.begins(packed.LONGEST_MARK)
+            self.packed = packed.name(head)
+            self._part = self._parts(head)
+        except BaseException:
             self.close()
             raise
-        self._gzip = gzip.GzipFile(fileobj=io.BufferedReader(self._raw)) if self.packed else None
 
     def blocks(self, size: int = SIZE, context: int = CONTEXT) -> Iterator[Block]:
         """All of the log; each byte is new in exactly one block."""
-        return cut(self._unpack if self._gzip else self._fill, size, context)
+        return cut(self._unpack if self._part else self._fill, size, context)
 
     @property
     def taken(self) -> int:
@@ -97,31 +99,46 @@ class Source:
             filled += count
         return filled
 
+    def _parts(self, head: bytes) -> packed.Part | None:
+        """What is read part by part; None where the bytes of the file are the text."""
+        part = packed.unpack(self._raw, self.packed) if self.packed else self._raw.part
+        if self.packed:
+            try:
+                head = part(packed.LONGEST_MARK)
+            except packed.Damaged as error:
+                self.fault = self._damaged(error)
+                return lambda size: b""
+            part = packed.first(head, part)
+        encoding = packed.utf16(head)
+        if encoding:
+            return packed.as_utf8(part, encoding)
+        return part if self.packed else None
+
     def _unpack(self, view: memoryview) -> int:
         """Fill ``view`` in small steps: damage costs the end of the log, not a whole block."""
-        assert self._gzip is not None
+        assert self._part is not None
         filled = 0
         while filled < len(view) and not self.fault:
             try:
-                part = self._gzip.read1(min(_UNPACK, len(view) - filled))
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                part = self._part(min(_UNPACK, len(view) - filled))
+            except packed.Damaged as error:
                 self.fault = self._damaged(error)
                 break
             if not part:
                 break
             view[filled : filled + len(part)] = part
             filled += len(part)
+            self._unpacked += len(part)
         return filled
 
-    def _damaged(self, error: Exception) -> str:
+    def _damaged(self, error: packed.Damaged) -> str:
         """Why the end of a packed log is missing, and from where on."""
-        assert self._gzip is not None
-        if (count := self._gzip.tell()) == 0:
+        if not self._unpacked:
             where, rest = f"within its first {self.taken:,} bytes", "nothing of it can be read"
             rest += ", so copy it again"
         else:
-            where, rest = f"after {count:,} bytes of the log", "what came before is read"
-        return f"the .gz is cut off or damaged {where} ({error}); {rest}"
+            where, rest = f"after {self._unpacked:,} bytes of the log", "what came before is read"
+        return f"the .{self.packed} is cut off or damaged {where} ({error}); {rest}"
 
 
 class _Readable(Protocol):
@@ -140,15 +157,18 @@ class _Raw(io.RawIOBase):
         self._ahead = b""
         self.taken = 0
 
-    def begins(self, mark: bytes) -> bool:
-        """Whether the file begins with ``mark``; what is read to know it is handed out later."""
-        while len(self._ahead) < len(mark):
-            more = bytearray(len(mark) - len(self._ahead))
-            count = self._read(memoryview(more))
-            if not count:
+    def begins(self, count: int) -> bytes:
+        """The first ``count`` bytes, or all of a shorter file; they are handed out later, too."""
+        while len(self._ahead) < count:
+            more = bytearray(count - len(self._ahead))
+            taken = self._read(memoryview(more))
+            if not taken:
                 break
-            self._ahead += more[:count]
-        return self._ahead == mark
+            self._ahead += more[:taken]
+        return self._ahead
+
+    def part(self, size: int) -> bytes:
+        return self.read(size) or b""
 
     def readable(self) -> bool:
         return True
