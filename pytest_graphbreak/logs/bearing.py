@@ -19,6 +19,7 @@ from typing import Final
 
 from pytest_graphbreak.layers.tt.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.text.numbers import plural
 
 _BUILD_TYPE: Final = re.compile(r"^CMAKE_BUILD_TYPE(?::\w+)?=(.*)$", re.M)
 _DEBUG_BUILDS: Final = ("debug", "relwithdebinfo")
@@ -109,10 +110,16 @@ def _tt_doubts(reading: Reading) -> Iterator[str]:
             "stages of two graphs overlap in one thread id, so several processes wrote here: the "
             "counts hold, which graph failed is a guess (mpirun --tag-output tells them apart)"
         )
-    if reading.repeated * 2 >= reading.headers > 0:
+    if copies := reading.unsure_copies:
         yield (
-            f"{reading.repeated} header lines stand twice, byte for byte: if standard error and "
-            "TTXLA_LOGGER_FILE both went to this file, there are half as many graphs"
+            f"{plural(copies, 'header line')} stand twice, byte for byte, and nothing tells copies "
+            "from other graphs: if standard error and TTXLA_LOGGER_FILE are both in this file, "
+            "there are fewer graphs"
+        )
+    if reading.damaged:
+        yield (
+            f"{plural(reading.damaged, 'header')} was cut in two by another writer: a graph may "
+            "be missing (give each process a file of its own)"
         )
     if reading.bare:
         yield "headers have lost their preamble, so threads and errors cannot be told"

@@ -51,6 +51,8 @@ class Reading:
 
     ``size`` is in bytes, unpacked; ``fault`` says why its end could not be
     read. ``guesses`` are by rank, where there are END markers and no headers.
+    ``copies`` are header lines that stand there again and were not counted,
+    ``unsure_copies`` those that may be, ``damaged`` those that were cut in two.
     ``script`` is the file that was run, where a stack tells it.
     """
 
@@ -62,7 +64,9 @@ class Reading:
     headers: int
     bare: int
     ends: int
-    repeated: int
+    copies: int
+    unsure_copies: int
+    damaged: int
     signs: Signs
     record: Record
     origins: Counter[tuple[str, str]]
@@ -73,6 +77,12 @@ class Reading:
     def is_unreadable(self) -> bool:
         """Whether it is so damaged that nothing of it was read."""
         return self.fault is not None and not self.size
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the number of device graphs was counted and nothing speaks against it."""
+        whole = not (self.unsure_copies or self.damaged or self.programs.headless)
+        return bool(self.headers) and whole
 
     @property
     def graphs(self) -> int:
@@ -151,7 +161,9 @@ class _Reader(Watcher):
             headers=self._tt.headers,
             bare=self._tt.bare,
             ends=self._tt.ends,
-            repeated=self._tt.repeated,
+            copies=self._tt.copies.count,
+            unsure_copies=self._tt.unsure_copies,
+            damaged=self._tt.damaged,
             signs=signs,
             record=merge([layer for layer in layers if layer is not None]),
             origins=self._origins.totals(bool(self._tt.headers)),

@@ -3,7 +3,8 @@
 - The TT plugin prints by loguru: ``date time (uptime) [thread] file:line level| text``.
 - Torch prints ``V0821 10:22:52.123000 PID file:line] [compile id] [artifact] text``
   (torch/_logging/_internal.py, TorchLogsFormatter), on every line of a record.
-- mpirun and torchrun put the rank before everything: ``[1,0]<stderr>:``, ``[rank0]:``.
+- mpirun and torchrun put the rank before everything: ``[1,0]<stderr>:``, ``[rank0]:``; so do
+  docker compose (``worker-1  | ``), kubectl (``[pod/worker-0/main] ``) and srun (``0: ``).
 
 Other text may stand before a prefix (a CI's time stamps, half a line of another
 thread), so nothing here is tied to the beginning of a line.
@@ -16,7 +17,13 @@ from typing import Final
 
 ANSI: Final = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
-_RANK: Final = re.compile(rb"\[(?:(\d+,\d+)\]<std(?:out|err)>|((?:rank|default)\d+)\]):")
+_RANK: Final = re.compile(
+    rb"\[(?:(\d+,\d+)\]<std(?:out|err)>|((?:rank|default)\d+)\]):"
+    # At the beginning of a line, or after the time stamp of a CI.
+    rb"|^(?:\d{4}-\d\d-\d\dT[\d:.]+Z )?(?:\x1b\[[\d;]*m)*"
+    rb"(?:([A-Za-z0-9][\w.-]{0,62}) +\||\[pod/([^\]\s]{1,80})\]| {0,4}(\d{1,5}):)"
+    rb"(?:\x1b\[[\d;]*m)* "
+)
 _THREAD: Final = re.compile(rb"\[ *([^\[\]\r\n]{1,16})\] *$")
 
 REACH: Final = 4096
@@ -50,17 +57,13 @@ def following(data: bytearray, end: int, limit: int, mark: bytes) -> int:
 
 def rank(data: bytearray, line: int, at: int) -> str:
     """The process that printed a line, as its launcher names it; empty without a launcher."""
-    found = _RANK.search(data, max(line, at - BEFORE), at)
-    return _name(found)
+    return rank_name(bytes(data[max(line, at - BEFORE) : at]))
 
 
 def rank_name(prefix: bytes) -> str:
     """The rank in what stands before a prefix."""
-    return _name(_RANK.search(prefix))
-
-
-def _name(found: re.Match[bytes] | None) -> str:
-    return (found[1] or found[2]).decode() if found else ""
+    found = _RANK.search(prefix)
+    return next(filter(None, found.groups())).decode() if found else ""
 
 
 def thread(data: bytearray, at: int) -> str:

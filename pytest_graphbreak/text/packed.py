@@ -62,7 +62,7 @@ def name(head: bytes) -> str:
 
 def unpack(raw: io.RawIOBase, kind: str) -> Part:
     """Read the unpacked bytes of an open file. ``kind`` is what ``name`` gave."""
-    file = io.BufferedReader(raw)
+    file: io.BufferedReader = io.BufferedReader(raw)
     return _gzip(file) if kind == "gz" else _Streams(file, kind).read
 
 

@@ -53,6 +53,11 @@ def test_a_log_that_bears_everything(tmp_path: Path) -> None:
             "the log ends in the middle of a graph",
             "python",
         ),
+        (
+            whole().replace(b"MLIR Module vhlo", b"MLIR[W] another\n Module vhlo", 1),
+            "cut in two by another writer",
+            "python",
+        ),
         (whole()[len(whole()) // 2 :], "begins in the middle of a graph", "python"),
         (
             join([Writer().note(1, "ClientInstance::Initialize")]),
@@ -60,7 +65,7 @@ def test_a_log_that_bears_everything(tmp_path: Path) -> None:
             "DEBUG",
         ),
         (
-            b"".join(write.text * (2 if write.stage else 1) for write in Writer().graph(1)),
+            join([write for write in Writer().graph(1) if write.stage] + Writer().graph(1)),
             "stand twice",
             "DEBUG",
         ),

@@ -100,10 +100,11 @@ def test_any_log_cut_anywhere(
 def test_blocks_do_not_matter(made: tuple[list[list[Write]], bool], rng: random.Random) -> None:
     data = join(interleave(made[0], rng))
     whole, parts = (counted(data, size, watcher=Watcher()) for size in (1 << 20, 1100))
-    assert (whole.ends, whole.headers, whole.repeated) == (
+    assert (whole.ends, whole.headers, whole.copies.count, whole.damaged) == (
         parts.ends,
         parts.headers,
-        parts.repeated,
+        parts.copies.count,
+        parts.damaged,
     )
     assert [p.name for p in whole.programs.list] == [p.name for p in parts.programs.list]
     for seen in (parts, counted(data, 1100), counted(data, 1 << 20)):
@@ -199,7 +200,7 @@ def test_codegen_load_ends_without_ttnn() -> None:
 
 def test_processes_that_share_a_thread_id() -> None:
     """Two processes without a rank: counts hold, and the doubt is told."""
-    one, two = Writer().graph(1), Writer().graph(2)
+    one, two = Writer().graph(1), Writer(clock=12.001).graph(2)
     mixed = [write for pair in zip(one, two, strict=True) for write in pair]
     seen = counted(join(mixed))
     assert graphs(seen) == (2, 2)
@@ -245,12 +246,96 @@ def test_a_log_whose_beginning_is_lost() -> None:
     assert seen.programs.headless == 3
 
 
-def test_doubled_lines_are_noticed() -> None:
-    """TTXLA_LOGGER_FILE names the file that standard error goes to."""
-    writes = Writer().graph(1)
-    doubled = [copy for write in writes for copy in ([write, write] if write.stage else [write])]
-    seen = counted(join(doubled))
-    assert seen.repeated == 9
+def headers(writes: list[Write]) -> list[Write]:
+    """What TTXLA_LOGGER_FILE has of a log: no text of modules, no END markers."""
+    return [write for write in writes if write.stage or write.error]
+
+
+_PLUGIN: Final = Writer()
+GRAPHS: Final = [write for number in (1, 2, 3) for write in _PLUGIN.graph(number)]
+
+
+def of(*numbers: int) -> list[Write]:
+    return [write for write in GRAPHS if write.graph in numbers]
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [copy for write in GRAPHS for copy in ([write, write] if write.stage else [write])],
+        [*GRAPHS, *headers(GRAPHS)],
+        [*of(1, 2), *headers(of(1)), *of(3), *headers(of(2, 3))],
+    ],
+    ids=["one lock", "file appended", "file in blocks"],
+)
+def test_standard_error_and_the_logger_file_in_one(writes: list[Write]) -> None:
+    seen = counted(join(writes), watcher=Watcher())
+    assert graphs(seen) == (3, 3)
+    assert seen.copies.count == len(headers(GRAPHS))
+    assert not seen.unsure_copies
+    assert not seen.damaged
+
+
+def test_the_logger_file_before_standard_error_is_not_certain() -> None:
+    """Names and places are in the later lines."""
+    assert counted(join([*headers(GRAPHS), *GRAPHS]), watcher=Watcher()).unsure_copies == 27
+
+
+def test_a_log_that_is_there_twice_is_two_runs() -> None:
+    seen = counted(join(GRAPHS * 2), watcher=Watcher())
+    assert (graphs(seen), seen.copies.count, seen.unsure_copies) == ((6, 6), 0, 0)
+
+
+def test_equal_lines_of_one_millisecond() -> None:
+    """Graphs so small that their lines are equal are graphs; without END markers: who knows."""
+    still = Writer(Style(bodies=False))
+    line = still.note(1, "").text
+    graph = [line.replace(b"| ", b"| MLIR Module %s:" % stage.encode()) for stage in writer.NINE]
+    ended = b"".join(header + writer.END.encode() for header in graph)
+    two = counted(ended * 2, watcher=Watcher())
+    assert (graphs(two), two.unsure_copies) == ((2, 2), 0)
+    appended = counted(ended * 2 + b"".join(graph * 2), watcher=Watcher())
+    assert (graphs(appended), appended.unsure_copies) == ((4, 4), 27)
+    processes = counted(b"".join(header * 2 + ended[:0] for header in graph) + ended)
+    assert processes.copies.adjacent == 9
+
+
+@pytest.mark.parametrize("stage", writer.NINE)
+@pytest.mark.parametrize("cut", [30, 62, 95, 105])
+@pytest.mark.parametrize("fails", [None, "shlo_frontend"])
+def test_a_header_that_another_writer_cut_in_two(stage: str, cut: int, fails: str | None) -> None:
+    plugin = Writer()
+    writes = [*plugin.graph(1, fails_after=fails), *plugin.graph(2), *plugin.graph(3)]
+    torn = [
+        write._replace(text=write.text[:cut] + b"[W] another\n" + write.text[cut:])
+        if write.graph == 2 and write.stage == stage
+        else write
+        for write in writes
+    ]
+    seen = counted(join(torn), watcher=Watcher())
+    assert graphs(seen) == (3, 3 - (fails is not None))
+    assert bool(seen.damaged) == (cut > 30)  # a header whose time is cut is whole
+
+
+@pytest.mark.parametrize(
+    ("before", "rank"),
+    [
+        (b"worker-1  | ", "worker-1"),
+        (b"\x1b[36mtrainer_12 |\x1b[0m ", "trainer_12"),
+        (b"2026-08-21T10:22:52.1234567Z worker-1  | ", "worker-1"),
+        (b"[pod/train-0/main] ", "train-0/main"),
+        (b" 3: ", "3"),
+        (b"[1,3]<stderr>:", "1,3"),
+        (b"[rank3]:", "rank3"),
+        (b"2026-08-21T10:22:52.1234567Z ", ""),
+        (b"INFO: a | b ", ""),
+    ],
+)
+def test_the_rank_as_launchers_print_it(before: bytes, rank: str) -> None:
+    lines = join(Writer().graph(1)).splitlines(keepends=True)
+    seen = counted(b"".join(before + line for line in lines), watcher=Watcher())
+    assert graphs(seen) == (1, 1)
+    assert [program.rank for program in seen.programs.list] == [rank]
 
 
 @given(st.binary(max_size=6000))
@@ -276,7 +361,7 @@ TWO: Final = join([*Writer().graph(1), *Writer(clock=20).graph(2)])
         TWO.decode().encode("utf-16-le"),
         lzma.compress(("\u5b57\r\n" + TWO.decode()).encode("utf-16")),
     ],
-    ids="plain gz bz2 xz bz2s xzs utf-16 utf-16-be utf-16-le xz-of-utf-16".split(),
+    ids=["plain", "gz", "bz2", "xz", "bz2 x2", "xz x2", "16", "16be", "16le", "xz of 16"],
 )
 def test_files_packed_or_not(data: bytes, tmp_path: Path) -> None:
     """The name does not matter."""

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final
 
 from pytest_graphbreak.layers.tt import stages
+from pytest_graphbreak.layers.tt.copies import Copies
 from pytest_graphbreak.layers.tt.markers import Guess, Markers, module_name
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.text import lines
@@ -49,14 +50,15 @@ class TTLines:
         self.headers = 0
         self.bare = 0
         self.ends = 0
-        self.repeated = 0
+        self.torn = 0
+        self.orphans = 0
+        self.copies = Copies()
         self.debug = False
         self.levels: Counter[str] = Counter()
         self._counts_only = watcher is None
         self._watcher = watcher or Watcher()
         self._open: tuple[str, Program | None] | None = None
         self._unclosed: Counter[str] = Counter()
-        self._last_header = b""
         self._rank = ""
         self._mark = 0
         self._said = ""
@@ -89,6 +91,23 @@ class TTLines:
         self._close()
         self.programs.finish()
 
+    @property
+    def damaged(self) -> int:
+        """Headers that another writer cut in two, as far as it shows."""
+        return max(self.torn, self.orphans, self.programs.lost)
+
+    @property
+    def unsure_copies(self) -> int:
+        """Header lines that stand in the log twice and may be copies or other graphs.
+
+        Only standard error has END markers: where each header has one, no other line is a copy.
+        """
+        copies = self.copies
+        if self.ends < self.headers:
+            return copies.unsure
+        appended = copies.count - copies.adjacent
+        return copies.adjacent if self.ends > self.headers + appended else 0
+
     def guesses(self) -> dict[str, Guess]:
         """By rank, what markers stand for where there was no header; empty where there were."""
         if self.headers:
@@ -101,8 +120,12 @@ class TTLines:
             return at + len(stages.FILE)
         level, stage, message = found
         self.levels[level] += 1
-        if stage:
+        if stage and not lines.thread(block.data, at):
+            self.torn += 1
+        elif stage:
             self._header(block, at, stage)
+        elif stages.is_torn(block.data, message, block.limit):
+            self.torn += 1
         elif level in _ERRORS:
             self._error(block, at, message)
         elif block.data.startswith(_LOAD, message):
@@ -120,26 +143,29 @@ class TTLines:
     def _header(self, block: Block, at: int, stage: str) -> None:
         data = block.data
         line = lines.begin(data, at)
+        end = lines.finish(data, at, block.limit)
         self._text(block, line)
-        whole = bytes(data[line : lines.finish(data, at, block.limit)])
-        self.repeated += whole == self._last_header
-        self._last_header = whole
+        self._mark = end
         rank = lines.rank(data, line, at)
         thread = lines.thread(data, at)
+        last = end + len(b"\r\n") >= block.limit
+        alone = last or lines.following(data, end, block.limit, stages.FILE) >= 0
+        if self.copies.is_copy(rank, thread, bytes(data[line:end]), alone):
+            return
         self._close()
         program = self.programs.stage(rank, thread, stage, block.offset + line)
-        if program is not None and stage == stages.FIRST:
+        if program is not None and len(program.stages) == 1:
             self._watcher.begun(program)
         self.headers += 1
         self._unclosed[rank] += 1
         self._open = (rank, program)
-        self._mark = lines.finish(data, at, block.limit)
         self._said = ""
 
     def _end(self, block: Block, at: int) -> int:
         data = block.data
         rank = lines.rank(data, lines.begin(data, at), at)
         self.ends += 1
+        self.copies.between()
         self._rank = rank
         if self._unclosed[rank]:
             self._unclosed[rank] -= 1
@@ -148,6 +174,8 @@ class TTLines:
             markers = self._headless(rank)
             markers.feed(data, self._mark, at)
             markers.mark()
+        elif self.ends > self.headers + self.copies.count:
+            self.orphans += 1
         self._close()
         self._mark = at + len(stages.END)
         self._said = ""
@@ -159,6 +187,7 @@ class TTLines:
         words = lines.text(bytes(data[message : lines.finish(data, message, block.limit)]))
         if said := self._diagnostic(block, lines.begin(data, at)):
             words = f"{words}: {said}"
+        self.copies.between()
         self.programs.error(rank, thread, words)
         if not self.headers:
             self._headless(rank).error()

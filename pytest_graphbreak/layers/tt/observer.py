@@ -244,11 +244,6 @@ class TTWindow:
         if not grown and not errors and not (self._files and in_use()):
             return None
         programs = seen.programs
-        if seen.headers and seen.repeated * 2 >= seen.headers:
-            errors.append(
-                f"tt: every header stands twice in the log: {FILE} must not name the file that "
-                "standard error goes to"
-            )
         if programs.attempted:
             notes.append(_stages(programs))
         if stopped := programs.failed + programs.unfinished:

@@ -56,7 +56,7 @@ class Program:
     @property
     def complete(self) -> bool:
         """Whether it was lowered to the end, or loaded instead of compiled (codegen load)."""
-        return self.loaded or stages.COMPLETE in self.stages
+        return self.loaded or not stages.LOWERED.isdisjoint(self.stages)
 
     @property
     def last(self) -> str:
@@ -74,7 +74,11 @@ class _Thread:
 
 
 class Programs:
-    """Collects the programs of one log, in the order of their first headers."""
+    """Collects the programs of one log, in the order of their first headers.
+
+    ``headless``: stages of graphs that began before the log; ``lost``: graphs whose first header
+    is missing in the middle of it. They are counted: nothing else begins with a later stage.
+    """
 
     def __init__(self, kept: int = KEPT) -> None:
         self.attempted = 0
@@ -84,6 +88,7 @@ class Programs:
         self.unfinished: Counter[str] = Counter()
         self.shapes: Counter[tuple[str, ...]] = Counter()
         self.headless = 0
+        self.lost = 0
         self.overlapped = False
         self.list: list[Program] = []
         self._kept = kept
@@ -95,14 +100,14 @@ class Programs:
         key = (rank, thread)
         known = self._threads.get(key)
         if name == stages.FIRST:
-            return self._begin(known, key, offset)
+            return self._begin(known, key, offset, name)
         if known is None:
             self.headless += 1
             return None
         program = self._owner(known, name)
         if program is None:
-            self.headless += 1
-            return None
+            self.lost += 1
+            return self._begin(known, key, offset, name)
         longer = (*program.stages, name)
         program.stages = self._sequences.setdefault(longer, longer)
         return program
@@ -127,9 +132,11 @@ class Programs:
             self._close(thread.current, "failed" if thread.current.error else "unfinished")
         self._threads.clear()
 
-    def _begin(self, known: _Thread | None, key: tuple[str, str], offset: int) -> Program:
+    def _begin(
+        self, known: _Thread | None, key: tuple[str, str], offset: int, stage: str
+    ) -> Program:
         self.attempted += 1
-        first = (stages.FIRST,)
+        first = (stage,)
         program = Program(self.attempted, *key, offset, self._sequences.setdefault(first, first))
         if self.attempted <= self._kept:
             self.list.append(program)

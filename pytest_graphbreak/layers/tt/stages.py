@@ -17,6 +17,9 @@ FIRST: Final = "vhlo"
 COMPLETE: Final = "ttnn"
 """With this stage printed, the compiler has lowered the graph."""
 
+LOWERED: Final = frozenset((COMPLETE, "ttnn_runtime"))
+"""The stages of a graph that was lowered; the header of one may be damaged."""
+
 ORDER: Final = {
     name: index
     for index, name in enumerate(
@@ -75,6 +78,12 @@ def header(data: bytearray, at: int, limit: int) -> tuple[str, str, int] | None:
     if found["old"]:
         return level, _OLD.get((found["old"], found["after"] or b""), ""), found.start("old")
     return level, "", found.end()
+
+
+def is_torn(data: bytearray, message: int, limit: int) -> bool:
+    """Whether a message is a part of a header that another writer cut in two."""
+    text = bytes(data[message : min(message + len(BARE), limit)]).partition(b"\n")[0].rstrip(b"\r")
+    return text.startswith(BARE[:4]) or (len(text) > 1 and BARE.startswith(text))
 
 
 def bare_header(data: bytearray, at: int, limit: int) -> str:

@@ -55,7 +55,7 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
 def sure(reading: Reading) -> str:
     """How sure the number of device graphs is."""
     if reading.headers:
-        return "certain"
+        return "certain" if reading.is_certain else "likely"
     levels = [guess.sure for guess in reading.guesses.values()]
     for level in ("guess", "likely", "sure"):
         if level in levels:
@@ -103,7 +103,9 @@ def _tt(reading: Reading) -> str:
             parts.append(f"{cut:,} cut off by the end of the log")
         if programs.resharding:
             parts.append(f"{programs.resharding:,} only gather sharded tensors")
-        how = "certain: headers"
+        how = f"{sure(reading)}: headers"
+        if reading.copies:
+            parts.append(f"{plural(reading.copies, 'header line')} stand twice and count once")
     else:
         parts.append(f"{reading.completed:,} lowered")
         how = f"{sure(reading)}: worked out from {plural(reading.ends, 'END marker')}"
