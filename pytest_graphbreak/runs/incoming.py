@@ -17,6 +17,7 @@ from pytest_graphbreak.model.described import read as described
 from pytest_graphbreak.model.forms import BadValue, ReadMode
 from pytest_graphbreak.model.report import RunReport, check_version
 from pytest_graphbreak.runs.containers import ReportFile, read, sources
+from pytest_graphbreak.runs.duplicates import check_keys
 from pytest_graphbreak.text.garbage import uncollected
 
 MOST_TESTS: Final = 250_000
@@ -45,6 +46,7 @@ def _load(source: ReportFile, given: str, *, counts_only: bool) -> RunReport:
         text = source.read()
         if text.count(b",") > MOST_VALUES:
             raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
+        check_keys(text)
         data = json.loads(text, parse_constant=_no_constant)
         del text
     except RecursionError:
