@@ -19,7 +19,7 @@ KEPT: Final = 200_000
 
 
 @dataclass(slots=True)
-class _Thread:
+class _HeaderThread:
     """``latest``: the time stamp of its last new line; ``copying``: its lines are copies now."""
 
     latest: bytes = b""
@@ -40,7 +40,7 @@ class Copies:
         self.adjacent = 0
         self.unsure = 0
         self._seen: set[int] = set()
-        self._threads: dict[tuple[str, str], _Thread] = {}
+        self._threads: dict[tuple[str, str], _HeaderThread] = {}
         self._last = 0
 
     def between(self) -> None:
@@ -58,7 +58,7 @@ class Copies:
             return False
         key = hash((rank, plain[found.start() :]))
         known, follows, self._last = key in self._seen, key == self._last, key
-        state = self._threads.setdefault((rank, thread), _Thread())
+        state = self._threads.setdefault((rank, thread), _HeaderThread())
         back = state.copying or found[0] < state.latest
         state.copying = known and alone and not follows and back
         if follows or state.copying:
