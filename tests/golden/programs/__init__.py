@@ -1,0 +1,1 @@
+"""The programs of the situations, by the compiler that records them."""

@@ -1,0 +1,197 @@
+"""Replays a recorded situation without its compiler, and gives back all that users see of it.
+
+pytest and the plugin run as always; only what the observers saw is taken from the recorded
+report (``Replay``). All else goes through the commands, as they are typed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+import pytest
+
+from pytest_graphbreak import cli
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import RunReport
+from tests.golden.runs import inside, pretty, run_pytest, shortened
+from tests.golden.situation import Situation
+
+Plain = dict[str, Any]
+
+CI: Final = {"CI": "true", "GITHUB_ACTIONS": "true"}
+CONSTANT: Final = ("verdicts", "meant", "again", "plurals")
+"""Keys of a page's data that are the same in each page."""
+_TIMES: Final = re.compile(r"\b\d+\.\d\ds\b")
+_PAGE_DATA: Final = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.S)
+
+
+class Replay:
+    """A plugin of pytest: each test did what the recorded report says, and nothing runs."""
+
+    def __init__(self, report: Plain) -> None:
+        self.environment = RunReport.from_dict(report).environment
+        self.tests = {test["nodeid"]: test for test in report["tests"]}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            vars(item)["runtest"] = partial(_ended, self.tests[item.nodeid])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """Fixtures of the test files do nothing, too."""
+        if fixturedef.func.__module__.startswith("test_"):
+            fixturedef.func = lambda **_: None  # type: ignore[misc]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+        from pytest_graphbreak.suite.entry import ENTRY
+
+        test = self.tests[item.nodeid]
+        if call.when == "teardown" and ENTRY in item.stash:
+            item.stash[ENTRY] |= {"leaks": test["leaks"], "note": test["note"]}
+            item.stash[ENTRY] |= {
+                phase: {"graphs": counts} for phase, counts in test["setup"]["phases"].items()
+            }
+
+    def window(self, root: Path, nodeid: str, **_: object) -> Window:
+        return Window(self.tests[nodeid])
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Put what was recorded in the place of what would be measured."""
+        versions = self.environment.versions.get
+        with (
+            mock.patch("pytest_graphbreak.suite.window.TestWindow", self.window),
+            mock.patch("pytest_graphbreak.suite.session.environment", lambda *_: self.environment),
+            mock.patch("pytest_graphbreak.config.device.version", versions),
+            mock.patch("pytest_graphbreak.watching.absent._installed", lambda _: True),
+        ):
+            yield
+
+
+def _ended(test: Plain) -> None:
+    """End as the test did."""
+    if test["failed_by"] == "test" or test["outcome"] == "xfailed":
+        raise RuntimeError("it failed by itself")
+    if test["outcome"] == "skipped":
+        pytest.skip("it was skipped")
+
+
+class Window:
+    """The window of a test that closes on the recorded record."""
+
+    def __init__(self, test: Plain) -> None:
+        self._test = test
+        self.around: Counter[str] = Counter()
+        self.fixtures = Counter(test["setup"].get("own", {}))
+
+    def call(self) -> None:
+        pass
+
+    def aside(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def close(self) -> Record:
+        return Record.from_dict({**self._test, "leaks": {}, "note": None})
+
+
+def outputs(one: Situation) -> dict[str, str]:
+    """All that users see of a situation, by the name of the file that keeps it."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name).resolve()
+        one.write(directory, changed=True)
+        texts = dict(_texts(one, directory))
+        return {name: _steady(text, directory) for name, text in texts.items()}
+
+
+def write(one: Situation) -> None:
+    """Write the outputs of a situation into its folder; those that are gone are removed."""
+    found = outputs(one)
+    for path in one.folder.iterdir():
+        if path.name not in ("before.json", *found):
+            path.unlink()
+    for name, text in found.items():
+        (one.folder / name).write_text(text)
+
+
+def _texts(one: Situation, top: Path) -> Iterator[tuple[str, str]]:
+    """Each file of a situation with its text; ``top`` is the checkout to work in."""
+    after = json.loads((one.folder / "after.json").read_text())
+    if one.is_compared:
+        shutil.copy(one.folder / "before.json", top / "before.json")
+        _type(top, "accept", "before.json", "--yes")
+        path = top / "baselines" / Path(one.test_file).with_suffix(".yaml")
+        text = path.read_text() if path.exists() else "(none: no test compiled anything)\n"
+        for old, new in one.baseline:
+            assert old in text, (one.name, old)
+            text = text.replace(old, new)
+        if path.exists():
+            path.write_text(text)
+        yield "baseline.yaml", text
+    replay = Replay(after)
+    profile = f"-o graph_budget_profile={replay.environment.profile}"
+    typed = [*one.options, "--graph-budget-report=after.json", one.test_file]
+    with replay.installed():
+        # The text of a failure is in the annotation: here it would be there twice.
+        with inside(top, CI, terminal=False) as shown:
+            run_pytest(typed, [replay], f"{profile} --tb=no")
+        yield "ci.txt", shown.text
+        with inside(top, {}, terminal=True) as shown:
+            run_pytest(typed, [replay], f"{profile} --color=yes")
+        yield "terminal.txt", shown.text
+        yield "after.json", pretty(json.loads((top / "after.json").read_text())) + "\n"
+    yield "commands.txt", "\n".join(_commands(one, top))
+    yield from _pages(top)
+    if one.is_compared:
+        _type(top, "compare", "before.json", "after.json", "--json", "compare.json")
+        yield "compare.json", pretty(json.loads((top / "compare.json").read_text())) + "\n"
+
+
+def _commands(one: Situation, top: Path) -> Iterator[str]:
+    """Commands as they are typed, and what they print."""
+    typed = [["check", "after.json"], ["report", "after.json"]]
+    typed += [["accept", "after.json", "--dry-run"], ["explain", "after.json"]]
+    if one.is_compared:
+        typed.append(["compare", "before.json", "after.json"])
+        typed.append(["check", "after.json", "--against", "before.json"])
+    for arguments in typed:
+        yield f"$ graphbreak {' '.join(arguments)}"
+        yield _type(top, *arguments)
+
+
+def _pages(top: Path) -> Iterator[tuple[str, str]]:
+    names = {"markdown": "comment.md", "html": "page.html", "junit": "junit.xml"}
+    options = [word for option, name in names.items() for word in (f"--{option}", name)]
+    _type(top, "report", "after.json", *options)
+    yield "comment.md", (top / "comment.md").read_text()
+    yield "junit.xml", (top / "junit.xml").read_text().replace("><", ">\n<")
+    data = _PAGE_DATA.search((top / "page.html").read_text())
+    assert data, "the page holds no data"
+    page = json.loads(data[1])
+    kept = {key: value for key, value in page.items() if key not in CONSTANT}
+    yield "page.json", pretty(kept) + "\n"
+    lines = _type(top, "explain", "--json", "after.json").splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    yield "explain.json", "".join(pretty(shortened(one)) + "\n" for one in found)
+
+
+def _type(top: Path, *arguments: str) -> str:
+    """Type a command of ours: what it prints, and its exit code where that is not 0."""
+    with inside(top, {}, terminal=False) as shown:
+        code = cli.main(arguments)
+    return shown.text + (f"(exit {code})\n" if code else "")
+
+
+def _steady(text: str, top: Path) -> str:
+    """The same without this machine's directories and times."""
+    return _TIMES.sub("0.00s", text.replace(str(top), "/checkout"))
