@@ -65,6 +65,7 @@ PURE: Final = (
     "tests/cli/test_report.py",
     "tests/cli/test_strange_checkouts.py",
     "tests/advice/test_match.py",
+    "tests/golden/test_recorded.py",
     "tests/benchmarks/test_survey.py",
     "tests/logs/test_[!l]*.py",
     "tests/suite/test_absent.py",
@@ -90,6 +91,7 @@ APART: Final = (
     "tests/docs",
     "tests/cli",
     "tests/demo",
+    "tests/golden",
     "tests/suite/test_blind.py",
 )
 """What takes the observers apart or starts processes that other processes watch: not gated."""
@@ -142,6 +144,7 @@ ALSO_JAX: Final = (
     "tests/cli/doctor/test_checks.py",
     "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/jax.md]",
     "tests/docs/test_examples.py::test_a_page_does_what_it_shows[docs/how-to/replace/jax-guards.md]",
+    "tests/golden/test_live.py",
     "tests/suite/test_absent.py",
     "tests/suite/test_jax.py",
 )

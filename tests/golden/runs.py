@@ -66,7 +66,7 @@ def inside(directory: Path, environ: Mapping[str, str], *, terminal: bool) -> It
     known, modules = sys.path[:], set(sys.modules)
     with (
         mock.patch.dict(os.environ, {"COLUMNS": "80", "TERM": "xterm", **environ}),
-        contextlib.chdir(directory) if sys.version_info >= (3, 11) else _chdir(directory),
+        _chdir(directory),
         contextlib.redirect_stdout(shown),
         contextlib.redirect_stderr(shown),
     ):
@@ -82,6 +82,7 @@ def inside(directory: Path, environ: Mapping[str, str], *, terminal: bool) -> It
 
 @contextlib.contextmanager
 def _chdir(directory: Path) -> Iterator[None]:
+    """``contextlib.chdir``, which came with Python 3.11."""
     before = Path.cwd()
     os.chdir(directory)
     try:
@@ -105,6 +106,7 @@ def run_pytest(typed: Sequence[str], plugins: Sequence[object] = (), added: str 
     environ = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ours}
     with (
         mock.patch.dict(os.environ, environ),
+        mock.patch.object(sys, "argv", ["pytest", *typed]),
         mock.patch.object(sys, "dont_write_bytecode", True),
     ):
         code = pytest.main([*typed], plugins=list(plugins))

@@ -73,7 +73,7 @@ ALL: Final = (
         "jax_over_marker", STEP, (_SHAPES,), marked("jax_over_marker", "max_graphs(1)"), new=True
     ),
     Situation("jax_lost", STEP, (("jax.jit(step)", "lambda x: x"),)),
-    Situation("jax_lost_jit_disabled", STEP, (_instead("with jax.disable_jit(): compiled(x)"),)),
+    Situation("jax_over_jit_disabled", STEP, (_instead("with jax.disable_jit(): compiled(x)"),)),
     Situation("jax_lost_operations", STEP, (("y = scale(y)", "y = y"),)),
     Situation("jax_new", STEP, new=True),
     Situation("jax_improved", STEP.replace(*_SHAPES), (_SHAPES[::-1],)),

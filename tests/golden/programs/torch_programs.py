@@ -120,7 +120,8 @@ OVER: Final = (
         (
             (
                 "compiled(torch.ones(3))",
-                "compiled(torch.ones(3))\n    with torch.no_grad():\n        compiled(torch.ones(3))",
+                "compiled(torch.ones(3))\n    with torch.no_grad():\n"
+                "        compiled(torch.ones(3))",
             ),
         ),
     ),
@@ -198,7 +199,7 @@ OVER: Final = (
         HEAD,
         (ITEM,),
         "\n\n".join(
-            f"def test_{name}():\n    import over_one_cause_of_many_tests as model\n\n    model.run()"
+            f"def test_{name}():\n    import over_one_cause_of_many_tests as m\n\n    m.run()"
             for name in ("first", "second", "third", "fourth")
         )
         + "\n",
@@ -288,7 +289,7 @@ OVER: Final = (
             (
                 "best = scores.max()",
                 "best = scores.max().item() if scores.shape[0] > 1 and scores.shape[-1] > 1 "
-                "and scores.dtype == torch.float32 else scores.min().item()  # the largest score of all",
+                "and scores.dtype == torch.float32 else scores.min().item()  # the best",
             ),
             (
                 "class Head",
@@ -327,7 +328,8 @@ OVER: Final = (
         baseline=(
             (
                 "  test_over_with_note_and_override:\n",
-                "  # kept above\n  test_over_with_note_and_override:\n    note: the flag is read back\n"
+                "  # kept above\n  test_over_with_note_and_override:\n"
+                "    note: the flag is read back\n"
                 "    overrides:\n      cuda:\n        graphs: {dynamo: 5}\n",
             ),
         ),
@@ -477,7 +479,7 @@ OTHERS: Final = (
         ini=("graph_budget_strict = true",),
     ),
     Situation("changed_reason", HEAD.replace(*ITEM), ((ITEM[1], PRINT[1]),)),
-    Situation("changed_cause", STEPS.replace(*TWICE), (TWICE[::-1], ENTRY)),
+    Situation("improved_recompile_is_entry", STEPS.replace(*TWICE), (TWICE[::-1], ENTRY)),
     Situation(
         "changed_operations", STEPS, (("return y + 1", "return y.exp().exp().exp().exp() + 1"),)
     ),

@@ -54,8 +54,8 @@ ALL: Final = (
     Situation("xla_over_two_accesses", LAZY, (_then("y.max().item(); y.min().item()"),)),
     Situation(
         "xla_over_backward",
-        LAZY,
-        (_then("w = torch.ones(4, device='xla', requires_grad=True); (w * x).sum().backward()"),),
+        COMPILED,
+        (("compiled(x)", "compiled(x.requires_grad_()).sum().backward()"),),
     ),
     Situation("xla_over_break", COMPILED, (_then("print(); y = y + 1"),)),
     Situation("xla_over_item_in_graph", COMPILED, (_then("y = y * y.max().item()"),)),

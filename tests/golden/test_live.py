@@ -1,0 +1,40 @@
+"""The recorded reports are what the compilers of this environment do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden import record
+from tests.golden.replay import Plain
+from tests.golden.situation import of_compiler
+
+ROOT = Path(__file__).parents[2]
+JUDGED = ("verdict", "failed_by", "outcome", "baseline", "budget", "message", "ungated", "written")
+"""Keys of a test that the replay works out anew."""
+
+
+def seen(path: Path) -> list[Any]:
+    """What the observers saw of each test of a report."""
+    tests: list[Plain] = json.loads(path.read_text())["tests"]
+    judged = {*JUDGED, "unseen", "foreign", "cap"}
+    return [{key: test[key] for key in test if key not in judged} for test in tests]
+
+
+def test_a_real_run_sees_what_was_recorded(tmp_path: Path) -> None:
+    found = of_compiler(compiler := record.compiler())
+    recorded = json.loads((found[0].folder / "after.json").read_text())["environment"][compiler]
+    if importlib.metadata.version(compiler) != recorded:
+        pytest.skip(f"recorded with {compiler} {recorded}")
+    command = [sys.executable, "-m", "tests.golden", "record", "--out", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    for one in found:
+        for name in ("before.json", "after.json") if one.is_compared else ("after.json",):
+            now, before = seen(tmp_path / one.name / name), seen(one.folder / name)
+            assert now == before, f"{one.name}/{name}"
