@@ -263,6 +263,44 @@ def test_after_a_test_that_left_work_pending_first_of_all(
     assert runs(*tests) == {name: reference[name] for name in tests}
 
 
+CAPTURED = """
+import torch
+
+def linear():
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+
+def test_any_size():
+    step = torch.compile(linear(), backend="aot_eager", dynamic=True)
+    for size in (2, 3):
+        step(torch.ones(size, 4)).sum().backward()
+
+def test_compiled_autograd():
+    net = linear()
+
+    def train(x):
+        loss = net(x).sum()
+        loss.backward()
+        return [one for one in (loss,)]
+
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        step = torch.compile(train, backend="aot_eager")
+        step(torch.ones(3, 4))
+        step(torch.ones(5, 4))
+"""
+
+
+@pytest.mark.usefixtures("xla_forks")
+def test_what_torch_calls_while_it_captures_a_backward_pass_is_nobodys(runs: Runs) -> None:
+    """Dynamo's hook is in then: it comes to the generators of sympy, if sympy has no answer yet."""
+    runs.write(CAPTURED)
+    whole = runs()
+    second = "test_suite.py::test_compiled_autograd"
+    assert whole[second]["eager"] == []
+    assert len(whole[second]["breaks"]) == 1
+    assert runs(order="reverse") == whole
+    assert runs(second) == {second: whole[second]}
+
+
 @pytest.mark.usefixtures("xla_forks")
 def test_a_rerun_counts_as_the_first_attempt_did(runs: Runs) -> None:
     runs.write(

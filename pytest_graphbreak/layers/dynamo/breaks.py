@@ -9,10 +9,11 @@ at an earlier line by nothing but a second tracing (to 2.9).
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
@@ -26,7 +27,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     say,
 )
 from pytest_graphbreak.layers.dynamo.private import Name
-from pytest_graphbreak.layers.hooks import Hook
+from pytest_graphbreak.layers.hooks import Hook, caller
 from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.stacks import Line
 
@@ -127,6 +128,8 @@ class BreakSensors:
     def _suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._local.failed = self._local.failed, None
         if failed is None or failed[0] != id(fault):
+            if _in_capture(caller()):
+                return
             self._events.append(
                 Refused(Line(code.co_filename, code.co_firstlineno, code.co_name), say(fault))
             )
@@ -190,6 +193,37 @@ class BreakSensors:
                 attempt.unlogged = (say(root), getattr(root, "real_stack", None))
         except Exception as fault:
             self._fell("skipped frames", fault)
+
+
+_CAPTURE: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]compiled_autograd\.py$")
+_RUNS: Final = "runtime_wrapper"
+"""The function of that file that runs what was captured; all others capture."""
+_SIZES: Final = re.compile(
+    r"[/\\]torch[/\\](?:_subclasses|utils[/\\]_sympy)[/\\]"
+    r"|[/\\]torch[/\\]fx[/\\]experimental[/\\](?:recording|sym_node|symbolic_shapes)\.py$"
+)
+_HOOK: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]convert_frame\.py$")
+_TORCH: Final = re.compile(r"[/\\]torch[/\\]")
+
+
+def _in_capture(frame: FrameType | None) -> bool:
+    """Whether torch itself was compiling when Dynamo's hook, called from ``frame``, met a function.
+
+    Elsewhere the hook is off while torch compiles. It is in while compiled autograd captures a
+    backward pass, and while fake tensors are made by code that left the compiler: then it meets
+    the functions that work out symbolic sizes (sympy's), as far as nothing has an answer cached.
+    """
+    nearest = True
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _CAPTURE.search(file) and frame.f_code.co_name != _RUNS:
+            return True
+        if nearest and _TORCH.search(file) and not _HOOK.search(file):
+            if _SIZES.search(file):
+                return True
+            nearest = False
+        frame = frame.f_back
+    return False
 
 
 def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
