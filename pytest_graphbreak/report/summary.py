@@ -133,9 +133,7 @@ def _setups(outcome: Outcome) -> Iterator[Line]:
 
 def _leaks(outcome: Outcome) -> Iterator[Line]:
     """Settings of torch that tests left, which would have changed the counts of others."""
-    left = ((test.nodeid, left_behind(test)) for test in outcome.tests)
-    found = [f"{nodeid}   left {settings}" for nodeid, settings in left if settings]
-    yield from _list(YELLOW, "settings", found)
+    yield from _list(YELLOW, "settings", left_behind(outcome.tests))
 
 
 def _changes(outcome: Outcome) -> Iterator[Line]:

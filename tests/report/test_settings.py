@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.settings import left_behind, measured_with
@@ -47,5 +49,24 @@ def test_text_of_strangers_is_made_harmless() -> None:
 
 def test_what_was_left_is_one_line() -> None:
     left = {"torch._dynamo.config.disable": True, "grad_mode": False}
-    assert left_behind(TestReport("t", "passed", leaks=left)) == "disable = True, grad_mode = False"
-    assert left_behind(TestReport("t", "passed")) == ""
+    tests = [TestReport("t.py::test_it", "passed", leaks=left), TestReport("t.py::b", "passed")]
+    assert left_behind(tests) == ["t.py::test_it   left disable = True, grad_mode = False"]
+    assert left_behind(tests[1:]) == []
+
+
+def test_what_the_tests_of_a_class_left_is_one_line_for_each_setting() -> None:
+    def test(name: str, **leaks: Any) -> TestReport:
+        return TestReport(f"tests/t.py::{name}", "passed", leaks=leaks)
+
+    tests = [
+        *(test(f"TestA::test_it[{case}::x]", stance="force_eager") for case in range(75)),
+        *(test(f"TestB::test_{number}", stance="force_eager", limit=number) for number in range(5)),
+        test("TestB::test_5", limit=5),
+        test("test_alone", stance="force_eager"),
+    ]
+    assert left_behind(tests) == [
+        "tests/t.py::TestA (75 tests)   left stance = force_eager",
+        "tests/t.py::TestB (5 tests)   left stance = force_eager",
+        "tests/t.py::TestB (6 tests)   left limit = 0, 1, 2, ...",
+        "tests/t.py::test_alone   left stance = force_eager",
+    ]
