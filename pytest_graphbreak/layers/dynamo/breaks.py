@@ -9,13 +9,13 @@ at an earlier line by nothing but a second tracing (to 2.9).
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType, FrameType
-from typing import Any, Final
+from types import CodeType
+from typing import Any
 
 from pytest_graphbreak.layers.dynamo import private as names
+from pytest_graphbreak.layers.dynamo.capture import in_capture
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Broke,
@@ -84,6 +84,8 @@ class BreakSensors:
 
     def broke(self, attempt: Attempt | None, message: str, stack: Any) -> None:
         """Note a break, once for each place of an attempt: restarts meet it again."""
+        if attempt is not None and attempt.is_torchs:
+            return
         event = Broke(attempt, message, _lines(stack or self._found[names.STACK]()))
         if attempt is not None:
             key = (message, event.stack[-1:])
@@ -128,7 +130,7 @@ class BreakSensors:
     def _suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._local.failed = self._local.failed, None
         if failed is None or failed[0] != id(fault):
-            if _in_capture(caller()):
+            if in_capture(caller()):
                 return
             self._events.append(
                 Refused(Line(code.co_filename, code.co_firstlineno, code.co_name), say(fault))
@@ -136,7 +138,8 @@ class BreakSensors:
             return
         attempt = failed[1]
         attempt.suppressed = True
-        self._events.append(Ended(attempt))
+        if not attempt.is_torchs:
+            self._events.append(Ended(attempt))
         # Until 2.10 a break that ends the whole function is told by its exception only.
         traced = attempt.fault is not None and attempt.fault.traced
         if traced and self._unsupported_in(fault) is not None and self._note(fault):
@@ -193,37 +196,6 @@ class BreakSensors:
                 attempt.unlogged = (say(root), getattr(root, "real_stack", None))
         except Exception as fault:
             self._fell("skipped frames", fault)
-
-
-_CAPTURE: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]compiled_autograd\.py$")
-_RUNS: Final = "runtime_wrapper"
-"""The function of that file that runs what was captured; all others capture."""
-_SIZES: Final = re.compile(
-    r"[/\\]torch[/\\](?:_subclasses|utils[/\\]_sympy)[/\\]"
-    r"|[/\\]torch[/\\]fx[/\\]experimental[/\\](?:recording|sym_node|symbolic_shapes)\.py$"
-)
-_HOOK: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]convert_frame\.py$")
-_TORCH: Final = re.compile(r"[/\\]torch[/\\]")
-
-
-def _in_capture(frame: FrameType | None) -> bool:
-    """Whether torch itself was compiling when Dynamo's hook, called from ``frame``, met a function.
-
-    Elsewhere the hook is off while torch compiles. It is in while compiled autograd captures a
-    backward pass, and while fake tensors are made by code that left the compiler: then it meets
-    the functions that work out symbolic sizes (sympy's), as far as nothing has an answer cached.
-    """
-    nearest = True
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if _CAPTURE.search(file) and frame.f_code.co_name != _RUNS:
-            return True
-        if nearest and _TORCH.search(file) and not _HOOK.search(file):
-            if _SIZES.search(file):
-                return True
-            nearest = False
-        frame = frame.f_back
-    return False
 
 
 def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:

@@ -37,7 +37,9 @@ class Attempt:
     of them met instead. ``outcome`` is one of
     ``running``, ``compiled``, ``skipped`` and ``failed``; ``skip`` is what Dynamo
     said when it skipped the frame, ``suppressed`` whether it kept an error to
-    itself and went on in eager. The rest is the sensors' own bookkeeping.
+    itself and went on in eager, ``is_torchs`` whether torch itself was compiling when it came
+    to the frame: unless it becomes a graph, it is not told. The rest is the sensors' own
+    bookkeeping.
     """
 
     id: str = "?"
@@ -53,6 +55,7 @@ class Attempt:
     fault: Fault | None = None
     skip: str = ""
     suppressed: bool = False
+    is_torchs: bool = False
     graphs: int = 0
     calls: int = 0
     counted: tuple[int, int] | None = None

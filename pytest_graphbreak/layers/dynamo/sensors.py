@@ -27,6 +27,7 @@ from pytest_graphbreak.layers.dynamo import caches
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
 from pytest_graphbreak.layers.dynamo.buckets import BucketSensor
+from pytest_graphbreak.layers.dynamo.capture import in_capture
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
     Attempt,
@@ -183,7 +184,9 @@ class DynamoSensors:
 
     def _start(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.check()
-        self.events.append(Started(attempt))
+        attempt.is_torchs = in_capture(caller())
+        if not attempt.is_torchs:
+            self.events.append(Started(attempt))
         self._local.failed = None
         attempt.id = str(kwargs["compile_id"])
         code: CodeType = argument("code", self._where, args, kwargs)
@@ -236,7 +239,8 @@ class DynamoSensors:
                 if attempt.outcome == "skipped" and attempt.unlogged:
                     self._breaks.broke(attempt, *attempt.unlogged)
             attempt.pending = attempt.unlogged = None
-            self.events.append(Ended(attempt))
+            if not attempt.is_torchs:
+                self.events.append(Ended(attempt))
             if attempt.counted and not self._ledger.counted(attempt.counted, attempt.calls):
                 self.events.append(
                     Fell(
@@ -284,6 +288,9 @@ class DynamoSensors:
             attempt.above = self._above()
             self._captures += 1
             self.events += [Started(attempt), Ended(attempt)]
+        if attempt.is_torchs:
+            attempt.is_torchs = False
+            self.events.append(Started(attempt))
         number = attempt.graphs
         if number == 0 or attempt.outcome == "running":
             counted = self._ledger.saw()
