@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_graphbreak.layers.strangers import Started
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.suite import entry as entries
@@ -42,6 +43,7 @@ class Phases:
         self._window: TestWindow | None = None
         self._measured: pytest.Item | None = None
         self._leaks: Leaks | None = None
+        self._threads: Started | None = None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -70,14 +72,21 @@ class Phases:
     ) -> Generator[None, object, object]:
         """A fixture is set up: the first of function scope opens the window of its test."""
         if request.scope == "function":
+            self._threads = self._threads or Started()
             if self._coming is not None and self._window is None:
                 self._open(self._coming)
             with self._fixture():
                 return (yield)
-        if self._window is None:
-            return (yield)
-        with self._window.aside(), self._fixture():
-            return (yield)
+        with self._threads.aside() if self._threads else nullcontext():
+            if self._window is None:
+                return (yield)
+            with self._window.aside(), self._fixture():
+                return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self) -> None:
+        """A test without fixtures of its own begins, whether it is measured or not."""
+        self._threads = self._threads or Started()
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -95,8 +104,16 @@ class Phases:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        """The tear-down is over, with the hooks of all others: what the call left is put back."""
-        if call.when == "teardown" and self._leaks is not None:
+        """The tear-down is over, with the hooks of all others: what the call left is put back.
+
+        Threads that still run are left by this test, which is noted where they compile.
+        """
+        if call.when != "teardown":
+            return
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.end(canonical(item))
+        if self._leaks is not None:
             left = self._leaks.settle()
             if left.notes:
                 entries.add_left(item.stash[ENTRY], left.settings, left.notes)

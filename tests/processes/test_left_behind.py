@@ -86,3 +86,50 @@ def test_a_tensor_that_cannot_be_computed_fails_no_later_test(suite: Suite) -> N
     result = suite.pytester.runpytest_subprocess("--graph-budget-record")
     result.assert_outcomes(passed=7, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["error      test_it.py::test_lets_go_and_syncs*"])
+
+
+THREAD = """
+import threading, time
+import pytest, torch, torch_xla
+
+def lazy(size):
+    assert (torch.ones(size, device="xla") * 2).sum().item() == size * 2
+
+HERE = threading.Event()
+
+def later():
+    time.sleep(0.5)
+    lazy(11)
+    HERE.set()
+
+def own():
+    lazy(14)
+
+def test_leaves_a_thread():
+    lazy(3)
+    threading.Thread(target=later).start()
+
+def test_after():
+    HERE.wait()
+    lazy(12)
+
+def test_own_thread():
+    thread = threading.Thread(target=own)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_a_thread_that_an_earlier_test_left_is_not_charged_to_a_later_one(suite: Suite) -> None:
+    """torch_xla tells the Python frames of each compilation, from the first of its thread on."""
+    tests = both_ways(suite, THREAD, apart=True)
+    assert {name: test["graphs"].get("xla", 0) for name, test in tests.items()} == {
+        "test_leaves_a_thread": 1,
+        "test_after": 1,
+        "test_own_thread": 1,
+    }
+    note = tests["test_after"]["note"]
+    assert "xla: 1 graph of the thread" in note
+    assert "which test_it.py::test_leaves_a_thread left" in note
+    assert len(tests["test_after"]["graph_list"]) == 1
+    assert "of the thread" not in (tests["test_own_thread"]["note"] or "")

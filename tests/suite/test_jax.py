@@ -88,6 +88,72 @@ def test_where_nothing_is_compiled_jax_is_spoken_of(
     assert "torch" not in warm.stdout.str() + disabled.stdout.str()
 
 
+THREAD = """
+import queue
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+F = jax.jit(lambda x: x * 3)
+HERE = threading.Event()
+WORK, DONE = queue.Queue(), queue.Queue()
+
+def later():
+    time.sleep(0.5)
+    F(np.ones(11))
+    HERE.set()
+
+def serve():
+    for size in iter(WORK.get, 0):
+        DONE.put(F(np.ones(size)))
+
+@pytest.fixture(scope="module")
+def server():
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield
+    WORK.put(0)
+    thread.join()
+
+def test_leaves_a_thread():
+    threading.Thread(target=later).start()
+
+MARK
+def test_after():
+    HERE.wait()
+    F(np.ones(12))
+
+@pytest.mark.parametrize("size", [13, 14])
+def test_served(server, size):
+    WORK.put(size)
+    DONE.get()
+
+def test_own_thread():
+    thread = threading.Thread(target=later)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_a_thread_that_an_earlier_test_left_is_not_charged_to_a_later_one(suite: Suite) -> None:
+    """Threads of wider fixtures work for the test, and so do its own."""
+    suite.write(THREAD.replace("MARK", ""))
+    leaves, after, *others = suite.report()["tests"]
+    assert (leaves["graphs"], after["graphs"]) == ({}, {"jax": 1})
+    assert [test["graphs"] for test in others] == [{"jax": 1}] * 3
+    assert [test["note"] for test in others] == [None] * 3
+    assert "1 graph of the thread" in after["note"]
+    assert "which test_it.py::test_leaves_a_thread left: join the threads" in after["note"]
+
+
+def test_a_thread_that_a_test_left_that_nobody_measured(suite: Suite) -> None:
+    suite.write(THREAD.replace("MARK", "@pytest.mark.max_graphs(1)"))
+    suite.run().assert_outcomes(passed=5)
+
+
 def test_a_loop_of_retraces_is_one_line(suite: Suite) -> None:
     suite.write(
         STEP

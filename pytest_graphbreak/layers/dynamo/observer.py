@@ -16,6 +16,7 @@ import importlib
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -25,6 +26,7 @@ from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, St
 from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
+from pytest_graphbreak.layers.strangers import Strangers
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -149,6 +151,7 @@ class DynamoWindow:
         self._aside: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to the windows before
         self._first = len(sensors.events)
+        self._strangers = Strangers()
         self._last_read: tuple[int, Record] | None = None
         self._open = True
         self._seen: Record | None = None
@@ -206,29 +209,46 @@ class DynamoWindow:
         events = self._sensors.events
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
-            self._last_read = (until, self._read(list(self._own(events, until))))
+            self._last_read = (until, self._read(list(self._within(events, until))))
         return self._last_read[1]
 
-    def _own(self, events: Sequence[Event], until: int) -> Iterator[Event]:
-        """The events of this window, without those aside."""
+    def _within(self, events: Sequence[Event], until: int) -> Iterator[Event]:
+        """The events of this window, without those aside, of all threads."""
         begin = self._first
         for left, back in self._aside:
             yield from events[begin:left]
             begin = back
         yield from events[begin:until]
 
-    def _read(self, events: Sequence[Event]) -> Record:
+    def _read(self, within: Sequence[Event]) -> Record:
+        events = [event for event in within if self._stranger(event) is None]
+        left: Counter[threading.Thread] = Counter()
+        for event in within:
+            if (thread := self._stranger(event)) and isinstance(event, (Made, Missed)):
+                left[thread] += event.graphs if isinstance(event, Missed) else 1
         doubts = tuple(self._isolated or ())
         errors = [*self._errors]
         if any(isinstance(event, (Started, Made, Missed)) for event in events):
             errors[:0] = doubts
             doubts = ()
         try:
-            return explained(events, self._places, errors).noted(*doubts)
+            return explained(events, self._places, errors).noted(
+                *doubts, *self._strangers.notes("dynamo", left)
+            )
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
             return Record.of("dynamo", graphs=made, errors=(*errors, error))
+
+    def _stranger(self, event: Event) -> threading.Thread | None:
+        """The thread of an earlier test in which it happened, if it is no other's.
+
+        What such a thread had begun before there were sensors is only in Dynamo's own counter.
+        """
+        if isinstance(event, Missed):
+            return self._strangers.first
+        thread = self._sensors.events.thread(event)
+        return thread if thread in self._strangers else None
 
 
 class _Busy(Exception):

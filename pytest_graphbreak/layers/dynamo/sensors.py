@@ -56,6 +56,7 @@ from pytest_graphbreak.layers.dynamo.packages import PackageSensor
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.notify import NOTIFIER
+from pytest_graphbreak.layers.strangers import Events
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
 
@@ -67,7 +68,7 @@ class DynamoSensors:
     """
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: Events[Event] = Events()
         self.attached = False
         self._patches: list[Patch] = []
         self._local = Local()
@@ -287,7 +288,7 @@ class DynamoSensors:
             attempt = Attempt(f"capture/{self._captures}", outcome="compiled")
             attempt.above = self._above()
             self._captures += 1
-            self.events += [Started(attempt), Ended(attempt)]
+            self.events.extend([Started(attempt), Ended(attempt)])
         if attempt.is_torchs:
             attempt.is_torchs = False
             self.events.append(Started(attempt))

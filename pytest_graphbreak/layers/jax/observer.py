@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -23,6 +24,7 @@ from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.events import Event, Executable
 from pytest_graphbreak.layers.jax.explain import explained
 from pytest_graphbreak.layers.jax.sensors import SENSORS
+from pytest_graphbreak.layers.strangers import Strangers
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -115,6 +117,7 @@ class JaxWindow:
         except Exception as fault:
             self._errors.append(f"the jax layer cannot be observed: {fault}")
         self._first = len(SENSORS.events)
+        self._strangers = Strangers()
 
     def peek(self) -> Record | None:
         if self._closed:
@@ -152,7 +155,8 @@ class JaxWindow:
     def _observe(self) -> Record:
         until = len(SENSORS.events)
         if self._last_read is None or self._last_read[0] != until:
-            own = list(self._own(until))
+            events = list(self._events(until))
+            own = [event for event in events if SENSORS.events.thread(event) not in self._strangers]
             errors = [*SENSORS.errors, *self._errors, *(self._doubts or ())]
             if not SENSORS.attached:
                 errors.append(UNWATCHED)
@@ -164,11 +168,21 @@ class JaxWindow:
                 made = sum(isinstance(event, Executable) for event in own)
                 error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
                 seen = Record.of(self._observer.layer, graphs=made, errors=(*errors, error))
-            self._last_read = (until, seen)
+            self._last_read = (until, seen.noted(*self._left_out(events)))
         return self._last_read[1]
 
-    def _own(self, until: int) -> Iterator[Event]:
-        """The events of this window, without those aside."""
+    def _left_out(self, events: Iterable[Event]) -> Iterator[str]:
+        """What is noted of the programs of threads that an earlier test left."""
+        made = Counter(
+            thread
+            for event in events
+            if isinstance(event, Executable) and not event.loaded and self._observer.is_here(event)
+            if (thread := SENSORS.events.thread(event)) in self._strangers and thread is not None
+        )
+        return self._strangers.notes(self._observer.layer, made)
+
+    def _events(self, until: int) -> Iterator[Event]:
+        """The events of this window, without those aside, of all threads."""
         begin = self._first
         for left, back in self._aside:
             yield from SENSORS.events[begin:left]

@@ -29,6 +29,7 @@ from pytest_graphbreak.layers.jax.events import (
 from pytest_graphbreak.layers.jax.ledger import FunctionLedger
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.notify import NOTIFIER
+from pytest_graphbreak.layers.strangers import Events
 
 _PLAIN: Final = ("constant", "return", "func", "call", "module")
 """Operations of a module that compute nothing."""
@@ -49,7 +50,7 @@ class JaxSensors:
     """The sensors of this process. ``events`` only grows while a window is open."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: Events[Event] = Events()
         self.errors: list[str] = []
         self.ledger = FunctionLedger()
         self.attached = False
@@ -65,7 +66,7 @@ class JaxSensors:
         with self._lock:
             self._windows += 1
             if self._windows == 1:
-                self.events = []
+                self.events = Events()
                 self.errors = []
                 if not private.loaded():
                     self._imports.attach()

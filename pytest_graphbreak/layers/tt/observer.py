@@ -22,12 +22,15 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 from pytest_graphbreak.layers.base import Observer
+from pytest_graphbreak.layers.strangers import Strangers
 from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, followed
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
@@ -223,6 +226,7 @@ class TTWindow:
         self._closed = False
         self._last: Record | None = None
         self._files = LogFiles()
+        self._strangers = Strangers()
 
     def aside(self) -> contextlib.AbstractContextManager[None]:
         return self._files.aside()
@@ -249,13 +253,23 @@ class TTWindow:
         if stopped := programs.failed + programs.unfinished:
             stages = ", ".join(f"{count} after {stage}" for stage, count in stopped.items())
             notes.append(f"tt: {stopped.total()} graphs failed to compile ({stages})")
+        own, left = self._own(programs.list)
         return Record.of(
             LAYER,
-            graphs=programs.attempted,
-            graph_list=map(_graph, programs.list),
+            graphs=programs.attempted - left.total(),
+            graph_list=map(_graph, own),
             errors=errors,
-            notes=notes,
+            notes=(*notes, *self._strangers.notes(LAYER, left)),
         )
+
+    def _own(self, programs: Sequence[Program]) -> tuple[list[Program], Counter[Thread]]:
+        """The programs of this window, and how many threads of earlier tests made.
+
+        The log names a thread by the lower 32 bits of its identity, in hexadecimal digits.
+        """
+        threads = {f"{ident & 0xFFFFFFFF:X}": of for ident, of in self._strangers.by_ident.items()}
+        left = Counter(threads[one.thread] for one in programs if one.thread in threads)
+        return [one for one in programs if one.thread not in threads], left
 
 
 def reconcile(tt: Record, xla: Record) -> Record:

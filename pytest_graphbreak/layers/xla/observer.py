@@ -9,14 +9,18 @@ the names of torch_xla that are called.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import Final
 
 from pytest_graphbreak.layers.base import MissingName, Observer
 from pytest_graphbreak.layers.hooks import ImportWatch
+from pytest_graphbreak.layers.strangers import Strangers
 from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.events import Event
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.meter import CLEARED
 from pytest_graphbreak.layers.xla.sensors import XlaSensors, installed
@@ -190,6 +194,7 @@ class XlaWindow:
         _sensors.acquire(reasons)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
         self._loaded = _recorder.loaded
+        self._strangers = Strangers()
 
     def peek(self) -> Record | None:
         if self._closed:
@@ -237,7 +242,9 @@ class XlaWindow:
             first = back
             made -= others
         events += _recorder.events[first:]
-        made = max(0, made)
+        strangers = {event: thread for event in events if (thread := self._stranger(event))}
+        events = [event for event in events if event not in strangers]
+        made = max(0, made - len(strangers))
         explained = _recorder.guard(explain, events, self._places) if self._reasons else []
         errors, notes = self._isolated(made, explained or ())
         errors += _recorder.errors
@@ -258,8 +265,12 @@ class XlaWindow:
             ),
             graph_list=explained or (),
             errors=errors,
-            notes=notes,
+            notes=(*notes, *self._strangers.notes(LAYER, Counter(strangers.values()))),
         )
+
+    def _stranger(self, event: Event) -> Thread | None:
+        """The thread of an earlier test that compiled, as far as torch_xla tells its frames."""
+        return self._strangers.of(reversed(event.report.frames)) if event.report else None
 
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
         """The errors and the notes of having been isolated."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = r"""
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,8 @@ static void line(const char *level, const char *text, const char *stage) {
     char preamble[256];
     static double clock = 12.0;
     clock += 0.007;
-    snprintf(preamble, sizeof preamble, "2026-08-21 10:22:52.123 (%8.3fs) [%16s]%23s:%-5u %4s| ",
-             clock, "421D1300", "module_builder.cc", 1278, level);
+    snprintf(preamble, sizeof preamble, "2026-08-21 10:22:52.123 (%8.3fs) [%16X]%23s:%-5u %4s| ",
+             clock, (unsigned)pthread_self(), "module_builder.cc", 1278, level);
     fprintf(stderr, "%s%s%s%s\n", preamble, text, stage, stage[0] ? ":" : "");
     if (file) {
         fprintf(file, "%s%s%s%s\n", preamble, text, stage, stage[0] ? ":" : "");
