@@ -38,7 +38,7 @@ _left: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDiction
 """The threads that tests left, and which test that was."""
 
 
-class Started:
+class OwnThreads:
     """The threads of one test: those that are started from its first own fixture on."""
 
     def __init__(self) -> None:

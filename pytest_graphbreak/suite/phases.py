@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_graphbreak.layers.strangers import Started
+from pytest_graphbreak.layers.strangers import OwnThreads
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.suite import entry as entries
@@ -43,7 +43,7 @@ class Phases:
         self._window: TestWindow | None = None
         self._measured: pytest.Item | None = None
         self._leaks: Leaks | None = None
-        self._threads: Started | None = None
+        self._threads: OwnThreads | None = None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -72,7 +72,7 @@ class Phases:
     ) -> Generator[None, object, object]:
         """A fixture is set up: the first of function scope opens the window of its test."""
         if request.scope == "function":
-            self._threads = self._threads or Started()
+            self._threads = self._threads or OwnThreads()
             if self._coming is not None and self._window is None:
                 self._open(self._coming)
             with self._fixture():
@@ -86,7 +86,7 @@ class Phases:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
         """A test without fixtures of its own begins, whether it is measured or not."""
-        self._threads = self._threads or Started()
+        self._threads = self._threads or OwnThreads()
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_graphbreak.layers.strangers import Events, Started, Strangers
+from pytest_graphbreak.layers.strangers import Events, OwnThreads, Strangers
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -29,7 +29,7 @@ def running(thread: threading.Thread) -> Iterator[threading.Thread]:
 
 
 def test_a_thread_that_goes_on_is_a_stranger_to_later_windows_alone(stop: threading.Event) -> None:
-    test, before = Started(), Strangers()
+    test, before = OwnThreads(), Strangers()
     thread = threading.Thread(target=stop.wait, name="goes on", daemon=True)
     with running(thread):
         test.end("test_it.py::test_one")
@@ -44,7 +44,7 @@ def test_a_thread_that_goes_on_is_a_stranger_to_later_windows_alone(stop: thread
 
 
 def test_a_thread_of_a_wider_fixture_is_none(stop: threading.Event) -> None:
-    test = Started()
+    test = OwnThreads()
     with test.aside():
         thread = threading.Thread(target=stop.wait, daemon=True)
         thread.start()
@@ -56,7 +56,7 @@ def test_a_thread_of_a_wider_fixture_is_none(stop: threading.Event) -> None:
 
 def test_a_thread_that_waits_for_work_works_for_who_gives_it() -> None:
     work: queue.Queue[int] = queue.Queue()
-    test = Started()
+    test = OwnThreads()
     with running(threading.Thread(target=lambda: list(iter(work.get, 0)))) as server:
         with ThreadPoolExecutor(1) as pool:
             worker = pool.submit(threading.current_thread).result()
@@ -80,7 +80,7 @@ def test_a_stack_is_known_by_the_function_of_its_thread(stop: threading.Event) -
         inside.set()
         stop.wait()
 
-    test = Started()
+    test = OwnThreads()
     with running(threading.Thread(target=goes_on, daemon=True)) as thread:
         inside.wait()
         test.end("test_it.py::test_one")
@@ -101,7 +101,7 @@ def test_an_event_knows_the_thread_that_was_left() -> None:
         go.wait()
         events.extend([theirs])
 
-    test = Started()
+    test = OwnThreads()
     with running(threading.Thread(target=later)) as thread:
         test.end("test_it.py::test_one")
         go.set()
