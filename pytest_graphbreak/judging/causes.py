@@ -18,27 +18,18 @@ from pytest_graphbreak.model.record import Frame, Graph, Record
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """The graphs of one layer against those of the baseline, of which ``was`` are recorded.
+class MatchedGraphs:
+    """The graphs of one layer beside those of the baseline.
 
-    ``matched`` of ``measured`` graphs were there before. ``added`` are the others, one by one,
-    ``gone`` the causes that are there no longer. ``unsure``: a function more is
+    ``added`` are those that were not there, one by one, ``gone`` the causes that are there no
+    longer, each with how many were recorded and how many are left. ``unsure``: a function more is
     compiled, and which of several is the one that was recorded is not known; all of them are
     in ``added`` then.
     """
 
-    layer: str
-    was: int
-    measured: int
-    matched: int
     added: tuple[Graph, ...] = ()
-    gone: tuple[Cause, ...] = ()
+    gone: tuple[tuple[Cause, int], ...] = ()
     unsure: bool = False
-
-    @property
-    def differs(self) -> bool:
-        """Whether any graph has another cause or place than was recorded."""
-        return bool(self.gone) or any(not _is_lowered(graph) for graph in self.added)
 
 
 def place_of(where: Frame) -> tuple[str, str]:
@@ -56,13 +47,13 @@ def causes(record: Record) -> tuple[Cause, ...]:
             found.update(
                 cause_of(graph)
                 for graph in graphs
-                if not (_is_lowered(graph) or (single and _is_entry(graph)))
+                if not (is_lowered(graph) or (single and _is_entry(graph)))
                 if graph.cause in CAUSES[layer]  # a report of a later version may have others
             )
     return tuple(replace(item, count=count) for item, count in found.items())
 
 
-def compare(record: Record, expected: Expected, layer: str) -> Moved | None:
+def match(record: Record, expected: Expected, layer: str) -> MatchedGraphs | None:
     """What became of the graphs of a layer; None where either side does not know their causes."""
     recorded = expected.values.causes_of(layer)
     if recorded is None or not record.is_explained(layer):
@@ -75,7 +66,7 @@ def compare(record: Record, expected: Expected, layer: str) -> Moved | None:
         key = cause_of(graph).key
         if left[key]:
             left[key] -= 1
-        elif _is_entry(graph) or _is_lowered(graph):
+        elif _is_entry(graph) or is_lowered(graph):
             plain.append(graph)
         else:
             added.append(graph)
@@ -89,15 +80,8 @@ def compare(record: Record, expected: Expected, layer: str) -> Moved | None:
         else:
             plain = plain[unnamed:]
     added += plain
-    return Moved(
-        layer=layer,
-        was=was,
-        measured=len(graphs),
-        matched=len(graphs) - len(added),
-        added=tuple(added),
-        gone=tuple(replace(item, count=left[item.key]) for item in recorded if left[item.key]),
-        unsure=unsure,
-    )
+    gone = ((item, item.count - left[item.key]) for item in recorded if left[item.key])
+    return MatchedGraphs(tuple(added), tuple(gone), unsure)
 
 
 def _recorded_entry(entries: Sequence[Graph], expected: Expected) -> Graph | None:
@@ -117,7 +101,7 @@ def _is_entry(graph: Graph) -> bool:
     return layer.above is None and layer.cause(graph.cause).is_plain
 
 
-def _is_lowered(graph: Graph) -> bool:
+def is_lowered(graph: Graph) -> bool:
     """Whether a graph is one of the layer above, lowered whole."""
     layer = DESCRIPTIONS[graph.layer]
     return layer.above is not None and layer.cause(graph.cause).is_plain and bool(graph.sources)

@@ -6,18 +6,20 @@ holds is the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
-from pytest_graphbreak.judging.causes import Moved, compare, place_of
-from pytest_graphbreak.model.budget import BaselinePlace, Cap
-from pytest_graphbreak.model.layers import JUDGED, made_by
-from pytest_graphbreak.model.record import Break, Eager, Record
+from pytest_graphbreak.judging.causes import is_lowered
+from pytest_graphbreak.judging.difference import NONE, diff
+from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.change import MEANINGS, Change
+from pytest_graphbreak.model.layers import made_by
+from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 FAILING: Final = ("error", "over", "lost", "new")
@@ -26,67 +28,18 @@ FAILING: Final = ("error", "over", "lost", "new")
 STRICT: Final = ("improved", "changed")
 """Verdicts that fail a gated test under ``graph_budget_strict``."""
 
-NONE: Final[Map[str, str]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One count that is not what it was: ``what`` is graphs, recompiles, ops, breaks or eager.
-
-    ``layer`` is None for ``breaks`` and ``eager``, which are places of all
-    layers. ``by`` says whose number ``allowed`` is: ``baseline``, or that of ``Cap.by``.
-    """
-
-    what: str
-    layer: str | None
-    allowed: int
-    measured: int
-    by: str
-
-    @property
-    def growth(self) -> int:
-        return self.measured - self.allowed
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """How many captured operations a function holds: ``name`` is ``file::qualified.name``."""
-
-    name: str
-    was: int
-    measured: int
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the comparison of a record with its budget says.
 
-    ``over``, ``lost`` and ``fewer`` hold every count that moved that way, also
-    where another verdict came first. ``added``, ``gone`` and ``matched`` are the
-    breaks by place, against the baseline; ``left`` is code that left the
-    compiler and had not before. ``ops`` are the captured operations that are
-    others now, either way, where they can be compared. ``causes`` are the graphs of
-    each layer against those of the baseline, where it knows their causes, and
-    ``functions`` those that hold fewer operations, where operations are lost; ``recaused``
-    says whether causes that can be compared are others. ``unseen`` are layers
+    ``changes`` are all differences, also where another verdict came first. ``unseen`` are layers
     that a budget speaks of and that were not there; ``foreign`` is the profile
     whose plain values were used because this one was never recorded.
     """
 
     name: str
-    over: tuple[Step, ...] = ()
-    lost: tuple[Step, ...] = ()
-    fewer: tuple[Step, ...] = ()
-    added: tuple[Break, ...] = ()
-    gone: tuple[BaselinePlace, ...] = ()
-    matched: tuple[Break, ...] = ()
-    left: tuple[Eager, ...] = ()
-    returned: tuple[BaselinePlace, ...] = ()
-    reworded: tuple[tuple[BaselinePlace, Break], ...] = ()
-    ops: tuple[Step, ...] = ()
-    causes: tuple[Moved, ...] = ()
-    functions: tuple[Held, ...] = ()
-    recaused: bool = False
+    changes: tuple[Change, ...] = ()
     unseen: tuple[str, ...] = ()
     foreign: str | None = None
 
@@ -95,20 +48,39 @@ class Verdict:
         return self.name in FAILING
 
     @property
+    def over(self) -> tuple[Change, ...]:
+        return self._totals("over")
+
+    @property
+    def lost(self) -> tuple[Change, ...]:
+        return self._totals("lost")
+
+    @property
+    def fewer(self) -> tuple[Change, ...]:
+        return self._totals("improved")
+
+    @property
+    def worse(self) -> tuple[Change, ...]:
+        """The numbers for which a test is red."""
+        return (*self.over, *self.lost)
+
+    @property
+    def ops(self) -> tuple[Change, ...]:
+        """The captured operations that are others now, either way, where they can be compared."""
+        return tuple(one for one in self.changes if one.kind == "ops")
+
+    def _totals(self, verdict: str) -> tuple[Change, ...]:
+        return tuple(one for one in self.changes if one.total and one.verdict == verdict)
+
+    @property
     def shrunk(self) -> bool:
         """Whether all that is lost are captured operations; an update writes that."""
-        return self.name == "lost" and all(step.what == "ops" for step in self.lost)
+        return self.name == "lost" and all(one.kind == "ops" for one in self.lost)
 
     @property
     def emptied(self) -> bool:
         """Whether a layer that had graphs has none; an update never writes that."""
-        return any(step.what == "graphs" and not step.measured for step in self.lost)
-
-    @property
-    def moved(self) -> bool:
-        """Whether a place, reason, cause or what is captured is another one than was recorded."""
-        places = self.added or self.gone or self.left or self.returned or self.reworded
-        return bool(places or self.ops or self.recaused)
+        return any(one.kind == "graph" and not one.after for one in self.lost)
 
 
 def judge(
@@ -134,192 +106,117 @@ def judge(
     if record.errors:
         return Verdict("error")
     if expected is None and cap is None:
-        return Verdict("new" if gate and record.judged else "none", added=record.breaks)
-    base = Verdict("ok")
-    if expected is not None:
-        base = _against_baseline(record, expected, versions)
-        if ops is not None:
-            steps = list(_ops(record, expected, versions, packages))
-            base = _with_ops(base, record, expected, steps, ops)
-    capped = Verdict("ok") if cap is None else _against_cap(record, cap)
-    over = (*base.over, *capped.over)
-    lost = (*base.lost, *capped.lost)
-    if over:
-        name = "over"
-    elif lost:
-        name = "lost"
-    elif base.fewer:
-        name = "improved"
-    else:
-        name = "changed" if base.moved else "ok"
-    return replace(
-        base,
-        name=name,
-        over=over,
-        lost=lost,
-        added=base.added if expected is not None else record.breaks,
-        left=base.left if expected is not None else capped.left,
-        unseen=tuple(dict.fromkeys((*base.unseen, *capped.unseen))),
+        if gate and record.judged:
+            return Verdict("new", diff(None, record))
+        return Verdict("none")
+    changes = _changes(record, expected, cap, versions, packages, ops)
+    meant = {one.verdict for one in changes}
+    name = next((name for name in MEANINGS if name in meant), "ok")
+    return Verdict(
+        name,
+        changes if name != "ok" else (),
+        unseen=_unseen(record, expected, cap),
         foreign=expected.profile if expected is not None and not expected.recorded else None,
     )
 
 
-def _against_cap(record: Record, cap: Cap) -> Verdict:
-    over: list[Step] = []
-    for layer in record.layers:
-        judged = layer in JUDGED or layer in cap.layers
-        for what, counts, limit in (
-            ("graphs", record.graphs, cap.graphs(layer)),
-            ("recompiles", record.recompiles, cap.recompiles if judged else None),
+def _changes(
+    record: Record,
+    expected: Expected | None,
+    cap: Cap | None,
+    versions: Versions,
+    packages: Map[str, str],
+    ops: float | None,
+) -> tuple[Change, ...]:
+    found = diff(expected, record, cap, versions=versions, packages=packages, ops=ops is not None)
+    return tuple(_meaning(found, record, expected, versions, ops))
+
+
+def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple[str, ...]:
+    of_baseline = () if expected is None else expected.unseen(record.layers)
+    of_cap = () if cap is None else (one for one in cap.layers if one not in record.layers)
+    return tuple(dict.fromkeys((*of_baseline, *of_cap)))
+
+
+def _meaning(
+    changes: Sequence[Change],
+    record: Record,
+    expected: Expected | None,
+    versions: Versions,
+    ops: float | None,
+) -> Iterator[Change]:
+    """The changes, each with the verdict that it leads to by itself."""
+    known = {} if expected is None else expected.causes_with
+    for one in changes:
+        if one.total:
+            yield replace(one, verdict=_of_total(one, changes, ops))
+        elif (one.kind in ("break", "eager") and one.before is not None) or (
+            one.kind == "graph"
+            and one.before is not None
+            and one.layer is not None
+            and not _is_lowered(one, record)
+            and same_minor(made_by(one.layer, versions), known.get(one.layer))
         ):
-            measured = counts.get(layer, 0)
-            if limit is not None and measured > limit:
-                over.append(Step(what, layer, limit, measured, cap.by))
-    if cap.breaks is not None and len(record.breaks) > cap.breaks:
-        over.append(Step("breaks", None, cap.breaks, len(record.breaks), cap.by))
-    lost: tuple[Step, ...] = ()
-    # A cap of 0 asks for no graph at all, so none is no loss there.
-    limits = {layer: limit for layer in record.layers if (limit := cap.graphs(layer))}
-    if record.attempted and not any(record.graphs.values()) and limits:
-        layer = next(iter(limits))
-        lost = (Step("graphs", layer, limits[layer], 0, cap.by),)
-    # But code that the compiler tried and gave up on is: nothing was to be compiled anew.
-    left = tuple(item for item in record.eager if cap.graphs(item.layer) == 0)
-    if left:
-        lost = (*lost, Step("eager", None, 0, len(left), cap.by))
-    unseen = tuple(layer for layer in cap.layers if layer not in record.layers)
-    return Verdict("ok", over=tuple(over), lost=lost, left=left, unseen=unseen)
+            yield replace(one, verdict="changed")
+        else:
+            yield one
 
 
-def _against_baseline(record: Record, expected: Expected, versions: Versions) -> Verdict:
-    places = _compare_places(record, expected, versions)
-    over: list[Step] = []
-    lost: list[Step] = []
-    fewer: list[Step] = []
-    for step in _steps(record, expected):
-        if step.growth > 0:
-            (lost if step.what == "eager" else over).append(step)
-        elif step.growth < 0:
-            emptied = step.what == "graphs" and step.measured == 0
-            (lost if emptied else fewer).append(step)
-    layers = expected.judged(record.layers)
-    causes = [moved for layer in layers if (moved := compare(record, expected, layer))]
-    return replace(
-        places,
-        over=tuple(over),
-        lost=tuple(lost),
-        fewer=tuple(fewer),
-        causes=tuple(causes),
-        # Another version may cut the same code at other lines.
-        recaused=any(
-            moved.differs
-            and same_minor(made_by(moved.layer, versions), expected.causes_with.get(moved.layer))
-            for moved in causes
-        ),
-    )
+def _is_lowered(change: Change, record: Record) -> bool:
+    found = change.found(record)
+    return bool(found) and all(isinstance(one, Graph) and is_lowered(one) for one in found)
 
 
-def _steps(record: Record, expected: Expected) -> Iterator[Step]:
-    """Every count that the baseline speaks of and that is another one now."""
-    values = expected.values
-    judged = expected.judged(record.layers)
-    for what, was, measured in (
-        ("graphs", values.graphs, record.graphs),
-        ("recompiles", values.recompiles, record.recompiles),
-    ):
-        for layer in judged:
-            if was.get(layer, 0) != measured.get(layer, 0):
-                yield Step(what, layer, was.get(layer, 0), measured.get(layer, 0), "baseline")
-    for what, places, found in (
-        ("breaks", values.breaks, record.breaks),
-        ("eager", values.eager, record.eager),
-    ):
-        allowed = sum(item.layer in judged for item in places)
-        seen = sum(item.layer in judged for item in found)
-        if allowed != seen:
-            yield Step(what, None, allowed, seen, "baseline")
+def _of_total(one: Change, changes: Sequence[Change], ops: float | None) -> str | None:
+    """The verdict that a number leads to: ``changed`` where it may be so."""
+    if one.kind == "ops":
+        return "lost" if ops is not None and _is_lost(one, changes, ops) else "changed"
+    if one.growth > 0:
+        return "lost" if one.kind == "eager" else "over"
+    return "lost" if one.kind == "graph" and not one.after else "improved"
 
 
-def _ops(
-    record: Record, expected: Expected, versions: Versions, packages: Map[str, str]
-) -> Iterator[Step]:
-    """The captured operations that are others now, by layer, where both are known."""
-    measured = record.ops
-    for layer in expected.judged(record.layers):
-        was = expected.values.ops.get(layer)
-        comparable = was and layer in measured and expected.counts_ops(layer, versions, packages)
-        if was and comparable and was != measured[layer]:
-            yield Step("ops", layer, was, measured[layer], "baseline")
+def _is_lost(one: Change, changes: Sequence[Change], percent: float) -> bool:
+    """Whether captured operations fell by more than may be, where graphs did not grow."""
+    graphs = [item for item in _counts(changes, "graph") if item.layer == one.layer]
+    grown = graphs[0].growth if graphs else 0
+    was = one.before or 0
+    if grown < 0:
+        # A graph compiled again holds what the first one held: without it nothing is lost.
+        before = graphs[0].before or 0
+        gone = [-item.growth for item in _counts(changes, "recompile") if item.growth < 0]
+        was = was * (before - min(max(gone, default=0), -grown)) // before
+    return grown <= 0 and one.after < was - was * percent / 100
 
 
-def _with_ops(
-    base: Verdict, record: Record, expected: Expected, steps: list[Step], percent: float
-) -> Verdict:
-    """The comparison with captured operations: lost, where they fell and graphs did not grow."""
-    moved = (*base.over, *base.fewer)
-    graphs = {step.layer: step.growth for step in moved if step.what == "graphs"}
-    recompiles = max((-step.growth for step in base.fewer if step.what == "recompiles"), default=0)
-    lost = []
-    for step in steps:
-        grown = graphs.get(step.layer, 0)
-        was = step.allowed
-        if grown < 0:
-            # A graph compiled again holds what the first one held: without it nothing is lost.
-            before = record.graphs[step.layer or ""] - grown
-            was = was * (before - min(recompiles, -grown)) // before
-        if grown <= 0 and step.measured < was - was * percent / 100:
-            lost.append(step)
-    emptied = any(step.what == "graphs" for step in base.lost)
-    held = _held(record, expected) if lost or emptied else ()
-    return replace(base, lost=(*base.lost, *lost), ops=tuple(steps), functions=held)
+def _counts(changes: Sequence[Change], kind: str) -> Iterator[Change]:
+    """The totals of one kind that are held against a baseline."""
+    return (one for one in changes if one.total and one.kind == kind and one.by == "baseline")
 
 
-def _held(record: Record, expected: Expected) -> tuple[Held, ...]:
-    """The functions that hold fewer operations now, those that hold none first."""
-    measured = record.functions
-    found = [
-        Held(name, was, measured.get(name, 0))
-        for name, was in expected.values.functions.items()
-        if measured.get(name, 0) < was
-    ]
-    return tuple(sorted(found, key=lambda item: (item.measured > 0, -item.was)))
+def verdict_of(test: TestReport) -> Verdict:
+    """The verdict on a test of a report, with its changes.
+
+    A report of an earlier version has none: they are worked out here, without captured operations,
+    of which it does not say whether they can be compared.
+    """
+    if test.changes is not None:
+        return Verdict(test.verdict, test.changes, test.unseen, test.foreign)
+    if test.verdict in ("error", "none"):
+        return Verdict(test.verdict)
+    changes = _changes(test.record, _expected(test), test.cap, UNKNOWN, NONE, None)
+    return Verdict(test.verdict, changes, test.unseen, test.foreign)
 
 
-def _key(item: Break | Eager) -> tuple[str, str, str]:
-    """The identity of what broke, as ``BaselinePlace.key`` has it."""
-    return (item.layer, *place_of(item.where))
-
-
-def _compare_places(record: Record, expected: Expected, versions: Versions) -> Verdict:
-    judged = expected.judged(record.layers)
-    recorded = {item.key: item for item in expected.values.breaks if item.layer in judged}
-    measured = {_key(item): item for item in record.breaks if item.layer in judged}
-    eager = {item.key: item for item in expected.values.eager if item.layer in judged}
-    eager_measured = {_key(item): item for item in record.eager if item.layer in judged}
-    others = (item for item in record.breaks if item.layer not in judged)
-    comparable = {
-        layer
-        for layer in judged
-        if same_minor(made_by(layer, versions), made_by(layer, expected.breaks_with))
-    }
-    return Verdict(
-        "ok",
-        added=tuple(item for key, item in measured.items() if key not in recorded),
-        matched=(*(item for key, item in measured.items() if key in recorded), *others),
-        gone=tuple(item for key, item in recorded.items() if key not in measured),
-        left=tuple(item for key, item in eager_measured.items() if key not in eager),
-        returned=tuple(item for key, item in eager.items() if key not in eager_measured),
-        reworded=tuple(
-            (recorded[key], item)
-            for key, item in measured.items()
-            if item.layer in comparable and key in recorded and _reworded(recorded[key], item)
-        ),
-        unseen=expected.unseen(record.layers),
-    )
-
-
-def _reworded(known: BaselinePlace, item: Break) -> bool:
-    # An entry written by hand may leave reason and id out: nothing to compare then.
-    return (known.id is not None and known.id != item.id) or (
-        known.reason is not None and known.reason != item.reason
+def _expected(test: TestReport) -> Expected | None:
+    known = test.baseline
+    if known is None:
+        return None
+    own = test.foreign is None
+    return Expected(
+        known.values,
+        profile=known.profile or "",
+        versions={name: version for name, version in known.versions.items() if version},
+        recorded=own,
+        own=known.values.layers if own else frozenset(),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final
 
 from pytest_graphbreak.model.budget import Cap, Recorded
+from pytest_graphbreak.model.change import Change, check_changes
 from pytest_graphbreak.model.described import LOCAL, Described, JsonKey, Keys
 from pytest_graphbreak.model.fields import FACT, LAYER, Count, Counts, LayerName, Settings, Text
 from pytest_graphbreak.model.forms import (
@@ -174,7 +175,7 @@ class Budget(Described):
 class TestReport(Described):
     """One test, its last attempt; or a script, or a log, whose path is its ``nodeid``.
 
-    ``ruled`` is the ``Verdict`` itself, where this process came to it.
+    ``changes`` is None where nothing was judged, and in a report of an earlier version.
     """
 
     __test__: ClassVar = False
@@ -240,7 +241,18 @@ class TestReport(Described):
         ),
     ] = None
     written: Annotated[bool, JsonKey("Whether this run recorded the test.", always=False)] = False
-    ruled: Annotated[Any, LOCAL] = field(default=None, compare=False)
+    changes: Annotated[
+        tuple[Change, ...] | None,
+        JsonKey(
+            "What is otherwise than the baseline, the marker or the option allows, totals first; "
+            "null where nothing was judged.",
+            always=False,
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Raise ``BadValue`` where a change is about something that is not there."""
+        check_changes(self.changes or (), self.record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.judging.repeats import Repeats
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.budget import BaselinePlace, Cause
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.report import regressions
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.fallen import Fallen
 from pytest_graphbreak.report.lines import at, calls, meanwhile, of_graph, place, process, to_try
-from pytest_graphbreak.report.repeats import Repeats, series
+from pytest_graphbreak.report.occurrences import Occurrence, known_breaks, known_graphs, told
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
@@ -30,7 +28,7 @@ def decomposed(
     verdict: Verdict, record: Record, fixtures: Mapping[str, int] | None = None
 ) -> Iterator[str]:
     """``  4 xla graphs = 2 fx + 1 split + 1 access`` for each layer that grew or is new."""
-    moved = {step.layer for step in (*verdict.over, *verdict.lost)}
+    moved = {step.layer for step in verdict.worse}
     for layer in record.layers:
         if verdict.name != "new" and layer not in moved:
             continue
@@ -62,22 +60,22 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]
 
 def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
     """Where fewer operations are captured in as many graphs: what each of them still has."""
-    lost = {step.layer: step for step in verdict.lost if step.what == "ops"}
+    lost = {step.layer: step for step in verdict.lost if step.kind == "ops"}
     if not lost:
         return
     layer, step = next(iter(lost.items()))
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
     for graph in graphs[:MOST_PLACES]:
-        number = f"{graph.ops or 0} of {step.allowed} operations left"
+        number = f"{graph.ops or 0} of {step.before} operations left"
         if len(graphs) > 1:
-            number = f"{graph.ops or 0} of the {step.measured} operations that are left"
+            number = f"{graph.ops or 0} of the {step.after} operations that are left"
         yield f"  - {layer} graph {printable(graph.name)} has {number}{process(graph)}"
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
         yield f"  ... and {len(graphs) - MOST_PLACES} more graphs (the JSON report has them all)"
     yield from _left(verdict)
     yield from _notes(record)
-    if not verdict.added and not verdict.left:
+    if not any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes):
         words = "what it called before runs without the compiler now"
         yield from to_try(f"{words}: {_look_for(verdict)}")
 
@@ -95,14 +93,14 @@ def _notes(record: Record) -> Iterator[str]:
 
 def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[str]:
     """The functions that are no longer reached; where all are, those that hold less."""
-    none = [item for item in verdict.functions if not item.measured]
-    for item in (none or verdict.functions)[:most]:
-        file, _, function = item.name.partition("::")
-        where = place(Frame(file, function))
+    functions = [one for one in verdict.changes if one.kind == "function"]
+    none = [one for one in functions if not one.after]
+    for one in (none or functions)[:most]:
+        where, was = place(one.where), _operations(one.before or 0)
         if none:
-            yield f"  - {where} is no longer reached ({_operations(item.was)})"
+            yield f"  - {where} is no longer reached ({was})"
         else:
-            yield f"  - {where} holds {item.measured} of {_operations(item.was)}"
+            yield f"  - {where} holds {one.after} of {was}"
 
 
 def _operations(count: int) -> str:
@@ -111,34 +109,40 @@ def _operations(count: int) -> str:
 
 def places(verdict: Verdict, record: Record) -> Iterator[str]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
-    found = regressions.found(verdict, record)
-    times = regressions.times(verdict, record)
-    shown: list[list[str]] = [
-        *(break_lines("+", *pair) for pair in found.breaks),
-        *(graph_lines("+", item, times[regressions.kind(item)]) for item in found.graphs),
-        *(_entry(*entry) for entry in regressions.entries(verdict, record)),
-        *(recompile_lines("+", item) for item in series(found.recompiles)),
-        *(eager_lines("+", item) for item in found.eager),
-        *(_gone_break("-", item) for item in (*verdict.gone, *verdict.returned)),
-        *(_gone(item) for item in regressions.gone(verdict)),
-        *(_reworded(old, new) for old, new in verdict.reworded),
-    ]
-    for lines in shown[:MOST_PLACES]:
-        yield from lines
+    shown = told(verdict, record)
+    for one in shown[:MOST_PLACES]:
+        yield from lines(one)
     if len(shown) > MOST_PLACES:
         yield f"  ... and {len(shown) - MOST_PLACES} more places (the JSON report has them all)"
-    if verdict.matched:
-        ids = ", ".join(dict.fromkeys(item.id or "break" for item in verdict.matched))
-        number = len(verdict.matched)
-        yield f"  = {ids}   {number} known {noun(number, 'break')} unchanged"
+    if known := known_breaks(verdict, record):
+        ids = ", ".join(dict.fromkeys(item.id or "break" for item in known))
+        yield f"  = {ids}   {len(known)} known {noun(len(known), 'break')} unchanged"
     if parts := [
-        f"{moved.matched} of {moved.measured} {moved.layer} {noun(moved.measured, 'graph')} known"
-        for moved in regressions.partly_matched(verdict)
+        f"{matched} of {measured} {layer} {noun(measured, 'graph')} known"
+        for layer, matched, measured in known_graphs(verdict, record)
     ]:
         yield f"  = {', '.join(parts)}"
 
 
-def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
+def lines(one: Occurrence, sign: str = "+") -> list[str]:
+    """What changed at one place: what, where, what led there, what to try."""
+    if one.change.was:
+        return _reworded(one)
+    match one.items:
+        case ():
+            return _gone(one)
+        case (Break() as item, *_):
+            return break_lines(sign, item, one)
+        case (Eager() as item, *_):
+            return eager_lines(sign, item)
+        case (Graph() as item, *_):
+            if one.is_entry:
+                return _entry("*" if one.change.unsure else sign, item, one.change.growth)
+            return graph_lines(sign, item, one.change.growth)
+    return recompile_lines(sign, one)
+
+
+def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[str]:
     times = f"   x{item.count}" if item.count > 1 else ""
     name = f"{item.id}  " if item.id else ""
     return [
@@ -147,45 +151,59 @@ def break_lines(sign: str, item: Break, fallen: Fallen) -> list[str]:
         *at(item.where),
         *calls(item.stack[:-1]),
         *to_try(advice.short(item)),
-        *_with_it(fallen),
+        *(_with_it(one) if one is not None else ()),
     ]
 
 
-def _with_it(fallen: Fallen) -> Iterator[str]:
-    """What fell with a break, a line for each and no advice: it comes back with it."""
-    repeats = series(fallen.recompiles)
-    if not (fallen.breaks or fallen.eager or fallen.graphs or repeats):
+def _with_it(one: Occurrence) -> Iterator[str]:
+    """What happened with a break, a line for each and no advice: it goes with it."""
+    breaks, repeats = one.with_it("break"), one.with_it("recompile")
+    # A function that is compiled by itself since then follows from the break and needs no line.
+    graphs = [
+        graph
+        for graph in one.with_it("graph")
+        if DESCRIPTIONS[graph.first.layer].cause(graph.change.cause).falls_with
+    ]
+    if not (breaks or one.with_it("eager") or graphs or repeats):
         return
     yield "      and with it, until it is mended:"
-    for item in fallen.breaks:
-        name = f"{item.id}  " if item.id else ""
-        yield f"        {place(item.where)} breaks, too: {name}{printable(item.reason)}"
-    breaking = {item.where.key for item in fallen.breaks}
-    for left in fallen.eager:
+    for item in breaks:
+        name = f"{item.change.id}  " if item.change.id else ""
+        yield f"        {place(item.where)} breaks, too: {name}{printable(item.change.reason)}"
+    breaking = {item.where.key for item in breaks}
+    for left in one.with_it("eager"):
         if left.where.key not in breaking:
             yield f"        {place(left.where)} runs without the compiler"
     for where, numbers, why in _recompiled(repeats):
         yield f"        {place(where)} is compiled again ({numbers}){why}"
-    for graph in fallen.graphs:
-        yield f"        {place(graph.where)} is a graph more: {printable(graph.reason)}"
+    for graph in graphs:
+        yield f"        {place(graph.where)} is a graph more: {printable(graph.change.reason)}"
 
 
-def _recompiled(repeats: Sequence[Repeats]) -> Iterator[tuple[Frame, str, str]]:
+def _recompiled(repeats: Sequence[Occurrence]) -> Iterator[tuple[Frame, str, str]]:
     """Each function that is compiled again, how often, and why where it is for one reason."""
-    found: dict[tuple[str, ...], list[Repeats]] = {}
+    found: dict[tuple[str, ...], list[Occurrence]] = {}
     called: dict[tuple[str, ...], tuple[Frame, int]] = {}
     for one in repeats:
-        found.setdefault(one.first.where.key[:2], []).append(one)
-        for where, graphs in one.followers:
-            before = called.get(where.key[:2], (where, 0))
-            called[where.key[:2]] = (before[0], before[1] + len(graphs))
+        found.setdefault(one.where.key[:2], []).append(one)
+        for follower in one.with_it("recompile"):
+            function = follower.where.key[:2]
+            where, times = called.get(function, (follower.where, 0))
+            called[function] = (where, times + len(follower.items))
     for key, same in found.items():
-        times = sum(one.times for one in same) + called.pop(key, (NOWHERE, 0))[1]
+        times = sum(len(one.items) for one in same) + called.pop(key, (NOWHERE, 0))[1]
         first = same[0]
-        numbers = first.graphs if times == first.times else f"{times} times"
-        yield first.first.where, numbers, f": {printable(first.reason)}" if len(same) == 1 else ""
+        numbers = f"{times} times"
+        if times == len(first.items):
+            numbers = _repeats(first).graphs
+        why = f": {printable(first.change.reason)}" if len(same) == 1 else ""
+        yield first.where, numbers, why
     for where, times in called.values():
         yield where, "once" if times == 1 else f"{times} times", ""
+
+
+def _repeats(one: Occurrence) -> Repeats:
+    return Repeats(tuple(item for item in one.items if isinstance(item, Recompile)))
 
 
 def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
@@ -213,7 +231,8 @@ def recompile_word(layer: str) -> str:
     return next((cause.name for cause in causes if cause.kind == "again"), "recompile")
 
 
-def recompile_lines(sign: str, item: Repeats) -> list[str]:
+def recompile_lines(sign: str, one: Occurrence) -> list[str]:
+    item = _repeats(one)
     word = recompile_word(item.first.layer)
     return [
         f"  {sign} {word} {printable(item.graphs)}   {printable(item.reason)}",
@@ -221,19 +240,21 @@ def recompile_lines(sign: str, item: Repeats) -> list[str]:
         *at(item.first.where),
         *calls(item.first.stack),
         *to_try(advice.short(item.first)),
-        *_followers(item),
+        *_followers(one, item.since),
     ]
 
 
-def _followers(item: Repeats) -> Iterator[str]:
+def _followers(one: Occurrence, since: str) -> Iterator[str]:
     """What is compiled again with a function, since it calls it."""
-    if item.followers:
-        yield f"      and recompiled with its caller, since {printable(item.since)}:"
-    for where, graphs in item.followers[:MOST_FUNCTIONS]:
+    followers = one.with_it("recompile")
+    if followers:
+        yield f"      and recompiled with its caller, since {printable(since)}:"
+    for follower in followers[:MOST_FUNCTIONS]:
+        graphs = [item.graph for item in follower.items if isinstance(item, Recompile)]
         names = ", ".join((*graphs[:3], "...") if graphs[3:] else graphs)
-        yield f"        {place(where)}   {printable(names)}"
-    if len(item.followers) > MOST_FUNCTIONS:
-        yield f"        ... and {len(item.followers) - MOST_FUNCTIONS} more functions"
+        yield f"        {place(follower.where)}   {printable(names)}"
+    if len(followers) > MOST_FUNCTIONS:
+        yield f"        ... and {len(followers) - MOST_FUNCTIONS} more functions"
 
 
 def eager_lines(sign: str, item: Eager) -> list[str]:
@@ -246,20 +267,15 @@ def eager_lines(sign: str, item: Eager) -> list[str]:
     ]
 
 
-def _gone_break(sign: str, item: BaselinePlace) -> list[str]:
-    name = f"{item.id}  " if item.id else ""
-    lines = [f"  {sign} {name}{printable(item.reason or 'break')}   gone"]
-    file, _, function = item.where.partition("::")
-    lines += at(Frame(file, function, 0, item.code))
-    return lines
+def _gone(one: Occurrence) -> list[str]:
+    change = one.change
+    if change.kind == "graph":
+        times = f"   x{-change.growth}" if change.growth < -1 else ""
+        return [f"  - {change.cause}{times}   gone", *at(change.where)]
+    name = f"{change.id}  " if change.id else ""
+    return [f"  - {name}{printable(change.reason or 'break')}   gone", *at(change.where)]
 
 
-def _gone(item: Cause) -> list[str]:
-    times = f"   x{item.count}" if item.count > 1 else ""
-    file, _, function = item.where.partition("::")
-    return [f"  - {item.cause}{times}   gone", *at(Frame(file, function, 0, item.code))]
-
-
-def _reworded(old: BaselinePlace, new: Break) -> list[str]:
-    was = printable(old.id or old.reason or "")
-    return [f"  ~ {was} is now {new.id or ''} {printable(new.reason)}".rstrip(), *at(new.where)]
+def _reworded(one: Occurrence) -> list[str]:
+    now = f"{one.change.id or ''} {printable(one.change.reason)}"
+    return [f"  ~ {printable(one.change.was)} is now {now}".rstrip(), *at(one.where)]

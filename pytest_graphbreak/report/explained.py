@@ -11,11 +11,9 @@ from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Break, Eager, Graph
+from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
-from pytest_graphbreak.report.fallen import Fallen
 from pytest_graphbreak.report.lines import at, to_try
-from pytest_graphbreak.report.repeats import Repeats
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import console, cut, printable
@@ -57,19 +55,21 @@ def what(cause: RootCause) -> list[str]:
 
 
 def _what(cause: RootCause) -> list[str]:
-    match cause.item:
+    one = cause.found
+    if one is None:
+        return [f"  - {cause.words}", *at(cause.function), *to_try(to_do(cause))]
+    match one.first:
         case Break() as item:
-            return break_lines("+", replace(item, count=1, stack=(), **_NOWHEN), Fallen())
+            return break_lines("+", replace(item, count=1, stack=(), **_NOWHEN))
         case Eager() as item:
             return eager_lines("+", replace(item, count=1, **_NOWHEN))
         case Graph(cause="entry") as item:
             return ["  + entry   a function that was not compiled before", *at(item.where)]
         case Graph() as item:
             return graph_lines("+", replace(item, sources=(), stack=(), **_NOWHEN))
-        case Repeats() as item:
-            first = replace(item.first, stack=(), **_NOWHEN)
-            return recompile_lines("+", replace(item, first=first, followers=()))
-    return [f"  - {cause.words}", *at(cause.function), *to_try(to_do(cause))]
+        case Recompile() as item:
+            items = (replace(item, stack=(), **_NOWHEN), *one.items[1:])
+    return recompile_lines("+", replace(one, items=items, below=()))
 
 
 def title(cause: RootCause) -> str:
@@ -79,10 +79,9 @@ def title(cause: RootCause) -> str:
 
 def to_do(cause: RootCause) -> str | None:
     """What mends it, on one line, where that is known."""
-    item = cause.item.first if isinstance(cause.item, Repeats) else cause.item
-    if item is None:
+    if cause.found is None:
         return UNREACHED if cause.function.file else None
-    return advice.short(item)
+    return advice.short(cause.found.first)
 
 
 def extent(cause: RootCause) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.change import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import minor, same_minor
-from pytest_graphbreak.report import regressions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.safe import printable
@@ -23,30 +23,28 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
             place += f":{context.baseline_line}"
         yield f"  baseline  {printable(place)}{_measured(record, context)}"
     yield from measured_with(record)
-    for name, before, after in _moved(verdict, record, context):
+    for name, before, after in _moved(verdict, context):
         yield f"  package   {name} {before} -> {after}"
     if verdict.foreign:
         yield (
             f"  profile   {context.profile} was never recorded, "
             f"judged by the values of {verdict.foreign}"
         )
-    by_marker = [step for step in (*verdict.over, *verdict.lost) if step.by == "marker"]
+    by_marker = [step for step in verdict.worse if step.by == "marker"]
     if by_marker:
         yield "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
-    if len(by_marker) < len(verdict.over) + len(verdict.lost) or verdict.name == "new":
+    if len(by_marker) < len(verdict.worse) or verdict.name == "new":
         yield from _accept(verdict, context)
 
 
-def _moved(verdict: Verdict, record: Record, context: Context) -> Iterator[tuple[str, str, str]]:
+def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]:
     """Packages of another version than was recorded, in which something of this is."""
-    added = [
-        *(item.where.file for item in verdict.added),
-        *(item.where.file for item in verdict.left),
-    ]
-    recompiled = [item.where.file for item in regressions.recompiles(verdict, record)]
-    graphs = [item.where.file for item in regressions.graphs(verdict, record)]
-    gone = [item.where.partition("::")[0] for item in (*verdict.gone, *verdict.returned)]
-    for name in dict.fromkeys(map(owner, (*added, *recompiled, *graphs, *gone))):
+    files = dict.fromkeys(
+        one.where.file
+        for one in verdict.changes
+        if one.kind in LISTS and not one.total and not one.unsure
+    )
+    for name in dict.fromkeys(map(owner, files)):
         before, after = context.recorded_packages.get(name), context.packages.get(name)
         if before and after and before != after:
             short = not same_minor(before, after)

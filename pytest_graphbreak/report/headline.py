@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from pytest_graphbreak.judging.verdict import Step, Verdict
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.change import Change
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import noun
 
@@ -20,31 +22,31 @@ def headline(verdict: Verdict, record: Record) -> str:
         return f"graph budget: {verdict.name}, {totals(record)}"
     step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
     sign = f"{step.growth:+d}"
-    return f"graph budget: {_amount(step)}, {_who(step)} {step.allowed} ({sign})"
+    return f"graph budget: {_amount(step)}, {_who(step)} {step.before} ({sign})"
 
 
 def _nothing_left(verdict: Verdict, record: Record) -> str:
     """A layer that makes no graph any more: worse than any that makes more."""
-    step = next(step for step in verdict.lost if step.what == "graphs" and not step.measured)
+    step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
     made = f"{totals(record)} still" if any(record.graphs.values()) else "nothing was compiled"
-    return f"graph budget: no {step.layer} graph any more, {_who(step)} {step.allowed} ({made})"
+    return f"graph budget: no {step.layer} graph any more, {_who(step)} {step.before} ({made})"
 
 
-def _who(step: Step) -> str:
+def _who(step: Change) -> str:
     if step.growth < 0 and step.by == "baseline":
         return "the baseline has"
     return "--max-graphs allows" if step.by == "option" else f"the {step.by} allows"
 
 
-def _amount(step: Step) -> str:
-    count, layer = step.measured, step.layer
-    if step.what == "graphs":
+def _amount(step: Change) -> str:
+    count, layer = step.after, step.layer
+    if step.kind == "graph":
         return f"{count} {layer} {noun(count, 'graph')}"
-    if step.what == "recompiles":
+    if step.kind == "recompile":
         return f"{count} {layer} {noun(count, 'recompile')}"
-    if step.what == "ops":
+    if step.kind == "ops":
         return f"{count} captured {noun(count, 'operation')} left in {layer} graphs"
-    if step.what == "breaks":
+    if step.kind == "break":
         return f"{count} {noun(count, 'breaking place')}"
     return f"{count} {noun(count, 'place')} left the compiler"
 
@@ -60,16 +62,20 @@ def totals(record: Record) -> str:
     return ", ".join(parts) or "nothing was compiled"
 
 
+NAMES: Final = {"graph": "graphs", "recompile": "recompiles", "break": "breaks"}
+"""What a total is called, where that is not its kind."""
+
+
 def counts(verdict: Verdict, record: Record) -> Iterator[str]:
     """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
     unique = dict.fromkeys((*verdict.over, *verdict.lost, *verdict.fewer))
-    steps = [step for step in unique if step.what != "ops"]
-    for step in sorted(steps, key=lambda item: item.what != "graphs" or item.measured > 0):
-        name = step.layer if step.what == "graphs" else step.what
-        if step.what == "recompiles":
+    steps = [step for step in unique if step.kind != "ops"]
+    for step in sorted(steps, key=lambda item: item.kind != "graph" or item.after > 0):
+        name = step.layer if step.kind == "graph" else NAMES.get(step.kind, step.kind)
+        if step.kind == "recompile":
             name = f"{step.layer} recompiles"
         note = "" if step.by == "baseline" else "   (marker)"
-        yield f"  {name:<18} {step.allowed:>3} -> {step.measured:<3}  {step.growth:+d}{note}"
+        yield f"  {name:<18} {step.before:>3} -> {step.after:<3}  {step.growth:+d}{note}"
 
 
 def operations(verdict: Verdict, *, more: bool) -> Iterator[str]:
@@ -77,10 +83,10 @@ def operations(verdict: Verdict, *, more: bool) -> Iterator[str]:
 
     Less is a loss of its own, and stands above the causes; more follows from them, below.
     """
-    moved: dict[tuple[int, int], list[str]] = {}
+    moved: dict[tuple[int | None, int], list[str]] = {}
     for step in verdict.ops:
         if (step.growth > 0) == more:
-            moved.setdefault((step.allowed, step.measured), []).append(step.layer or "")
+            moved.setdefault((step.before, step.after), []).append(step.layer or "")
     for (before, after), layers in moved.items():
         yield f"  captured operations {before} -> {after}   ({', '.join(layers)})"
         yield f"    {'more' if more else 'less'} of the program is compiled now"

@@ -98,6 +98,7 @@ class Judgement:
             "unseen": list(verdict.unseen),
             "foreign": verdict.foreign,
             "written": self.written,
+            "changes": [change.to_dict() for change in verdict.changes],
         }
 
 

@@ -8,20 +8,20 @@ break, recompile and function left to eager is one.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.advice import Explanation
+from pytest_graphbreak.judging.attribution import kind_of
+from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
-from pytest_graphbreak.report.fallen import sort
-from pytest_graphbreak.report.repeats import Repeats, series
-from pytest_graphbreak.report.root_causes import Item, RootCause, by_nodeid, root_causes
+from pytest_graphbreak.report.occurrences import occurrences
+from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.report.view import unjudged, weight
 
@@ -46,8 +46,10 @@ def findings(tests: Sequence[TestReport]) -> list[Finding]:
 def _unjudged(tests: Iterable[TestReport]) -> list[RootCause]:
     found: dict[Hashable, RootCause] = {}
     for test in sorted(unjudged(tests), key=weight):
-        for item in _items(test.record):
-            cause = RootCause(item)
+        for one in occurrences(observed(test.record), test.record):
+            if one.change.kind == "graph" and one.change.layer != test.record.headline:
+                continue
+            cause = RootCause(one)
             known = found.setdefault(
                 cause.where.key if cause.where.file else explained.title(cause), cause
             )
@@ -56,26 +58,10 @@ def _unjudged(tests: Iterable[TestReport]) -> list[RootCause]:
     return sorted(found.values(), key=lambda cause: -len(cause.tests))
 
 
-def _items(record: Record) -> Iterator[Item]:
-    layer = DESCRIPTIONS[record.headline]
-    cut = (
-        graph
-        for graph in record.graph_list
-        if graph.layer == layer.name
-        and not (cause := layer.cause(graph.cause)).explained_by
-        and not cause.is_meant
-    )
-    found = sort(record, record.breaks, record.eager, record.recompile_list, cut)
-    yield from (item for item, _ in found.breaks)
-    yield from series(found.recompiles)
-    yield from found.eager
-    yield from found.graphs
-
-
 def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
     """One finding as plain types. The keys are in docs/reference/commands.md, ``explain``."""
     cause = finding.cause
-    item = _item(cause)
+    item = None if cause.found is None else cause.found.first
     known = page(cause)
     id = item.id if isinstance(item, Break) else None
     excerpt = sources.excerpt(cause.where)
@@ -103,13 +89,8 @@ def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
 
 def page(cause: RootCause) -> Explanation | None:
     """Our page on a cause, if there is one."""
-    item = _item(cause)
-    known = advice.family(item) if item is not None else None
+    known = None if cause.found is None else advice.family(cause.found.first)
     return None if known is None else advice.explain(known.name)
-
-
-def _item(cause: RootCause) -> Break | Eager | Recompile | Graph | None:
-    return cause.item.first if isinstance(cause.item, Repeats) else cause.item
 
 
 def _remedies(known: Explanation | None) -> Plain:
@@ -123,16 +104,9 @@ def _remedies(known: Explanation | None) -> Plain:
 
 def _kind(cause: RootCause) -> str:
     """``break``, ``recompile``, ``eager``, the cause of a graph, ``unreached``, or ``other``."""
-    match cause.item:
-        case Break():
-            return "break"
-        case Repeats():
-            return "recompile"
-        case Eager():
-            return "eager"
-        case Graph(cause=name):
-            return name
-    return "unreached" if cause.function.file else "other"
+    if cause.found is None:
+        return "unreached" if cause.function.file else "other"
+    return kind_of(cause.found.first)
 
 
 def _verify(test: str) -> str:

@@ -106,7 +106,8 @@ class Judge:
             ungated=case.ungated,
             message=judged.message,
             foreign=judged.verdict.foreign,
-            ruled=judged.verdict,
+            unseen=judged.verdict.unseen,
+            changes=judged.verdict.changes,
         )
         return Judged(seen, judged.verdict, test, judged.fails)
 

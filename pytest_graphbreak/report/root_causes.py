@@ -7,32 +7,28 @@ summary of a run, ``check``, the comment, the page and the annotations all tell 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.judging.verdict import Verdict, judge
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Record
+from pytest_graphbreak.judging.verdict import Verdict, verdict_of
+from pytest_graphbreak.model.record import NOWHERE, Frame, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import regressions
-from pytest_graphbreak.report.repeats import Repeats, series
+from pytest_graphbreak.report.headline import NAMES
+from pytest_graphbreak.report.occurrences import Occurrence, told
 from pytest_graphbreak.report.view import growth, weight
 from pytest_graphbreak.text.numbers import plural
-
-Item = Break | Eager | Repeats | Graph
-"""What happened at a place."""
 
 
 @dataclass(slots=True)
 class RootCause:
     """One reason for which tests are red.
 
-    ``item`` is what happened, as the first of ``tests`` has it. It is None where nothing that
+    ``found`` is what happened, as the first of ``tests`` has it. It is None where nothing that
     happened tells why; then ``words`` say what is known, and ``function`` is one that was compiled
     and is no longer. ``tests`` are the names of the red tests, the most urgent first, and
     ``graphs`` is how many graphs more than allowed they make together.
     """
 
-    item: Item | None = None
+    found: Occurrence | None = None
     words: str = ""
     function: Frame = NOWHERE
     tests: list[str] = field(default_factory=list)
@@ -41,17 +37,12 @@ class RootCause:
     @property
     def where(self) -> Frame:
         """The place; ``NOWHERE`` for a cause that has none."""
-        return self.function if self.item is None else _where(self.item)
+        return self.function if self.found is None else self.found.where
 
     @property
     def stack(self) -> tuple[Frame, ...]:
         """The calls that lead to the place in the first test, from the outermost to the place."""
-        match self.item:
-            case Break() | Graph() as item:
-                return (*item.stack[:-1], item.where)
-            case Repeats(first=first):
-                return (*first.stack, first.where)
-        return (self.where,)
+        return (self.where,) if self.found is None else self.found.stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +117,12 @@ def _causes(test: TestReport) -> dict[Hashable, RootCause]:
         )
     if test.verdict == "new":
         return _by_words("no baseline")
-    record, verdict = test.record, _judged(test)
+    record, verdict = test.record, verdict_of(test)
     found: dict[Hashable, RootCause] = {}
-    for item in _items(verdict, record):
-        found.setdefault(_key(item), RootCause(item))
+    for one in _new(verdict, record):
+        found.setdefault(_key(one), RootCause(one))
     if not found and verdict.name == "lost":
-        function = _unreached(test)
+        function = _unreached(verdict)
         words = "no longer reached" if function.file and record.graph_list else ""
         return _by_words(words or _counts_only(verdict, record), function)
     return found or _by_words(_counts_only(verdict, record))
@@ -142,39 +133,26 @@ def _by_words(words: str, function: Frame = NOWHERE) -> dict[Hashable, RootCause
     return {key: RootCause(words=words, function=function)}
 
 
-def _unreached(test: TestReport) -> Frame:
+def _unreached(verdict: Verdict) -> Frame:
     """The function with the most operations of those that are not compiled any more."""
-    before = {} if test.baseline is None else test.baseline.values.functions
-    after = {name for graph in test.record.graph_list for name in graph.functions}
-    gone = {name: count for name, count in before.items() if name not in after}
-    if not gone:
-        return NOWHERE
-    # Of equal ones the first: a baseline has them in the same order in every run.
-    file, _, function = max(gone, key=gone.__getitem__).partition("::")
-    return Frame(file, function)
+    functions = (one for one in verdict.changes if one.kind == "function" and not one.after)
+    return next((one.where for one in functions), NOWHERE)
 
 
-def _items(verdict: Verdict, record: Record) -> Iterator[Item]:
+def _new(verdict: Verdict, record: Record) -> Iterator[Occurrence]:
     """What the failure of a test tells as new and of itself, a break before all else."""
-    found = regressions.found(verdict, record)
-    yield from (item for item, _ in found.breaks)
-    yield from found.graphs
-    yield from series(found.recompiles)
-    yield from found.eager
-    functions = list(regressions.entries(verdict, record))
-    for sign, graph, _ in functions:
-        if sign == "+" or len(functions) == 1:  # of several, which one is new may not be known
-            yield graph
+    found = [one for one in told(verdict, record) if one.items and not one.change.was]
+    several = sum(one.is_entry for one in found) > 1
+    # A break at the place of a function says more of it than that it is compiled.
+    for one in sorted(found, key=lambda one: one.is_entry):
+        if not (several and one.change.unsure):  # which of several is new may not be known
+            yield one
 
 
-def _where(item: Item) -> Frame:
-    return item.first.where if isinstance(item, Repeats) else item.where
-
-
-def _key(item: Item) -> Hashable:
+def _key(one: Occurrence) -> Hashable:
     """The place, whatever happened there; what has none is known by its reason."""
-    where = _where(item)
-    return where.key if where.file else (type(item).__name__, item.reason)
+    where = one.where
+    return where.key if where.file else (one.change.kind, one.change.reason)
 
 
 def _counts_only(verdict: Verdict, record: Record) -> str:
@@ -183,32 +161,9 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
         if record.attempted:
             return "no tensor operation was found to compile"
         return "nothing was compiled"
-    for step in (*verdict.over, *verdict.lost):
-        layer = f"{step.layer} " if step.layer else ""
-        return f"{'more' if step.growth > 0 else 'fewer'} {layer}{step.what}, no place is known"
+    for step in verdict.worse:
+        layer, what = f"{step.layer} " if step.layer else "", NAMES.get(step.kind, step.kind)
+        return f"{'more' if step.growth > 0 else 'fewer'} {layer}{what}, no place is known"
     if verdict.name == "lost":
         return "fewer captured operations"
     return f"{verdict.name}: another baseline would hold"
-
-
-def _judged(test: TestReport) -> Verdict:
-    """The verdict on a test, or what moved as its report has it: without captured operations."""
-    if test.ruled is not None:
-        verdict: Verdict = test.ruled
-        return verdict
-    verdict = judge(replace(test.record, errors=()), _expected(test), test.cap, ops=None)
-    return replace(verdict, name=test.verdict)
-
-
-def _expected(test: TestReport) -> Expected | None:
-    known = test.baseline
-    if known is None:
-        return None
-    own = test.foreign is None
-    return Expected(
-        known.values,
-        profile=known.profile or "",
-        versions={name: version for name, version in known.versions.items() if version},
-        recorded=own,
-        own=known.values.layers if own else frozenset(),
-    )

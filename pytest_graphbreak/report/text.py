@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
-    break_lines,
     decomposed,
-    eager_lines,
+    lines,
     nowhere,
     places,
-    recompile_lines,
     shrunk,
 )
 from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.footer import footer
 from pytest_graphbreak.report.headline import counts, headline, operations, totals
-from pytest_graphbreak.report.repeats import series
+from pytest_graphbreak.report.occurrences import occurrences
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.safe import console, printable
 
@@ -86,21 +84,18 @@ def _errors(record: Record) -> Iterator[str]:
 
 def describe(record: Record) -> str:
     """The record of a test that failed by itself, for the section below its traceback."""
-    lines = [totals(record)]
+    told = [totals(record)]
     for layer in record.layers:
         causes = decomposition(record, layer)
         if causes:
-            lines.append(f"  {layer}: {causes_text(causes)}{cached_text(cached(record, layer))}")
-    found = sort(record, record.breaks, record.eager, record.recompile_list)
-    for item, fallen in found.breaks[:MOST_PLACES]:
-        lines += break_lines(" ", item, fallen)
-    for again in series(found.recompiles)[:MOST_PLACES]:
-        lines += recompile_lines(" ", again)
-    for left in found.eager[:MOST_PLACES]:
-        lines += eager_lines(" ", left)
-    lines += [f"  {printable(error)}" for error in record.errors]
-    lines += measured_with(record)
-    return "\n".join(map(console, lines))
+            told.append(f"  {layer}: {causes_text(causes)}{cached_text(cached(record, layer))}")
+    found = occurrences(observed(record), record, lambda change: change.kind != "graph")
+    for kind in ("break", "recompile", "eager"):
+        for one in [one for one in found if one.change.kind == kind][:MOST_PLACES]:
+            told += lines(one, " ")
+    told += [f"  {printable(error)}" for error in record.errors]
+    told += measured_with(record)
+    return "\n".join(map(console, told))
 
 
 def block_failure(verdict: Verdict, record: Record) -> str:

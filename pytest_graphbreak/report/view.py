@@ -6,8 +6,8 @@ Markdown, HTML and the console show the same tests in the same order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
@@ -67,42 +67,42 @@ class Move:
 
 
 def moves(test: TestReport) -> list[Move]:
-    """Every layer that has, had or may have graphs, in the order of ``LAYERS``."""
-    known = _allowed(test)
-    found = []
-    for layer in LAYERS:
-        # Of a layer that is not judged by itself nobody said how many it may make.
-        zero = 0 if layer in JUDGED else None
-        before = known.get(layer, zero) if known is not None else None
-        after = test.record.graphs.get(layer, 0)
-        if layer in test.record.layers and (before or after):
-            found.append(Move(layer, before, after))
-    return found
+    """Every observed layer that has, had or may have graphs, in the order of ``LAYERS``.
+
+    Of a layer that nobody limits it is not known how many there may be.
+    """
+    return [move for move in _moves(test) if move.layer in test.record.layers]
 
 
-def row(test: TestReport) -> str:
-    """One test on one line: how far each count moved, and how many places break."""
-    allowed = {} if test.baseline is None else test.baseline.values.graphs
-    budget = {} if test.budget is None else test.budget.graphs
-    moves = []
+def _moves(test: TestReport) -> Iterator[Move]:
+    allowed = _allowed(test) or {}
     for layer in LAYERS:
-        after = test.record.graphs.get(layer, 0)
-        # Of a layer that is not judged by itself nobody said how many it may make.
-        before = allowed.get(layer, budget.get(layer, 0 if layer in JUDGED else after))
-        judged = layer in budget or layer in allowed or not budget
-        if judged and (before or after):
-            moves.append(f"{layer} {before} -> {after}" if before != after else f"{layer} {after}")
-    places = len(test.record.breaks)
-    if places:
-        moves.append(f"{places} {noun(places, 'breaking place')}")
-    return f"{test.nodeid}   {', '.join(moves)}".rstrip()
+        before, after = allowed.get(layer), test.record.graphs.get(layer, 0)
+        if before or after:
+            yield Move(layer, before, after)
 
 
 def _allowed(test: TestReport) -> Mapping[str, int] | None:
     """The graphs that the test may make: its baseline's, or else its marker's."""
-    if test.baseline is not None:
-        return test.baseline.values.graphs
-    return None if test.budget is None else test.budget.graphs
+    baseline = None if test.baseline is None else test.baseline.values.graphs
+    if baseline is None and test.budget is None:
+        return None
+    return {**(test.budget.graphs if test.budget else {}), **(baseline or {})}
+
+
+def row(test: TestReport) -> str:
+    """One test on one line: how far each count moved, and how many places break."""
+    known = _allowed(test) is not None
+    moves = []
+    for move in _moves(test):
+        if move.was is not None:
+            moves.append(str(move))
+        elif not known:  # it has no baseline yet
+            moves.append(str(replace(move, was=0) if move.layer in JUDGED else move))
+    places = len(test.record.breaks)
+    if places:
+        moves.append(f"{places} {noun(places, 'breaking place')}")
+    return f"{test.nodeid}   {', '.join(moves)}".rstrip()
 
 
 def growth(test: TestReport) -> int:

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak.config.packages import owner
+from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.layers import LAYERS, MEANT, VERSIONS, made_by
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.model.versions import same_minor
-from pytest_graphbreak.runs.attribution import Book, Key, PlacedCause
 from pytest_graphbreak.runs.comparison import (
     CauseChange,
     ComparedSide,
@@ -202,7 +202,7 @@ def _pair(
     mine: list[CauseChange] = []
     if not _same(before, after):
         same = _comparable(one, other)
-        steps = _steps(Book(before, layers).causes, Book(after, layers).causes, same)
+        steps = _steps(Attribution(before, layers).causes, Attribution(after, layers).causes, same)
         breaks = _Heads(steps)
         heads: dict[int, CauseChange] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):

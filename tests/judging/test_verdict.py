@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_graphbreak.baseline.model import Entry, Expected, Override
 from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
-from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 
@@ -156,9 +156,8 @@ def test_white_space_and_line_numbers_are_no_part_of_a_place() -> None:
 
 def test_the_diff_of_reasons() -> None:
     verdict = judge(seen(3, breaks=("a", "b")), base(2, breaks=("b", "c")))
-    assert [item.where.code for item in verdict.added] == ["a"]
-    assert [item.where.code for item in verdict.matched] == ["b"]
-    assert [item.code for item in verdict.gone] == ["c"]
+    places = [one for one in verdict.changes if one.kind == "break" and not one.total]
+    assert [(one.where.code, one.before, one.after) for one in places] == [("a", 0, 1), ("c", 1, 0)]
 
 
 def test_a_profile_never_recorded_is_judged_where_the_plain_values_are() -> None:
@@ -274,15 +273,20 @@ def test_operations_are_compared_where_they_can_be() -> None:
 def test_what_grew_says_how_much_is_compiled() -> None:
     verdict = judge(held(2, 2), written(held(2)), versions={"torch": "2.9.1"})
     assert verdict.name == "over"
-    assert [(step.allowed, step.measured) for step in verdict.ops] == [(2, 4)]
+    assert [(one.before, one.after) for one in verdict.ops] == [(2, 4)]
+
+
+def left(verdict: Verdict) -> list[tuple[int, ...]]:
+    """The places that left the compiler, by their number in the record."""
+    return [one.items for one in verdict.changes if one.kind == "eager" and not one.total]
 
 
 def test_code_that_leaves_the_compiler_is_lost_where_no_graph_is_allowed() -> None:
     """No graph is made of it, and a steady state it is not: a recompile limit, say."""
     record = seen(0, attempted=1, eager=("def f(x):",))
     verdict = judge(record, cap=parse((0,), {}))
-    assert (verdict.name, verdict.left) == ("lost", record.eager)
+    assert (verdict.name, left(verdict)) == ("lost", [(0,)])
     assert judge(seen(0, xla=0, attempted=0, eager=()), cap=parse((0,), {})).name == "ok"
     assert judge(seen(1, eager=("def f(x):",)), cap=parse((1,), {})).name == "ok"
     grown = judge(seen(1, eager=("def f(x):",)), cap=parse((0,), {}))
-    assert (grown.name, grown.left) == ("over", record.eager)
+    assert (grown.name, left(grown)) == ("over", [(0,)])

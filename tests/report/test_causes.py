@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.judging.verdict import Held, Step, Verdict
-from pytest_graphbreak.model.budget import BaselinePlace
+from dataclasses import replace
+
+from pytest_graphbreak.judging.difference import observed
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.change import Change
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.report import causes
-from pytest_graphbreak.report.fallen import Fallen
-from pytest_graphbreak.report.repeats import series
+from pytest_graphbreak.report.occurrences import occurrences
+from tests.changes import total
 
 HERE = Frame("net.py", "Net.forward", 18, "return self.body(x)")
 BODY = Frame("net.py", "Body.forward", 30, "x = self.head(x)")
@@ -19,8 +22,13 @@ def graphs(number: int) -> tuple[Graph, ...]:
     return tuple(Graph("dynamo", f"{index}/0", "entry", 5, where=HERE) for index in range(number))
 
 
-def lost(*functions: Held) -> Verdict:
-    return Verdict("lost", lost=(Step("ops", "dynamo", 40, 10, "baseline"),), functions=functions)
+def lost(*changes: Change) -> Verdict:
+    return Verdict("lost", (total("ops", before=40, after=10), *changes))
+
+
+def of(record: Record) -> list[str]:
+    """The lines of what stands for itself in a record."""
+    return [line for one in occurrences(observed(record), record) for line in causes.lines(one)]
 
 
 def test_each_graph_says_what_is_left_of_all() -> None:
@@ -39,17 +47,18 @@ def test_of_many_graphs_the_first_are_told() -> None:
 def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
     assert "try: what it called before" in " ".join(causes.shrunk(lost(), one))
-    broken = Verdict("lost", lost=lost().lost, added=(PRINT,))
+    broken = lost(Change("break", "dynamo", where=HEAD, before=0, after=1))
     assert "try:" not in " ".join(causes.shrunk(broken, one))
 
 
 def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
-    less, gone = Held("net.py::Body.forward", 9, 4), Held("net.py::Head.forward", 1, 0)
+    less = Change("function", "dynamo", where=BODY, before=9, after=4)
+    gone = Change("function", "dynamo", where=HEAD, before=1, after=0)
     shown = list(causes.shrunk(lost(less), one))
-    assert "  - net.py in Body.forward holds 4 of 9 operations" in shown
+    assert "  - net.py:30 in Body.forward holds 4 of 9 operations" in shown
     shown = list(causes.shrunk(lost(less, gone), one))
-    assert "  - net.py in Head.forward is no longer reached (1 operation)" in shown
+    assert "  - net.py:40 in Head.forward is no longer reached (1 operation)" in shown
     assert not any("holds" in line for line in shown)
 
 
@@ -58,13 +67,15 @@ def test_of_many_places_the_first_are_told() -> None:
         Break("dynamo", "why", Frame("net.py", f"f{number}", number, "print()"))
         for number in range(1, 15)
     )
-    shown = list(causes.places(Verdict("over", added=many), Record(layers=("dynamo",))))
+    record = Record(layers=("dynamo",), breaks=many)
+    shown = list(causes.places(Verdict("new", observed(record)), record))
     assert shown[-1] == "  ... and 2 more places (the JSON report has them all)"
 
 
 def test_a_break_that_is_reworded_names_both() -> None:
-    was = BaselinePlace("net.py::Head.forward", "print(x)", id="GB0001")
-    shown = list(causes.places(Verdict("changed", reworded=((was, PRINT),)), Record()))
+    change = Change("break", "dynamo", where=HEAD, reason=PRINT.reason, id=PRINT.id, was="GB0001")
+    known = Verdict("changed", (replace(change, before=1, after=1, items=(0,)),))
+    shown = list(causes.places(known, Record(breaks=(PRINT,))))
     assert shown[0] == "  ~ GB0001 is now GB0059 Failed to trace builtin operator"
     assert shown[1] == "      net.py:40 in Head.forward"
 
@@ -74,16 +85,21 @@ def test_all_that_fell_with_a_break_stands_below_it() -> None:
         Recompile("dynamo", "1/1", "x size mismatch", BODY),
         Recompile("dynamo", "1/2", "self.training changed", BODY),
     ]
-    fallen = Fallen(
-        breaks=[Break("dynamo", "Unsupported method call", BODY, "GB0156")],
-        eager=[Eager("dynamo", "skipped", HERE), Eager("dynamo", "skipped", BODY)],
-        recompiles=again,
-        graphs=[Graph("xla", "1", "sync", where=HERE, reason="x was pending")],
+    stack = (HERE, BODY, HEAD)
+    record = Record(
+        layers=("dynamo", "xla"),
+        breaks=(
+            replace(PRINT, stack=stack),
+            Break("dynamo", "Unsupported method call", replace(BODY, line=20), "GB0156"),
+        ),
+        eager=(Eager("dynamo", "skipped", HERE), Eager("dynamo", "skipped", BODY)),
+        recompile_list=tuple(again),
+        graph_list=(Graph("xla", "1", "sync", where=HERE, reason="x was pending"),),
     )
-    shown = causes.break_lines("+", PRINT, fallen)
+    shown = of(record)
     start = shown.index("      and with it, until it is mended:")
     assert shown[start + 1 :] == [
-        "        net.py:30 in Body.forward breaks, too: GB0156  Unsupported method call",
+        "        net.py:20 in Body.forward breaks, too: GB0156  Unsupported method call",
         "        net.py:18 in Net.forward runs without the compiler",
         "        net.py:30 in Body.forward is compiled again (2 times)",
         "        net.py:18 in Net.forward is a graph more: x was pending",
@@ -99,12 +115,13 @@ def test_what_a_caller_compiles_again_stands_with_it() -> None:
         )
         for number in range(1, 11)
     ]
-    (one,) = series(items)
-    shown = causes.recompile_lines("+", one)
+    record = Record(layers=("dynamo",), recompile_list=tuple(items))
+    shown = of(record)
     start = shown.index("      and recompiled with its caller, since x has shape [4] now:")
     assert shown[start + 1] == "        net.py:1 in f1   1/1"
     assert shown[-1] == "        ... and 2 more functions"
-    fell = causes.break_lines("+", PRINT, Fallen(recompiles=items))
+    stack = (*(item.where for item in items), HEAD)
+    fell = of(replace(record, breaks=(replace(PRINT, stack=stack),)))
     assert "        net.py:10 in f10 is compiled again (once)" in fell
 
 

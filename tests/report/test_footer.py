@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.verdict import Step, Verdict
-from pytest_graphbreak.model.record import Break, Frame, Record
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.change import Change
+from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.footer import footer
+from tests.changes import total
 
 CONTEXT = Context(
     "tests/test_it.py::test_it",
@@ -23,8 +25,8 @@ CONTEXT = Context(
     recorded_versions={"torch": "2.13"},
     typed=Typed(("python", "-m", "pytest")),
 )
-GROWN = Step("graphs", "dynamo", 1, 3, "baseline")
-OVER = Verdict("over", over=(GROWN,))
+GROWN = total()
+OVER = Verdict("over", (GROWN,))
 BASELINE = "  baseline  baselines/tests/test_it.yaml:5, recorded on cpu with torch 2.13"
 UPDATE = "  accept    python -m pytest --graph-budget-update"
 
@@ -86,17 +88,17 @@ def test_where_nothing_is_written_the_report_accepts() -> None:
 
 
 def test_what_is_gone_takes_a_prune_and_fewer_operations_do_not() -> None:
-    gone = Verdict("lost", lost=(replace(GROWN, measured=0),))
+    gone = Verdict("lost", (total(after=0),))
     assert of(gone)[1].startswith(f"{UPDATE} --graph-budget-prune ")
-    shrunk = Verdict("lost", lost=(Step("ops", "dynamo", 12, 2, "baseline"),))
+    shrunk = Verdict("lost", (total("ops", before=12, after=2),))
     assert of(shrunk)[1].startswith(f"{UPDATE} tests/")
 
 
 def test_a_marker_is_no_baseline() -> None:
     marked = replace(GROWN, by="marker")
     words = "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
-    assert of(Verdict("over", over=(marked,)), baseline=None) == [words]
-    both = of(Verdict("over", over=(GROWN, marked)))
+    assert of(Verdict("over", (marked,)), baseline=None) == [words]
+    both = of(Verdict("over", (GROWN, marked)))
     assert both[1] == words
     assert both[2].startswith(UPDATE)
 
@@ -108,7 +110,9 @@ def test_a_profile_that_was_never_recorded() -> None:
 
 def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> None:
     where = Frame("transformers/bert.py", "Bert.forward", 8, "x.item()")
-    verdict = replace(OVER, added=(Break("dynamo", "item", where),))
+    verdict = replace(
+        OVER, changes=(GROWN, Change("break", "dynamo", where=where, before=0, after=1))
+    )
     recorded = {"transformers": "5.22.1", "timm": "1.0"}
     now = {"transformers": "5.23.0", "timm": "2.0"}
     assert "  package   transformers 5.22 -> 5.23" in of(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pytest_graphbreak.judging.verdict import Step, Verdict
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.change import Change
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.report.headline import counts, headline, operations, totals
+from tests.changes import total
 
 BOTH = Record(layers=("dynamo", "xla"), graphs={"dynamo": 2, "xla": 4})
 BROKEN = Record(layers=("dynamo",), graphs={"dynamo": 2}, breaks=(Break("dynamo", "print"),) * 2)
 NONE = Record(layers=("dynamo", "xla"))
 
 
-def step(now: int, allowed: int, what: str = "graphs", by: str = "baseline") -> Step:
-    layer = None if what in ("breaks", "eager") else "xla"
-    return Step(what, layer, allowed, now, by)
+def step(now: int, allowed: int, kind: str = "graph", by: str = "baseline") -> Change:
+    layer = None if kind in ("break", "eager") else "xla"
+    return total(kind, layer, allowed, now, by)
 
 
 @pytest.mark.parametrize(
@@ -23,24 +27,24 @@ def step(now: int, allowed: int, what: str = "graphs", by: str = "baseline") -> 
     [
         (step(4, 1), "4 xla graphs, the baseline allows 1 (+3)"),
         (step(1, 0), "1 xla graph, the baseline allows 0 (+1)"),
-        (step(2, 1, "recompiles"), "2 xla recompiles, the baseline allows 1 (+1)"),
-        (step(1, 0, "recompiles"), "1 xla recompile, the baseline allows 0 (+1)"),
-        (step(3, 0, "breaks"), "3 breaking places, the baseline allows 0 (+3)"),
+        (step(2, 1, "recompile"), "2 xla recompiles, the baseline allows 1 (+1)"),
+        (step(1, 0, "recompile"), "1 xla recompile, the baseline allows 0 (+1)"),
+        (step(3, 0, "break"), "3 breaking places, the baseline allows 0 (+3)"),
         (step(1, 0, "eager"), "1 place left the compiler, the baseline allows 0 (+1)"),
         (step(4, 1, by="marker"), "4 xla graphs, the marker allows 1 (+3)"),
         (step(4, 1, by="block"), "4 xla graphs, the block allows 1 (+3)"),
         (step(4, 1, by="option"), "4 xla graphs, --max-graphs allows 1 (+3)"),
     ],
 )
-def test_what_moved_and_whose_number_it_passed(moved: Step, words: str) -> None:
-    assert headline(Verdict("over", over=(moved,)), BOTH) == f"graph budget: {words}"
+def test_what_moved_and_whose_number_it_passed(moved: Change, words: str) -> None:
+    assert headline(Verdict("over", (moved,)), BOTH) == f"graph budget: {words}"
 
 
 def test_what_moved_most_comes_first() -> None:
-    dynamo = Step("graphs", "dynamo", 1, 9, "baseline")
-    assert "9 dynamo graphs" in headline(Verdict("over", over=(step(4, 1), dynamo)), BOTH)
-    equal = Step("graphs", "dynamo", 1, 4, "baseline")
-    assert "4 xla graphs" in headline(Verdict("over", over=(equal, step(4, 1))), BOTH)
+    dynamo = total(after=9)
+    assert "9 dynamo graphs" in headline(Verdict("over", (step(4, 1), dynamo)), BOTH)
+    equal = total(after=4)
+    assert "4 xla graphs" in headline(Verdict("over", (equal, step(4, 1))), BOTH)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +52,17 @@ def test_what_moved_most_comes_first() -> None:
     [
         (Verdict("new"), BROKEN, "no baseline for this test (2 dynamo graphs, 2 breaking places)"),
         (
-            Verdict("lost", lost=(step(0, 1),)),
+            Verdict("lost", (step(0, 1),)),
             NONE,
             "no xla graph any more, the baseline has 1 (nothing was compiled)",
         ),
         (
-            Verdict("lost", lost=(step(2, 12, "ops"),)),
+            Verdict("lost", (step(2, 12, "ops"),)),
             BOTH,
             "2 captured operations left in xla graphs, the baseline has 12 (-10)",
         ),
         (
-            Verdict("improved", fewer=(step(1, 4),)),
+            Verdict("improved", (replace(step(1, 4), verdict="improved"),)),
             BOTH,
             "1 xla graph, the baseline has 4 (-3)",
         ),
@@ -77,9 +81,11 @@ def test_totals_of_what_made_nothing() -> None:
 def test_the_table_has_each_count_once_and_what_is_gone_first() -> None:
     verdict = Verdict(
         "over",
-        over=(step(4, 1), step(2, 0, "recompiles"), step(4, 1), step(4, 2, by="marker")),
-        lost=(Step("graphs", "dynamo", 1, 0, "baseline"), step(2, 12, "ops")),
-        fewer=(step(1, 2, "breaks"),),
+        (
+            *(step(4, 1), step(2, 0, "recompile"), step(4, 1), step(4, 2, by="marker")),
+            *(total(after=0), step(2, 12, "ops")),
+            replace(step(1, 2, "break"), verdict="improved"),
+        ),
     )
     assert list(counts(verdict, BOTH)) == [
         "  dynamo               1 -> 0    -1",
@@ -91,8 +97,8 @@ def test_the_table_has_each_count_once_and_what_is_gone_first() -> None:
 
 
 def test_layers_whose_operations_moved_alike_share_a_line() -> None:
-    dynamo = Step("ops", "dynamo", 12, 2, "baseline")
-    verdict = Verdict("lost", ops=(dynamo, step(2, 12, "ops"), Step("ops", "tt", 2, 4, "baseline")))
+    dynamo = total("ops", before=12, after=2)
+    verdict = Verdict("lost", (dynamo, step(2, 12, "ops"), total("ops", "tt", 2, 4)))
     assert list(operations(verdict, more=False)) == [
         "  captured operations 12 -> 2   (dynamo, xla)",
         "    less of the program is compiled now",

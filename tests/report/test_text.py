@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
+from pytest_graphbreak.judging.folding import Folding
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.report.breakdown import causes_text
 from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.fallen import sort
 from pytest_graphbreak.report.text import describe, failure
 
 CALLS = (
@@ -88,10 +88,9 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
         "dynamo", "0/1", "x size mismatch", Frame("net.py", "Net.forward", 18), CALLS[:1]
     )
     limit = Eager("dynamo", "recompile_limit (8) was reached", SKIPPED.where)
-    found = sort(BROKEN, [PRINT], [SKIPPED, limit], [AGAIN, own])
-    assert (found.eager, found.recompiles) == ([limit], [own])
-    ((_, fallen),) = found.breaks
-    assert (fallen.eager, fallen.recompiles) == ([SKIPPED], [AGAIN])
+    folding = Folding(BROKEN, [PRINT])
+    assert (folding.of_eager(limit), folding.of_recompile(own)) == (None, None)
+    assert (folding.of_eager(SKIPPED), folding.of_recompile(AGAIN)) == (PRINT, PRINT)
     shown = red(
         Record(
             layers=("dynamo",),
@@ -156,10 +155,9 @@ def test_the_same_torch_is_not_told_twice() -> None:
 def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> None:
     called = Graph("xla", "1", "sync", where=Frame("tests/test_it.py", "test_it", 9))
     inside = Graph("xla", "2", "sync", where=Frame(WHERE.file, "Encoder.forward", 60))
-    found = sort(BROKEN, [PRINT], (), (), [called, inside])
-    assert found.graphs == [inside]
-    assert found.breaks[0][1].graphs == [called]
-    assert sort(BROKEN, [], (), (), [called]).graphs == [called]
+    folding = Folding(BROKEN, [PRINT])
+    assert (folding.of_graph(inside), folding.of_graph(called)) == (None, PRINT)
+    assert Folding(BROKEN, []).of_graph(called) is None
 
 
 def test_causes_have_plurals() -> None:
@@ -175,10 +173,10 @@ def test_code_that_was_traced_before_fell_with_the_break() -> None:
     below = Break(
         "dynamo", "Unsupported method call", Frame(WHERE.file, "Encoder.forward", 61, "keys")
     )
-    found = sort(BROKEN, [PRINT, above, below], ())
-    assert [(one, fallen.breaks) for one, fallen in found.breaks] == [(PRINT, [above]), (below, [])]
-    first = sort(BROKEN, [above, PRINT], ())
-    assert [one for one, _ in first.breaks] == [above, PRINT]
+    folding = Folding(BROKEN, [PRINT, above, below])
+    assert [folding.of_break(one) for one in (PRINT, above, below)] == [None, PRINT, None]
+    first = Folding(BROKEN, [above, PRINT])
+    assert [first.of_break(one) for one in (above, PRINT)] == [None, None]
 
 
 def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None:
@@ -187,5 +185,5 @@ def test_what_waited_for_a_function_that_broke_off_fell_with_the_break() -> None
         Graph("xla", "5", "pending", sources=(name,), where=AGAIN.where, reason="x was pending")
         for name in ("2/0", "0/0")
     )
-    found = sort(replace(BROKEN, graph_list=graphs), [PRINT], (), (), [waited, own])
-    assert (found.graphs, found.breaks[0][1].graphs) == ([own], [waited])
+    folding = Folding(replace(BROKEN, graph_list=graphs), [PRINT])
+    assert (folding.of_graph(own), folding.of_graph(waited)) == (None, PRINT)

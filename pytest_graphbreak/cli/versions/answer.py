@@ -9,8 +9,9 @@ from typing import Final, Protocol
 from pytest_graphbreak.cli.versions import hunks
 from pytest_graphbreak.cli.versions.bisecting import BisectResult, MeasuredEnd
 from pytest_graphbreak.judging.verdict import Verdict, judge
-from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report import regressions, text
+from pytest_graphbreak.model.record import Eager, Frame, Record
+from pytest_graphbreak.report import text
+from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.safe import cut, printable
@@ -125,11 +126,14 @@ def _difference(found: BisectResult, source: SearchedRow) -> Iterator[str]:
 def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
     """Where the test has what it had not, with the calls that lead there; else where it had it."""
     for one, other, new in ((found.before, found.after, True), (found.after, found.before, False)):
-        item = regressions.found(*_judged(one, other))
-        stacks = [(*broken.stack, broken.where) for broken, _ in item.breaks]
-        stacks += [(*recompile.stack, recompile.where) for recompile in item.recompiles]
-        stacks += [(*graph.stack, graph.where) for graph in item.graphs]
-        stacks += [(left.where,) for left in item.eager]
+        verdict, record = _judged(one, other)
+        stacks = [
+            (*(() if isinstance(item, Eager) else item.stack), item.where)
+            for kind in ("break", "recompile", "graph", "eager")
+            for change in told(verdict, record)
+            if change.change.kind == kind and not (change.is_entry or change.change.was)
+            for item in change.items
+        ]
         if stacks:
             return stacks, new
     return [], True

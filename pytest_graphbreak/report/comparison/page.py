@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import NOWHERE
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.source import CheckoutSources
-from pytest_graphbreak.runs.attribution import Book, Key, PlacedCause
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PerhapsMoved
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.numbers import plural
@@ -99,7 +99,10 @@ def _moved(pair: PerhapsMoved, found: Comparison, shared: Shared) -> Plain:
 
 
 def _test(pair: Pair, shared: Shared) -> Plain:
-    books = Book(pair.before.test.record, pair.layers), Book(pair.after.test.record, pair.layers)
+    books = (
+        Attribution(pair.before.test.record, pair.layers),
+        Attribution(pair.after.test.record, pair.layers),
+    )
     before, after = books
     keys = list(dict.fromkeys((*before.causes, *after.causes)))
     rows = {key: number for number, key in enumerate(keys)}
@@ -120,7 +123,9 @@ def _test(pair: Pair, shared: Shared) -> Plain:
     }
 
 
-def _strip(seen: SeenTest, layer: str, one: Book, rows: Mapping[Key, int]) -> list[list[Any]]:
+def _strip(
+    seen: SeenTest, layer: str, one: Attribution, rows: Mapping[Key, int]
+) -> list[list[Any]]:
     """The graphs of one side: name, cause, operations, and the row that says why it is there."""
     graphs = [graph for graph in seen.test.record.graph_list if graph.layer == layer]
     return [

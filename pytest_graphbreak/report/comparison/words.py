@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.judging.attribution import UNEXPLAINED
 from pytest_graphbreak.model.layers import MEANT
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
 from pytest_graphbreak.model.versions import minor
-from pytest_graphbreak.runs.attribution import UNEXPLAINED
 from pytest_graphbreak.runs.comparison import (
     Alike,
     CauseChange,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_graphbreak.model.record import Frame, Recompile
+from pytest_graphbreak.model.record import Recompile
 
 SERIES = 3
 """So many recompiles of one kind are told as a loop and not one by one."""
@@ -27,16 +27,26 @@ _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Recompiles of one function, the first and the last of ``times`` that fail one guard.
+    """Recompiles of one function that fail one guard.
 
-    ``followers`` are the functions that were compiled again with it, since it calls them, each
-    with the names of its graphs.
+    ``followers`` are those of functions that were compiled again with it, since it calls them, by
+    function.
     """
 
-    first: Recompile
-    last: Recompile
-    times: int
-    followers: tuple[tuple[Frame, tuple[str, ...]], ...] = ()
+    items: tuple[Recompile, ...]
+    followers: tuple[tuple[Recompile, ...], ...] = ()
+
+    @property
+    def first(self) -> Recompile:
+        return self.items[0]
+
+    @property
+    def last(self) -> Recompile:
+        return self.items[-1]
+
+    @property
+    def times(self) -> int:
+        return len(self.items)
 
     @property
     def is_loop(self) -> bool:
@@ -78,9 +88,9 @@ def series(items: Iterable[Recompile]) -> list[Repeats]:
     found = []
     for same in kinds.values():
         if len(same) >= SERIES:
-            found.append(Repeats(same[0], same[-1], len(same), _followers(same, items, callers)))
+            found.append(Repeats(tuple(same), _followers(same, items, callers)))
         else:
-            found += [Repeats(item, item, 1, _followers([item], items, callers)) for item in same]
+            found += [Repeats((item,), _followers([item], items, callers)) for item in same]
     return found
 
 
@@ -111,12 +121,12 @@ def _follows(item: Recompile, caller: Recompile) -> bool:
 
 def _followers(
     roots: Sequence[Recompile], items: Sequence[Recompile], callers: Sequence[Recompile | None]
-) -> tuple[tuple[Frame, tuple[str, ...]], ...]:
-    found: dict[tuple[str, ...], tuple[Frame, list[str]]] = {}
+) -> tuple[tuple[Recompile, ...], ...]:
+    found: dict[tuple[str, ...], list[Recompile]] = {}
     for item, caller in zip(items, callers, strict=True):
         if caller is not None and any(caller is root for root in roots):
-            found.setdefault(item.where.key[:2], (item.where, []))[1].append(item.graph)
-    return tuple((where, tuple(graphs)) for where, graphs in found.values())
+            found.setdefault(item.where.key[:2], []).append(item)
+    return tuple(map(tuple, found.values()))
 
 
 def plainly(reason: str) -> str:

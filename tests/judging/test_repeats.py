@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
+from pytest_graphbreak.judging.repeats import plainly, series
 from pytest_graphbreak.model.record import Frame, Recompile
-from pytest_graphbreak.report.repeats import plainly, series
 from tests.conftest import Suite
 
 WHERE = Frame("a.py", "decode", 3, "def decode(x, n):")
@@ -76,10 +76,10 @@ def test_what_follows_its_caller_is_told_with_it() -> None:
     (told,) = series(items)
     assert told.times == 3
     assert told.since == "x has shape [6, 4] now"
-    assert told.followers == (
-        (inner, ("1/1", "1/2", "1/3")),
-        (rest, ("2/1", "2/2", "2/3")),
-    )
+    assert [(same[0].where, [one.graph for one in same]) for same in told.followers] == [
+        (inner, ["1/1", "1/2", "1/3"]),
+        (rest, ["2/1", "2/2", "2/3"]),
+    ]
 
 
 def test_another_guard_of_a_callee_is_told_for_itself() -> None:

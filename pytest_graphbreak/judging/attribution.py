@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from pytest_graphbreak.model.change import Item
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, MEANT
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 
 UNEXPLAINED: Final = "unexplained"
 """The kind of graphs that were counted and of which a report tells no more."""
@@ -39,7 +40,20 @@ class PlacedCause:
     graphs: Counter[str] = field(default_factory=Counter)
 
 
-class Book:
+def kind_of(item: Item) -> str:
+    """``break``, ``eager``, ``recompile``, or the cause of a graph."""
+    return item.cause if isinstance(item, Graph) else type(item).__name__.lower()
+
+
+def key_of(item: Item) -> Key:
+    """The cause that an item belongs to by itself."""
+    kind = kind_of(item)
+    # Where a model is meant to be compiled its first line is no identity: it is often edited.
+    place = item.where.key[:2] if kind in MEANT else item.where.key
+    return (kind, item.layer, *place)
+
+
+class Attribution:
     """The causes of one record, each with the graphs that exist for it.
 
     ``names`` says by layer and name of a graph what it exists for.
@@ -52,30 +66,14 @@ class Book:
         self._functions: dict[Key, Key] = {}
         self._reasons: dict[str, Key] = {}
         self._recompiles: dict[tuple[str, str], Key] = {}
-        breaks = [item for item in record.breaks if item.layer in layers]
-        for item in breaks:
-            self._add("break", item.layer, item.where, item.reason, item.count, item.id, item.stack)
-        for left in (item for item in record.eager if item.layer in layers):
-            self._add("eager", left.layer, left.where, left.reason, left.count)
-        for recompile in (
-            recompile for recompile in record.recompile_list if recompile.layer in layers
-        ):
-            key = self._add(
-                "recompile",
-                recompile.layer,
-                recompile.where,
-                recompile.reason,
-                1,
-                None,
-                recompile.stack,
-            )
-            self._recompiles[recompile.layer, recompile.graph] = key
-        for item in breaks:
-            key = ("break", item.layer, *item.where.key)
-            self._reasons.setdefault(item.reason, key)
-            for frame in (item.where, *reversed(item.stack)):
-                self._frames.setdefault(frame.key, key)
-                self._functions.setdefault(frame.key[:2], key)
+        items: tuple[Break | Eager | Recompile, ...] = (
+            *record.breaks,
+            *record.eager,
+            *record.recompile_list,
+        )
+        for item in items:
+            if item.layer in layers:
+                self._add_item(item)
         # From the user's code down: a device graph may exist for what made an FX graph exist.
         for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
             if graph.layer in layers:
@@ -85,30 +83,38 @@ class Book:
         for layer in layers:
             known = sum(cause.graphs[layer] for cause in self.causes.values())
             if missing := record.graphs.get(layer, 0) - known:
-                key = self._add(UNEXPLAINED, layer, NOWHERE, "", missing)
-                self.causes[key].graphs[layer] += missing
+                key = (UNEXPLAINED, layer, *NOWHERE.key)
+                cause = PlacedCause(UNEXPLAINED, layer, NOWHERE, times=missing)
+                self.causes[key] = cause
+                cause.graphs[layer] += missing
 
-    def _add(
-        self,
-        kind: str,
-        layer: str,
-        where: Frame,
-        reason: str,
-        times: int,
-        id: str | None = None,
-        stack: tuple[Frame, ...] = (),
-    ) -> Key:
-        # Where a model is meant to be compiled its first line is no identity: it is often edited.
-        place = where.key[:2] if kind in MEANT else where.key
-        key = (kind, layer, *place)
+    def _add_item(self, item: Break | Eager | Recompile) -> None:
+        key = self._add(item, 1 if isinstance(item, Recompile) else item.count)
+        if isinstance(item, Recompile):
+            self._recompiles[item.layer, item.graph] = key
+        elif isinstance(item, Break):
+            self._reasons.setdefault(item.reason, key)
+            for frame in (item.where, *reversed(item.stack)):
+                self._frames.setdefault(frame.key, key)
+                self._functions.setdefault(frame.key[:2], key)
+
+    def _add(self, item: Item, times: int) -> Key:
+        key = key_of(item)
         if key not in self.causes:
-            self.causes[key] = PlacedCause(kind, layer, where, reason, id, stack)
+            self.causes[key] = PlacedCause(
+                kind_of(item),
+                item.layer,
+                item.where,
+                item.reason,
+                item.id if isinstance(item, Break) else None,
+                () if isinstance(item, Eager) else item.stack,
+            )
         self.causes[key].times += times
         return key
 
     def _of_graph(self, graph: Graph) -> Key:
-        layer, cause, where = graph.layer, graph.cause, graph.where
-        known = DESCRIPTIONS[layer].cause(cause)
+        layer, where = graph.layer, graph.where
+        known = DESCRIPTIONS[layer].cause(graph.cause)
         if known.explained_by == "break":
             # A frame that called the one that broke goes on after its call; what it called is
             # compiled from its first line.
@@ -127,7 +133,7 @@ class Book:
                 found = self._source(layer, name)
                 if found is not None and found[0] not in MEANT:
                     return found
-        return self._add(cause, layer, where, graph.reason, 1, None, graph.stack)
+        return self._add(graph, 1)
 
     def _source(self, layer: str, name: str) -> Key | None:
         """What the graph above exists for that this one was lowered from."""

@@ -1,0 +1,115 @@
+"""One thing that is otherwise than it was allowed or recorded to be. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+from pytest_graphbreak.model.described import Described, JsonKey
+from pytest_graphbreak.model.fields import Count, LayerName, Text
+from pytest_graphbreak.model.forms import BadValue, OneOf
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Graph, Recompile, Record, Where
+
+Item = Break | Eager | Recompile | Graph
+"""What happened at a place."""
+
+LISTS: Final = {
+    "graph": "graph_list",
+    "break": "breaks",
+    "recompile": "recompile_list",
+    "eager": "eager",
+}
+"""The list of a record that holds the items of a kind. A kind without one has no items."""
+
+KINDS: Final = (*LISTS, "ops", "function", "setting")
+MEANINGS: Final = ("over", "lost", "improved", "changed")
+"""The verdicts that a change of a number can lead to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Described):
+    """One difference between what was known before and what was observed.
+
+    ``total``: the number of a whole layer, or for breaks and eager of all layers; else it is of
+    one place. ``cause`` is why a graph exists. ``before`` is None where nobody knows what was
+    there. ``by`` says whose number ``before`` is: ``baseline``, or that of ``Cap.by``.
+    ``verdict`` is what the total by itself leads to. ``parent`` is the number of the change that
+    made this one, in the same list, ``items`` the numbers of what it is about in the list of the
+    record that ``LISTS`` names. ``was`` is the id or the reason before, where only that differs.
+    ``unsure``: of several functions that are compiled, which one is new is not known.
+    """
+
+    DEFINITION: ClassVar = "change"
+    ABOUT: ClassVar = {"": "One difference between what was expected and what was observed."}
+
+    kind: Annotated[str, OneOf(KINDS), JsonKey("What changed.")]
+    layer: Annotated[
+        LayerName | None, JsonKey("null for breaks and eager in total, and for a setting.")
+    ] = None
+    total: Annotated[
+        bool, JsonKey("Whether it is a number of the whole test, and not one place.")
+    ] = False
+    cause: Annotated[Text, JsonKey("Of a graph at one place, why it exists.", always=False)] = ""
+    where: Where = NOWHERE
+    reason: Annotated[Text, JsonKey(always=False)] = ""
+    id: Annotated[Text | None, JsonKey("The GB id, where torch gives one.", always=False)] = None
+    was: Annotated[
+        Text, JsonKey("The id or the reason before, where only that changed.", always=False)
+    ] = ""
+    before: Annotated[Count | None, JsonKey("How many; null where it is not known.")] = None
+    after: Annotated[Count, JsonKey("How many now.")] = 0
+    by: Annotated[
+        Text, JsonKey("Whose number before is: baseline, marker, option, block.", always=False)
+    ] = "baseline"
+    verdict: Annotated[
+        Annotated[str, OneOf(MEANINGS)] | None,
+        JsonKey("The verdict that this number by itself leads to; null for a place."),
+    ] = None
+    parent: Annotated[
+        Count | None,
+        JsonKey("The change that it happened with, by its number in this list.", name="with"),
+    ] = None
+    items: Annotated[
+        tuple[Count, ...],
+        JsonKey(
+            "What it is about, by number in the list of the test: graph_list, breaks, "
+            "recompile_list or eager."
+        ),
+    ] = ()
+    unsure: Annotated[
+        bool,
+        JsonKey("Whether it is one of several functions of which any may be new.", always=False),
+    ] = False
+
+    @property
+    def growth(self) -> int:
+        """How many more; fewer are below 0."""
+        return self.after - (self.before or 0)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing like it was known at this place."""
+        return not self.total and not self.before and self.after > 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether a place has less than it had."""
+        return not self.total and bool(self.before) and self.growth < 0
+
+    def found(self, record: Record) -> tuple[Item, ...]:
+        """What happened, as the record has it."""
+        if self.kind not in LISTS:
+            return ()
+        known: Sequence[Item] = getattr(record, LISTS[self.kind])
+        return tuple(known[number] for number in self.items)
+
+
+def check_changes(changes: Sequence[Change], record: Record) -> None:
+    """Raise ``BadValue`` where a number names no change and no item of the record."""
+    for number, change in enumerate(changes):
+        known = len(getattr(record, LISTS[change.kind])) if change.kind in LISTS else 0
+        if any(item >= known for item in change.items):
+            raise BadValue("names an item that is not in the test", f"changes[{number}].items")
+        if change.parent is not None and change.parent >= number:
+            raise BadValue("names no change before this one", f"changes[{number}].with")

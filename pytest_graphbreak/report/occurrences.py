@@ -1,0 +1,109 @@
+"""What stands for itself among changes, each with what happened and what happened with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.change import LISTS, Change, Item
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One change at a place; ``items`` are what happened there, ``below`` what happened with it.
+
+    What is gone has no items.
+    """
+
+    change: Change
+    items: tuple[Item, ...] = ()
+    below: tuple[Occurrence, ...] = ()
+
+    @property
+    def first(self) -> Item:
+        return self.items[0]
+
+    @property
+    def where(self) -> Frame:
+        return self.change.where
+
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        """The calls that lead to the place, from the outermost to the place."""
+        match self.items:
+            case (Break() | Graph() as item, *_):
+                return (*item.stack[:-1], item.where)
+            case (Recompile() as item, *_):
+                return (*item.stack, item.where)
+        return (self.where,)
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether it is a function that was compiled as it was called."""
+        change = self.change
+        layer = DESCRIPTIONS[change.layer] if change.layer and change.kind == "graph" else None
+        return layer is not None and layer.above is None and layer.cause(change.cause).is_plain
+
+    def with_it(self, kind: str) -> list[Occurrence]:
+        return [one for one in self.below if one.change.kind == kind and one.items]
+
+
+def occurrences(
+    changes: Sequence[Change], record: Record, wanted: Callable[[Change], bool] | None = None
+) -> list[Occurrence]:
+    """The places among changes that stand for themselves, in the order in which they are told."""
+    below: dict[int, list[Occurrence]] = {}
+    found = []
+    # What happened with another one comes after it.
+    for number, change in reversed([*enumerate(changes)]):
+        if change.total or change.kind not in LISTS or (wanted and not wanted(change)):
+            continue
+        one = Occurrence(change, change.found(record), tuple(reversed(below.get(number, []))))
+        if change.parent is None:
+            found.append(one)
+        else:
+            below.setdefault(change.parent, []).append(one)
+    return found[::-1]
+
+
+def told(verdict: Verdict, record: Record) -> list[Occurrence]:
+    """What a failure tells: of the layers with a number that is worse; without any, of all."""
+    layers = _layers(verdict)
+
+    def wanted(change: Change) -> bool:
+        return change.kind in ("break", "eager") or not layers or change.layer in layers
+
+    return occurrences(verdict.changes, record, wanted)
+
+
+def known_breaks(verdict: Verdict, record: Record) -> list[Break]:
+    """The breaks of which nothing changed but their words."""
+    new = {
+        number
+        for one in verdict.changes
+        if one.kind == "break" and one.is_new
+        for number in one.items
+    }
+    return [item for number, item in enumerate(record.breaks) if number not in new]
+
+
+def known_graphs(verdict: Verdict, record: Record) -> Iterator[tuple[str, int, int]]:
+    """The layers of which some graphs are known and some are not: how many, and of how many."""
+    layers, new, recorded = _layers(verdict), dict[str, int](), dict[str, int]()
+    for one in verdict.changes:
+        if one.kind == "graph" and one.layer and one.before is not None:
+            if one.total and one.by == "baseline":
+                recorded[one.layer] = one.before
+            elif one.growth > 0 and not one.total:
+                new[one.layer] = new.get(one.layer, 0) + one.growth
+    for layer in DESCRIPTIONS:
+        measured = record.graphs.get(layer, 0)
+        if new.get(layer) and recorded.get(layer, measured) and (not layers or layer in layers):
+            yield layer, measured - new[layer], measured
+
+
+def _layers(verdict: Verdict) -> set[str]:
+    return {one.layer for one in verdict.worse if one.layer}
