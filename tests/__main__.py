@@ -36,6 +36,8 @@ PURE: Final = (
     "tests/runs/test_accepting.py",
     "tests/judging/test_budget.py",
     "tests/judging/test_cap.py",
+    "tests/judging/test_causes.py",
+    "tests/judging/test_difference.py",
     "tests/config/test_checkout.py",
     "tests/config/test_descriptor.py",
     "tests/runs/test_compare.py",

@@ -1,0 +1,186 @@
+"""What is otherwise than it was: totals, places, and what happened with each."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_graphbreak.baseline.model import Expected, by_layer
+from pytest_graphbreak.judging.difference import diff, observed
+from pytest_graphbreak.judging.measured import values
+from pytest_graphbreak.judging.verdict import judge
+from pytest_graphbreak.model.budget import Cap, Values
+from pytest_graphbreak.model.change import Change, check_changes
+from pytest_graphbreak.model.forms import BadValue
+from pytest_graphbreak.model.layers import CAUSES, LAYERS
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+
+VERSIONS = {"torch": "2.9", "torch_xla": "2.9"}
+OUTER = Frame("a.py", "outer", 3, "inner(x)")
+INNER = Frame("a.py", "inner", 9, "print(x)")
+AFTER = Frame("a.py", "inner", 10, "return x + 1")
+ENTRY = Graph("dynamo", "0/0", "entry", 2, where=OUTER)
+PLAIN = Record(("dynamo",), {"dynamo": 1}, graph_list=(ENTRY,), attempted=1)
+PRINT = Break("dynamo", "print", INNER, "GB0059", stack=(OUTER, INNER))
+BROKEN = Record(
+    ("dynamo",),
+    {"dynamo": 2},
+    attempted=3,
+    breaks=(PRINT,),
+    eager=(Eager("dynamo", "print", OUTER),),
+    graph_list=(ENTRY, Graph("dynamo", "1/0", "break", 1, where=AFTER, reason="print")),
+)
+
+
+def before(record: Record) -> Expected:
+    known = values(record)
+    return Expected(
+        known,
+        "cpu",
+        VERSIONS,
+        recorded=True,
+        own=known.layers,
+        breaks_with=VERSIONS,
+        ops_with=by_layer(LAYERS, VERSIONS),
+        causes_with=by_layer(LAYERS, VERSIONS),
+    )
+
+
+def told(changes: tuple[Change, ...]) -> list[tuple[object, ...]]:
+    return [(one.kind, one.total, one.cause, one.before, one.after, one.parent) for one in changes]
+
+
+def test_a_break_takes_the_frame_and_the_graph_that_it_made_along() -> None:
+    found = diff(before(PLAIN), BROKEN, versions=VERSIONS)
+    assert told(found) == [
+        ("graph", True, "", 1, 2, None),
+        ("break", True, "", 0, 1, None),
+        ("eager", True, "", 0, 1, None),
+        ("ops", True, "", 2, 3, None),
+        ("break", False, "", 0, 1, None),
+        ("eager", False, "", 0, 1, 4),
+        ("graph", False, "break", 0, 1, 4),
+    ]
+    assert found[6].found(BROKEN) == (BROKEN.graph_list[1],)
+    assert [one.where for one in found[4:]] == [INNER, OUTER, AFTER]
+
+
+def test_what_is_gone_is_the_same_the_other_way_round() -> None:
+    found = diff(before(BROKEN), PLAIN, versions=VERSIONS)
+    assert [(one.kind, one.cause, one.growth) for one in found if not one.total] == [
+        ("break", "", -1),
+        ("eager", "", -1),
+        ("graph", "break", -1),
+    ]
+    gone = next(one for one in found if one.cause)
+    assert gone.parent is not None
+    assert found[gone.parent].is_gone
+
+
+def test_nothing_differs_from_itself() -> None:
+    assert diff(before(BROKEN), BROKEN, versions=VERSIONS) == ()
+
+
+def test_a_cap_names_its_number_and_what_was_there_is_not_known() -> None:
+    found = diff(None, BROKEN, Cap(every=1, by="option"))
+    assert (found[0].by, found[0].before, found[0].after) == ("option", 1, 2)
+    assert {one.before for one in found if not one.total} == {None}
+    assert diff(None, BROKEN, Cap(every=2)) == ()
+
+
+def test_a_loop_is_one_change_and_what_it_calls_happens_with_it() -> None:
+    items = [
+        Recompile("dynamo", f"{frame}/{n}", f"n == {n} (n is {n + 1} now)", where, stack)
+        for n in (1, 2, 3)
+        for frame, where, stack in ((0, OUTER, ()), (1, INNER, (OUTER,)))
+    ]
+    record = Record(("dynamo",), {"dynamo": 6}, {"dynamo": 6}, recompile_list=tuple(items))
+    left = [
+        replace(item, reason="___stack0 == 3") if item.where == INNER else item for item in items
+    ]
+    (loop, called) = observed(replace(record, recompile_list=tuple(left)))
+    assert (loop.items, loop.after, loop.parent) == ((0, 2, 4), 3, None)
+    assert (called.items, called.after, called.parent) == ((1, 3, 5), 3, 0)
+
+
+def test_the_verdict_stands_at_what_leads_to_it() -> None:
+    verdict = judge(BROKEN, before(PLAIN), versions=VERSIONS)
+    assert [(one.kind, one.verdict) for one in verdict.changes if one.total] == [
+        ("graph", "over"),
+        ("break", "over"),
+        ("eager", "lost"),
+        ("ops", "changed"),
+    ]
+    assert judge(PLAIN, before(BROKEN), versions=VERSIONS, ops=None).name == "improved"
+
+
+def test_json_has_all_of_it() -> None:
+    for one in diff(before(PLAIN), BROKEN, versions=VERSIONS):
+        assert Change.from_dict(one.to_dict()) == one
+    assert diff(before(PLAIN), BROKEN, versions=VERSIONS)[6].to_dict()["with"] == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (Change("break", items=(1,)), "changes[0].items"),
+        (Change("ops", items=(0,)), "changes[0].items"),
+        (Change("break", parent=0), "changes[0].with"),
+    ],
+)
+def test_a_number_of_nothing_is_refused(change: Change, where: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        check_changes([change], BROKEN)
+    assert refused.value.place == where
+
+
+def a_record(draw: random.Random, known: Record | None) -> Record:
+    """Some graphs, breaks and frames left to eager, part of them those of ``known``."""
+    places = [Frame("a.py", f"f{n}", 10 * n, f"line {n}") for n in range(4)]
+    graphs = [item for item in (known.graph_list if known else ()) if draw.random() < 0.7]
+    for _ in range(draw.randint(0, 5)):
+        layer = draw.choice(("dynamo", "xla"))
+        cause = draw.choice(CAUSES[layer])
+        name = f"{draw.randint(0, 9)}/{draw.randint(0, 99)}"
+        graphs.append(Graph(layer, name, cause, 2, where=draw.choice(places)))
+    breaks = [Break("dynamo", "print", place) for place in places if draw.random() < 0.3]
+    eager = [Eager("dynamo", "skipped", place) for place in places if draw.random() < 0.2]
+    return Record(
+        ("dynamo", "xla"),
+        {
+            layer: count
+            for layer in ("dynamo", "xla")
+            if (count := sum(item.layer == layer for item in graphs))
+        },
+        attempted=1,
+        breaks=tuple(breaks),
+        eager=tuple(eager),
+        graph_list=tuple(graphs),
+    )
+
+
+@given(st.integers(0, 10**6))
+def test_places_add_up_to_totals_and_each_item_stands_once(seed: int) -> None:
+    draw = random.Random(seed)
+    was = a_record(draw, None)
+    now = a_record(draw, was)
+    found = diff(before(was), now, versions=VERSIONS)
+    check_changes(found, now)
+    items = [(one.kind, item) for one in found if not one.was for item in one.items]
+    assert len(items) == len(set(items))
+    for kind in ("break", "eager"):
+        of = [one for one in found if one.kind == kind and one.layer != "xla"]
+        total = sum(one.growth for one in of if one.total)
+        assert sum((one.growth > 0) - (one.growth < 0) for one in of if not one.total) == total
+    assert bool(found) == bool(diff(before(now), was, versions=VERSIONS))
+
+
+def test_a_baseline_that_knows_no_causes_says_so() -> None:
+    old = replace(before(PLAIN), values=Values({"dynamo": 1}))
+    device = replace(BROKEN, breaks=(), eager=(), graph_list=(ENTRY, *BROKEN.graph_list))
+    found = diff(old, replace(device, graphs={"dynamo": 3}), versions=VERSIONS)
+    assert [(one.before, one.unsure) for one in found if not one.total] == [(None, True)]

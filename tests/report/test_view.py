@@ -1,0 +1,44 @@
+"""Which counts moved: by what somebody limits, and the same wherever it is told."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.model.report import RunEnvironment, RunReport
+from pytest_graphbreak.report import html, markdown
+from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
+from pytest_graphbreak.report.source import CheckoutSources
+from pytest_graphbreak.report.view import growth, row, runs
+from tests.reports import Data, a_graph, as_tests, over
+
+
+def by_marker(nodeid: str, limit: int = 1) -> Data:
+    """A test on torch_xla with one break: two graphs of Dynamo for one, and nobody limits xla."""
+    test = over(nodeid, limit, 2, baseline=None, cap={"layers": {"dynamo": limit}})
+    test["layers"] = ["dynamo", "xla"]
+    test["graphs"]["xla"] = 3
+    test["graph_list"] += [a_graph(str(number), "fx", "xla") for number in range(3)]
+    return test
+
+
+def test_a_layer_that_nobody_limits_does_not_grow() -> None:
+    tests = as_tests(by_marker("t.py::a"), by_marker("t.py::b"))
+    assert [growth(test) for test in tests] == [1, 1]
+    (cause,) = root_causes(by_nodeid(tests)).all
+    assert cause.graphs == 2
+    assert row(tests[0]) == "t.py::a   dynamo 1 -> 2, 1 breaking place"
+
+
+def test_the_comment_and_the_page_count_it_as_the_terminal_does() -> None:
+    tests = as_tests(by_marker("t.py::a"))
+    found = runs([RunReport(RunEnvironment("xla-cpu"), tuple(tests), name="g.json")])
+    assert "| **dynamo 1 → 2 (+1)**, xla 3 |" in markdown.render(found)
+    (test,) = html.page_data(found, CheckoutSources(None))["tests"]
+    assert test["growth"] == 1
+
+
+def test_a_layer_that_the_baseline_limits_grows_beside_a_marker() -> None:
+    test = by_marker("t.py::a") | {
+        "baseline": {"graphs": {"dynamo": 2}, "breaks": [], "eager": []},
+        "budget": {"graphs": {"dynamo": 1, "xla": 0}},
+    }
+    (seen,) = as_tests(test)
+    assert (growth(seen), row(seen)) == (3, "t.py::a   dynamo 2, xla 0 -> 3, 1 breaking place")
