@@ -50,12 +50,17 @@ class Change(Described):
     total: Annotated[
         bool, JsonKey("Whether it is a number of the whole test, and not one place.")
     ] = False
-    cause: Annotated[Text, JsonKey("Of a graph at one place, why it exists.", always=False)] = ""
+    cause: Annotated[
+        Text, JsonKey("Of a graph at one place, why it exists.", always=False, empty=False)
+    ] = ""
     where: Where = NOWHERE
-    reason: Annotated[Text, JsonKey(always=False)] = ""
-    id: Annotated[Text | None, JsonKey("The GB id, where torch gives one.", always=False)] = None
+    reason: Annotated[Text, JsonKey(always=False, empty=False)] = ""
+    id: Annotated[
+        Text | None, JsonKey("The GB id, where torch gives one.", always=False, empty=False)
+    ] = None
     was: Annotated[
-        Text, JsonKey("The id or the reason before, where only that changed.", always=False)
+        Text,
+        JsonKey("The id or the reason before, where only that changed.", always=False, empty=False),
     ] = ""
     before: Annotated[Count | None, JsonKey("How many; null where it is not known.")] = None
     after: Annotated[Count, JsonKey("How many now.")] = 0
@@ -79,7 +84,11 @@ class Change(Described):
     ] = ()
     unsure: Annotated[
         bool,
-        JsonKey("Whether it is one of several functions of which any may be new.", always=False),
+        JsonKey(
+            "Whether it is one of several functions of which any may be new.",
+            always=False,
+            empty=False,
+        ),
     ] = False
 
     @property

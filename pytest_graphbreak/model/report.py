@@ -246,6 +246,7 @@ class TestReport(Described):
         JsonKey(
             "What is otherwise than the baseline, the marker or the option allows, totals first; "
             "null where nothing was judged.",
+            detail=True,
             always=False,
         ),
     ] = None
