@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.model.change import Change
+from pytest_graphbreak.model.differences import Difference
 
 
 def total(
@@ -12,7 +12,7 @@ def total(
     after: int = 3,
     by: str = "baseline",
     verdict: str | None = None,
-) -> Change:
+) -> Difference:
     """A number that changed. Without ``verdict``: over where it grew, lost where it fell."""
     verdict = verdict or ("over" if after > before else "lost")
-    return Change(kind, layer, total=True, before=before, after=after, by=by, verdict=verdict)
+    return Difference(kind, layer, total=True, before=before, after=after, by=by, verdict=verdict)

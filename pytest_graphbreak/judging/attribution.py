@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_graphbreak.model.change import Item
+from pytest_graphbreak.model.differences import Item
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, MEANT
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 

@@ -4,7 +4,7 @@
 read off its changes, reports keep them, and texts choose among them. Pure data in, pure data out.
 
 The totals come first, then what stands for itself in the order in which it is told, then what
-happened with one of these (``Change.parent``). A new kind of change is one more function in
+happened with one of these (``Difference.parent``). A new kind of change is one more function in
 ``_DIFFERENCES``.
 """
 
@@ -22,7 +22,7 @@ from pytest_graphbreak.judging.causes import MatchedGraphs, match, place_of
 from pytest_graphbreak.judging.folding import Folding
 from pytest_graphbreak.judging.repeats import Repeats, series
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap
-from pytest_graphbreak.model.change import LISTS, Change, Item
+from pytest_graphbreak.model.differences import LISTS, Difference, Item
 from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, made_by
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
@@ -39,7 +39,7 @@ def diff(
     versions: Versions = UNKNOWN,
     packages: Mapping[str, str] = NONE,
     ops: bool = True,
-) -> tuple[Change, ...]:
+) -> tuple[Difference, ...]:
     """What of ``after`` is otherwise than ``before``, and which numbers pass ``cap``.
 
     Without both every break is there anew. ``versions`` of compilers and ``packages`` are those
@@ -58,7 +58,7 @@ def diff(
     return _numbered(sides.drafts, after)
 
 
-def observed(record: Record) -> tuple[Change, ...]:
+def observed(record: Record) -> tuple[Difference, ...]:
     """All that a record has to say, where nobody knows what was before."""
     sides = _Sides(None, record, None, UNKNOWN, [])
     _add_breaks(sides)
@@ -73,7 +73,7 @@ def observed(record: Record) -> tuple[Change, ...]:
 # totals
 
 
-def _totals(before: Expected, after: Record) -> Iterator[Change]:
+def _totals(before: Expected, after: Record) -> Iterator[Difference]:
     """Every number that the baseline speaks of and that is another one now."""
     values = before.values
     judged = before.judged(after.layers)
@@ -98,7 +98,7 @@ def _totals(before: Expected, after: Record) -> Iterator[Change]:
 
 def _ops(
     before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
-) -> Iterator[Change]:
+) -> Iterator[Difference]:
     """The captured operations that are others now, by layer, where both are known."""
     ops = after.ops
     for layer in before.judged(after.layers):
@@ -108,7 +108,7 @@ def _ops(
             yield _total("ops", layer, recorded, ops[layer])
 
 
-def _limits(cap: Cap, after: Record) -> Iterator[Change]:
+def _limits(cap: Cap, after: Record) -> Iterator[Difference]:
     """Every number that passes the cap, and what it asked for and is not there."""
     for layer in after.layers:
         judged = layer in JUDGED or layer in cap.layers
@@ -134,8 +134,10 @@ def _forbidden(cap: Cap, after: Record) -> tuple[Eager, ...]:
     return tuple(item for item in after.eager if cap.graphs(item.layer) == 0)
 
 
-def _total(kind: str, layer: str | None, before: int, after: int, by: str = "baseline") -> Change:
-    return Change(kind, layer, total=True, before=before, after=after, by=by)
+def _total(
+    kind: str, layer: str | None, before: int, after: int, by: str = "baseline"
+) -> Difference:
+    return Difference(kind, layer, total=True, before=before, after=after, by=by)
 
 
 # places
@@ -145,7 +147,7 @@ def _total(kind: str, layer: str | None, before: int, after: int, by: str = "bas
 class _Draft:
     """A change whose number, and whose parent's, is not known yet."""
 
-    change: Change
+    change: Difference
     items: Sequence[Item] = ()
     parent: _Draft | None = None
 
@@ -158,7 +160,7 @@ class _Sides:
     after: Record
     cap: Cap | None
     versions: Versions
-    totals: list[Change]
+    totals: list[Difference]
     ops: bool = True
     drafts: list[_Draft] = field(default_factory=list)
     of_break: dict[int, _Draft] = field(default_factory=dict)
@@ -226,7 +228,9 @@ class _Sides:
             None,
         )
 
-    def add(self, change: Change, items: Sequence[Item] = (), parent: _Draft | None = None) -> None:
+    def add(
+        self, change: Difference, items: Sequence[Item] = (), parent: _Draft | None = None
+    ) -> None:
         self.drafts.append(_Draft(change, items, parent))
 
     def under(self, item: Break | None) -> _Draft | None:
@@ -234,7 +238,7 @@ class _Sides:
 
     def add_eager(self, items: Iterable[Eager], before: int | None) -> None:
         for item in items:
-            change = Change("eager", item.layer, where=item.where, reason=item.reason)
+            change = Difference("eager", item.layer, where=item.where, reason=item.reason)
             change = replace(change, before=before, after=item.count)
             self.add(change, (item,), self.under(self.folding.of_eager(item)))
 
@@ -250,18 +254,18 @@ class _Sides:
 
     def _add_series(self, one: Repeats, parent: _Draft | None) -> None:
         before = 0 if one.first.layer in self.matched else None
-        change = Change("recompile", one.first.layer, where=one.first.where, reason=one.reason)
+        change = Difference("recompile", one.first.layer, where=one.first.where, reason=one.reason)
         self.add(replace(change, before=before, after=len(one.items)), one.items, parent)
         draft = self.drafts[-1]
         for same in one.followers:
             first = same[0]
-            change = Change("recompile", first.layer, where=first.where, reason=first.reason)
+            change = Difference("recompile", first.layer, where=first.where, reason=first.reason)
             self.add(replace(change, before=before, after=len(same)), same, draft)
 
 
 def _add_breaks(sides: _Sides) -> None:
     for item in sides.new_breaks:
-        change = Change(
+        change = Difference(
             "break", item.layer, where=item.where, reason=item.reason, id=item.id, after=item.count
         )
         head = sides.folding.of_break(item)
@@ -298,9 +302,9 @@ def _add_graph(sides: _Sides, same: Sequence[Graph], before: int | None) -> None
     sides.add(_of_graphs(same, before), same, parent)
 
 
-def _of_graphs(same: Sequence[Graph], before: int | None, *, unsure: bool = False) -> Change:
+def _of_graphs(same: Sequence[Graph], before: int | None, *, unsure: bool = False) -> Difference:
     first = same[0]
-    return Change(
+    return Difference(
         "graph",
         first.layer,
         cause=first.cause,
@@ -365,7 +369,7 @@ def _add_entries(sides: _Sides) -> None:
                 sides.add(_of_graphs(same, before, unsure=not forbidden), same)
 
 
-def _is_forbidden(layer: str, totals: Iterable[Change]) -> bool:
+def _is_forbidden(layer: str, totals: Iterable[Difference]) -> bool:
     """Whether the layer may have no graph at all."""
     return any(
         (one.layer, one.kind, one.before) == (layer, "graph", 0) and one.growth > 0
@@ -426,7 +430,7 @@ def _add_gone_places(sides: _Sides) -> None:
         for known in places:
             if known.layer in sides.judged and known.key not in seen:
                 sides.add(
-                    Change(
+                    Difference(
                         kind,
                         known.layer,
                         where=_frame(known.where, known.code),
@@ -451,7 +455,7 @@ def _add_gone_graphs(sides: _Sides) -> None:
             # What is gone comes last, and is likelier to have taken a graph with it.
             parent = places[-1] if follows and places else None
             where = _frame(item.where, item.code)
-            change = Change("graph", layer, cause=item.cause, where=where, before=item.count)
+            change = Difference("graph", layer, cause=item.cause, where=where, before=item.count)
             sides.add(replace(change, after=left), parent=parent)
 
 
@@ -466,7 +470,9 @@ def _add_reworded(sides: _Sides) -> None:
         if known is None or not same_minor(now, made_by(item.layer, sides.before.breaks_with)):
             continue
         if item.layer in sides.judged and _is_reworded(known, item):
-            change = Change("break", item.layer, where=item.where, reason=item.reason, id=item.id)
+            change = Difference(
+                "break", item.layer, where=item.where, reason=item.reason, id=item.id
+            )
             was = known.id or known.reason or ""
             sides.add(replace(change, was=was, before=known.count, after=item.count), (item,))
 
@@ -492,7 +498,7 @@ def _add_functions(sides: _Sides) -> None:
     known = sides.before.values.functions.items()
     fewer = [(name, was) for name, was in known if measured.get(name, 0) < was]
     for name, was in sorted(fewer, key=lambda item: (measured.get(item[0], 0) > 0, -item[1])):
-        change = Change("function", PLACES_LAYER, where=_frame(name), before=was)
+        change = Difference("function", PLACES_LAYER, where=_frame(name), before=was)
         sides.add(replace(change, after=measured.get(name, 0)))
 
 
@@ -536,7 +542,7 @@ _DIFFERENCES: Final[Sequence[Callable[[_Sides], None]]] = (
 """What looks for changes, in the order in which they are told."""
 
 
-def _numbered(drafts: Sequence[_Draft], record: Record) -> tuple[Change, ...]:
+def _numbered(drafts: Sequence[_Draft], record: Record) -> tuple[Difference, ...]:
     """The changes with their numbers: each after the one that it happened with."""
     below: dict[int, list[_Draft]] = {}
     for draft in drafts:

@@ -16,7 +16,7 @@ from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.causes import is_lowered
 from pytest_graphbreak.judging.difference import NONE, diff
 from pytest_graphbreak.model.budget import Cap
-from pytest_graphbreak.model.change import MEANINGS, Change
+from pytest_graphbreak.model.differences import MEANINGS, Difference
 from pytest_graphbreak.model.layers import made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
@@ -39,7 +39,7 @@ class Verdict:
     """
 
     name: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Difference, ...] = ()
     unseen: tuple[str, ...] = ()
     foreign: str | None = None
 
@@ -48,28 +48,28 @@ class Verdict:
         return self.name in FAILING
 
     @property
-    def over(self) -> tuple[Change, ...]:
+    def over(self) -> tuple[Difference, ...]:
         return self._totals("over")
 
     @property
-    def lost(self) -> tuple[Change, ...]:
+    def lost(self) -> tuple[Difference, ...]:
         return self._totals("lost")
 
     @property
-    def fewer(self) -> tuple[Change, ...]:
+    def fewer(self) -> tuple[Difference, ...]:
         return self._totals("improved")
 
     @property
-    def worse(self) -> tuple[Change, ...]:
+    def worse(self) -> tuple[Difference, ...]:
         """The numbers for which a test is red."""
         return (*self.over, *self.lost)
 
     @property
-    def ops(self) -> tuple[Change, ...]:
+    def ops(self) -> tuple[Difference, ...]:
         """The captured operations that are others now, either way, where they can be compared."""
         return tuple(one for one in self.changes if one.kind == "ops")
 
-    def _totals(self, verdict: str) -> tuple[Change, ...]:
+    def _totals(self, verdict: str) -> tuple[Difference, ...]:
         return tuple(one for one in self.changes if one.total and one.verdict == verdict)
 
     @property
@@ -127,7 +127,7 @@ def _changes(
     versions: Versions,
     packages: Map[str, str],
     ops: float | None,
-) -> tuple[Change, ...]:
+) -> tuple[Difference, ...]:
     found = diff(expected, record, cap, versions=versions, packages=packages, ops=ops is not None)
     return tuple(_meaning(found, record, expected, versions, ops))
 
@@ -139,12 +139,12 @@ def _unseen(record: Record, expected: Expected | None, cap: Cap | None) -> tuple
 
 
 def _meaning(
-    changes: Sequence[Change],
+    changes: Sequence[Difference],
     record: Record,
     expected: Expected | None,
     versions: Versions,
     ops: float | None,
-) -> Iterator[Change]:
+) -> Iterator[Difference]:
     """The changes, each with the verdict that it leads to by itself."""
     known = {} if expected is None else expected.causes_with
     for one in changes:
@@ -162,12 +162,12 @@ def _meaning(
             yield one
 
 
-def _is_lowered(change: Change, record: Record) -> bool:
+def _is_lowered(change: Difference, record: Record) -> bool:
     found = change.found(record)
     return bool(found) and all(isinstance(one, Graph) and is_lowered(one) for one in found)
 
 
-def _of_total(one: Change, changes: Sequence[Change], ops: float | None) -> str | None:
+def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None) -> str | None:
     """The verdict that a number leads to: ``changed`` where it may be so."""
     if one.kind == "ops":
         return "lost" if ops is not None and _is_lost(one, changes, ops) else "changed"
@@ -176,7 +176,7 @@ def _of_total(one: Change, changes: Sequence[Change], ops: float | None) -> str 
     return "lost" if one.kind == "graph" and not one.after else "improved"
 
 
-def _is_lost(one: Change, changes: Sequence[Change], percent: float) -> bool:
+def _is_lost(one: Difference, changes: Sequence[Difference], percent: float) -> bool:
     """Whether captured operations fell by more than may be, where graphs did not grow."""
     graphs = [item for item in _counts(changes, "graph") if item.layer == one.layer]
     grown = graphs[0].growth if graphs else 0
@@ -189,7 +189,7 @@ def _is_lost(one: Change, changes: Sequence[Change], percent: float) -> bool:
     return grown <= 0 and one.after < was - was * percent / 100
 
 
-def _counts(changes: Sequence[Change], kind: str) -> Iterator[Change]:
+def _counts(changes: Sequence[Difference], kind: str) -> Iterator[Difference]:
     """The totals of one kind that are held against a baseline."""
     return (one for one in changes if one.total and one.kind == kind and one.by == "baseline")
 

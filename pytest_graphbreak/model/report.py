@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final
 
 from pytest_graphbreak.model.budget import Cap, Recorded
-from pytest_graphbreak.model.change import Change, check_changes
 from pytest_graphbreak.model.described import LOCAL, Described, JsonKey, Keys
+from pytest_graphbreak.model.differences import Difference, check_differences
 from pytest_graphbreak.model.fields import FACT, LAYER, Count, Counts, LayerName, Settings, Text
 from pytest_graphbreak.model.forms import (
     BadValue,
@@ -242,7 +242,7 @@ class TestReport(Described):
     ] = None
     written: Annotated[bool, JsonKey("Whether this run recorded the test.", always=False)] = False
     changes: Annotated[
-        tuple[Change, ...] | None,
+        tuple[Difference, ...] | None,
         JsonKey(
             "What is otherwise than the baseline, the marker or the option allows, totals first; "
             "null where nothing was judged.",
@@ -253,7 +253,7 @@ class TestReport(Described):
 
     def check(self) -> None:
         """Raise ``BadValue`` where a change is about something that is not there."""
-        check_changes(self.changes or (), self.record)
+        check_differences(self.changes or (), self.record)
 
 
 @dataclass(frozen=True, slots=True)

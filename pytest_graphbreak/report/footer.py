@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.change import LISTS
+from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.versions import minor, same_minor

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.change import Change
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import noun
 
@@ -32,13 +32,13 @@ def _nothing_left(verdict: Verdict, record: Record) -> str:
     return f"graph budget: no {step.layer} graph any more, {_who(step)} {step.before} ({made})"
 
 
-def _who(step: Change) -> str:
+def _who(step: Difference) -> str:
     if step.growth < 0 and step.by == "baseline":
         return "the baseline has"
     return "--max-graphs allows" if step.by == "option" else f"the {step.by} allows"
 
 
-def _amount(step: Change) -> str:
+def _amount(step: Difference) -> str:
     count, layer = step.after, step.layer
     if step.kind == "graph":
         return f"{count} {layer} {noun(count, 'graph')}"

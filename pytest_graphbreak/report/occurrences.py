@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.change import LISTS, Change, Item
+from pytest_graphbreak.model.differences import LISTS, Difference, Item
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Frame, Graph, Recompile, Record
 
@@ -18,7 +18,7 @@ class Occurrence:
     What is gone has no items.
     """
 
-    change: Change
+    change: Difference
     items: tuple[Item, ...] = ()
     below: tuple[Occurrence, ...] = ()
 
@@ -52,7 +52,9 @@ class Occurrence:
 
 
 def occurrences(
-    changes: Sequence[Change], record: Record, wanted: Callable[[Change], bool] | None = None
+    changes: Sequence[Difference],
+    record: Record,
+    wanted: Callable[[Difference], bool] | None = None,
 ) -> list[Occurrence]:
     """The places among changes that stand for themselves, in the order in which they are told."""
     below: dict[int, list[Occurrence]] = {}
@@ -73,7 +75,7 @@ def told(verdict: Verdict, record: Record) -> list[Occurrence]:
     """What a failure tells: of the layers with a number that is worse; without any, of all."""
     layers = _layers(verdict)
 
-    def wanted(change: Change) -> bool:
+    def wanted(change: Difference) -> bool:
         return change.kind in ("break", "eager") or not layers or change.layer in layers
 
     return occurrences(verdict.changes, record, wanted)

@@ -14,7 +14,7 @@ from pytest_graphbreak.judging.difference import diff, observed
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cap, Values
-from pytest_graphbreak.model.change import Change, check_changes
+from pytest_graphbreak.model.differences import Difference, check_differences
 from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.layers import CAUSES, LAYERS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
@@ -50,7 +50,7 @@ def before(record: Record) -> Expected:
     )
 
 
-def told(changes: tuple[Change, ...]) -> list[tuple[object, ...]]:
+def told(changes: tuple[Difference, ...]) -> list[tuple[object, ...]]:
     return [(one.kind, one.total, one.cause, one.before, one.after, one.parent) for one in changes]
 
 
@@ -120,21 +120,21 @@ def test_the_verdict_stands_at_what_leads_to_it() -> None:
 
 def test_json_has_all_of_it() -> None:
     for one in diff(before(PLAIN), BROKEN, versions=VERSIONS):
-        assert Change.from_dict(one.to_dict()) == one
+        assert Difference.from_dict(one.to_dict()) == one
     assert diff(before(PLAIN), BROKEN, versions=VERSIONS)[6].to_dict()["with"] == 4
 
 
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        (Change("break", items=(1,)), "changes[0].items"),
-        (Change("ops", items=(0,)), "changes[0].items"),
-        (Change("break", parent=0), "changes[0].with"),
+        (Difference("break", items=(1,)), "changes[0].items"),
+        (Difference("ops", items=(0,)), "changes[0].items"),
+        (Difference("break", parent=0), "changes[0].with"),
     ],
 )
-def test_a_number_of_nothing_is_refused(change: Change, where: str) -> None:
+def test_a_number_of_nothing_is_refused(change: Difference, where: str) -> None:
     with pytest.raises(BadValue) as refused:
-        check_changes([change], BROKEN)
+        check_differences([change], BROKEN)
     assert refused.value.place == where
 
 
@@ -169,7 +169,7 @@ def test_places_add_up_to_totals_and_each_item_stands_once(seed: int) -> None:
     was = a_record(draw, None)
     now = a_record(draw, was)
     found = diff(before(was), now, versions=VERSIONS)
-    check_changes(found, now)
+    check_differences(found, now)
     items = [(one.kind, item) for one in found if not one.was for item in one.items]
     assert len(items) == len(set(items))
     for kind in ("break", "eager"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.change import Change
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.report import causes
 from pytest_graphbreak.report.occurrences import occurrences
@@ -22,7 +22,7 @@ def graphs(number: int) -> tuple[Graph, ...]:
     return tuple(Graph("dynamo", f"{index}/0", "entry", 5, where=HERE) for index in range(number))
 
 
-def lost(*changes: Change) -> Verdict:
+def lost(*changes: Difference) -> Verdict:
     return Verdict("lost", (total("ops", before=40, after=10), *changes))
 
 
@@ -47,14 +47,14 @@ def test_of_many_graphs_the_first_are_told() -> None:
 def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
     assert "try: what it called before" in " ".join(causes.shrunk(lost(), one))
-    broken = lost(Change("break", "dynamo", where=HEAD, before=0, after=1))
+    broken = lost(Difference("break", "dynamo", where=HEAD, before=0, after=1))
     assert "try:" not in " ".join(causes.shrunk(broken, one))
 
 
 def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
-    less = Change("function", "dynamo", where=BODY, before=9, after=4)
-    gone = Change("function", "dynamo", where=HEAD, before=1, after=0)
+    less = Difference("function", "dynamo", where=BODY, before=9, after=4)
+    gone = Difference("function", "dynamo", where=HEAD, before=1, after=0)
     shown = list(causes.shrunk(lost(less), one))
     assert "  - net.py:30 in Body.forward holds 4 of 9 operations" in shown
     shown = list(causes.shrunk(lost(less, gone), one))
@@ -73,7 +73,9 @@ def test_of_many_places_the_first_are_told() -> None:
 
 
 def test_a_break_that_is_reworded_names_both() -> None:
-    change = Change("break", "dynamo", where=HEAD, reason=PRINT.reason, id=PRINT.id, was="GB0001")
+    change = Difference(
+        "break", "dynamo", where=HEAD, reason=PRINT.reason, id=PRINT.id, was="GB0001"
+    )
     known = Verdict("changed", (replace(change, before=1, after=1, items=(0,)),))
     shown = list(causes.places(known, Record(breaks=(PRINT,))))
     assert shown[0] == "  ~ GB0001 is now GB0059 Failed to trace builtin operator"

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.change import Change
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.footer import footer
@@ -111,7 +111,7 @@ def test_a_profile_that_was_never_recorded() -> None:
 def test_a_package_is_named_where_its_code_is_new_and_its_version_another() -> None:
     where = Frame("transformers/bert.py", "Bert.forward", 8, "x.item()")
     verdict = replace(
-        OVER, changes=(GROWN, Change("break", "dynamo", where=where, before=0, after=1))
+        OVER, changes=(GROWN, Difference("break", "dynamo", where=where, before=0, after=1))
     )
     recorded = {"transformers": "5.22.1", "timm": "1.0"}
     now = {"transformers": "5.23.0", "timm": "2.0"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_graphbreak.judging.verdict import Verdict
-from pytest_graphbreak.model.change import Change
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Break, Record
 from pytest_graphbreak.report.headline import counts, headline, operations, totals
 from tests.changes import total
@@ -17,7 +17,7 @@ BROKEN = Record(layers=("dynamo",), graphs={"dynamo": 2}, breaks=(Break("dynamo"
 NONE = Record(layers=("dynamo", "xla"))
 
 
-def step(now: int, allowed: int, kind: str = "graph", by: str = "baseline") -> Change:
+def step(now: int, allowed: int, kind: str = "graph", by: str = "baseline") -> Difference:
     layer = None if kind in ("break", "eager") else "xla"
     return total(kind, layer, allowed, now, by)
 
@@ -36,7 +36,7 @@ def step(now: int, allowed: int, kind: str = "graph", by: str = "baseline") -> C
         (step(4, 1, by="option"), "4 xla graphs, --max-graphs allows 1 (+3)"),
     ],
 )
-def test_what_moved_and_whose_number_it_passed(moved: Change, words: str) -> None:
+def test_what_moved_and_whose_number_it_passed(moved: Difference, words: str) -> None:
     assert headline(Verdict("over", (moved,)), BOTH) == f"graph budget: {words}"
 
 

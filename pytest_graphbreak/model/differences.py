@@ -28,7 +28,7 @@ MEANINGS: Final = ("over", "lost", "improved", "changed")
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Described):
+class Difference(Described):
     """One difference between what was known before and what was observed.
 
     ``total``: the number of a whole layer, or for breaks and eager of all layers; else it is of
@@ -114,7 +114,7 @@ class Change(Described):
         return tuple(known[number] for number in self.items)
 
 
-def check_changes(changes: Sequence[Change], record: Record) -> None:
+def check_differences(changes: Sequence[Difference], record: Record) -> None:
     """Raise ``BadValue`` where a number names no change and no item of the record."""
     for number, change in enumerate(changes):
         known = len(getattr(record, LISTS[change.kind])) if change.kind in LISTS else 0
