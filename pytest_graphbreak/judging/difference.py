@@ -21,10 +21,11 @@ from pytest_graphbreak.judging.attribution import Attribution, key_of
 from pytest_graphbreak.judging.causes import MatchedGraphs, match, place_of
 from pytest_graphbreak.judging.folding import Folding
 from pytest_graphbreak.judging.repeats import Repeats, series
+from pytest_graphbreak.judging.totals import captured, forbidden, limits, totals
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap
 from pytest_graphbreak.model.differences import LISTS, Difference, Item
 from pytest_graphbreak.model.layer import GraphCause
-from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
@@ -47,12 +48,12 @@ def diff(
     compiler, captured operations also only with the same packages, and only where ``ops`` are asked
     for.
     """
-    totals = [] if before is None else [*_totals(before, after)]
-    totals += _ops(before, after, versions, packages) if before is not None and ops else []
-    totals += [] if cap is None else _limits(cap, after)
-    if before is None and cap is not None and not totals:
+    numbers = [] if before is None else [*totals(before, after)]
+    numbers += captured(before, after, versions, packages) if before is not None and ops else []
+    numbers += [] if cap is None else limits(cap, after)
+    if before is None and cap is not None and not numbers:
         return ()
-    sides = _Sides(before, after, cap, versions, totals, ops)
+    sides = _Sides(before, after, cap, versions, numbers, ops)
     for add in _DIFFERENCES:
         add(sides)
     return _numbered(sides.drafts, after)
@@ -68,79 +69,6 @@ def observed(record: Record) -> tuple[Difference, ...]:
     for same in _alike(graph for graph in own if not _cause(graph).is_meant):
         _add_graph(sides, same, None)
     return _numbered(sides.drafts, record)
-
-
-# totals
-
-
-def _totals(before: Expected, after: Record) -> Iterator[Difference]:
-    """Every number that the baseline speaks of and that is another one now."""
-    values = before.values
-    judged = before.judged(after.layers)
-    for kind, was, now in (
-        ("graph", values.graphs, after.graphs),
-        ("recompile", values.recompiles, after.recompiles),
-    ):
-        for layer in judged:
-            if was.get(layer, 0) != now.get(layer, 0):
-                yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
-    places: Sequence[BaselinePlace]
-    items: Sequence[Break | Eager]
-    for kind, places, items in (
-        ("break", values.breaks, after.breaks),
-        ("eager", values.eager, after.eager),
-    ):
-        known = sum(item.layer in judged for item in places)
-        seen = sum(item.layer in judged for item in items)
-        if known != seen:
-            yield _total(kind, None, known, seen)
-
-
-def _ops(
-    before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
-) -> Iterator[Difference]:
-    """The captured operations that are others now, by layer, where both are known."""
-    ops = after.ops
-    for layer in before.judged(after.layers):
-        recorded = before.values.ops.get(layer)
-        comparable = recorded and layer in ops and before.counts_ops(layer, versions, packages)
-        if recorded and comparable and recorded != ops[layer]:
-            yield _total("ops", layer, recorded, ops[layer])
-
-
-def _limits(cap: Cap, after: Record) -> Iterator[Difference]:
-    """Every number that passes the cap, and what it asked for and is not there."""
-    for layer in after.layers:
-        judged = layer in JUDGED or layer in cap.layers
-        for kind, counts, limit in (
-            ("graph", after.graphs, cap.graphs(layer)),
-            ("recompile", after.recompiles, cap.recompiles if judged else None),
-        ):
-            if limit is not None and counts.get(layer, 0) > limit:
-                yield _total(kind, layer, limit, counts[layer], cap.by)
-    if cap.breaks is not None and len(after.breaks) > cap.breaks:
-        yield _total("break", None, cap.breaks, len(after.breaks), cap.by)
-    # A cap of 0 asks for no graph at all, so none is no loss there.
-    limits = {layer: limit for layer in after.layers if (limit := cap.graphs(layer))}
-    if after.attempted and not any(after.graphs.values()) and limits:
-        layer = next(iter(limits))
-        yield _total("graph", layer, limits[layer], 0, cap.by)
-    # But code that the compiler tried and gave up on is: nothing was to be compiled anew.
-    if left := _forbidden(cap, after):
-        yield _total("eager", None, 0, len(left), cap.by)
-
-
-def _forbidden(cap: Cap, after: Record) -> tuple[Eager, ...]:
-    return tuple(item for item in after.eager if cap.graphs(item.layer) == 0)
-
-
-def _total(
-    kind: str, layer: str | None, before: int, after: int, by: str = "baseline"
-) -> Difference:
-    return Difference(kind, layer, total=True, before=before, after=after, by=by)
-
-
-# places
 
 
 @dataclass(eq=False, slots=True)
@@ -194,7 +122,7 @@ class _Sides:
     @cached_property
     def new_eager(self) -> tuple[Eager, ...]:
         if self.before is None:
-            return () if self.cap is None else _forbidden(self.cap, self.after)
+            return () if self.cap is None else forbidden(self.cap, self.after)
         known = {item.key for item in self.before.values.eager}
         return tuple(
             item
