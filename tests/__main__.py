@@ -58,6 +58,7 @@ PURE: Final = (
     "tests/runs/test_union.py",
     "tests/judging/test_verdict.py",
     "tests/cli/test_analyze.py",
+    "tests/cli/test_analyze_dump.py",
     "tests/cli/test_artifacts.py",
     "tests/cli/test_check.py",
     "tests/cli/test_compare.py",

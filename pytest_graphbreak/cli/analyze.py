@@ -6,24 +6,46 @@ import argparse
 import errno
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
+from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.progress import Bar
+from pytest_graphbreak.cli.template import TemplateError, check, fill
 from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
+from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
+from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.log import page, text
-from pytest_graphbreak.report.log.entry import entry, environment
+from pytest_graphbreak.report.log.entry import counted, entry, environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "logs", nargs="+", metavar="LOG", help="a log, plain, .gz, .bz2 or .xz; - is standard input"
+        "logs",
+        nargs="+",
+        metavar="LOG",
+        help="a log, plain, .gz, .bz2 or .xz; - is standard input; a directory is a dump of MLIR "
+        "modules (--dump-irs), one entry for each model in it",
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
     parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")
+    parser.add_argument(
+        "--test",
+        metavar="TEMPLATE",
+        help="the id of the test of a model, such as 'tests/test_models.py::test_model[{name}]', "
+        "with {name} for the directory of its dump: --json then holds counts that "
+        "graphbreak accept takes",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        default="dump",
+        help="with --test: the profile of these counts (default: dump)",
+    )
     parser.add_argument(
         "--root",
         metavar="DIR",
@@ -47,15 +69,21 @@ def run(args: argparse.Namespace) -> int:
         build = _build(args.build)
     except OSError as error:
         return _refuse(args.build, error)
+    logs: list[str] = []
     for path in args.logs:
         try:
-            _check(path)
+            logs += _found(path)
         except (OSError, ValueError) as error:
             return _refuse(path, error)
+    try:
+        names = _names(args, logs)
+    except (TemplateError, BaselineError) as error:
+        complain(f"graphbreak analyze: {error}")
+        return 2
     here = Path.cwd()
     places = Places(Path(args.root) if args.root else here)
     found: list[tuple[Reading, Bearing]] = []
-    for path in args.logs:
+    for path in logs:
         try:
             with Bar(path) as bar:
                 reading = read(path, places, bar.move, [here])
@@ -65,22 +93,27 @@ def run(args: argparse.Namespace) -> int:
         found.append((reading, bearing))
         say(text.render(reading, bearing))
         say()
-    written = _write(args, found)
+    written = _write(args, found, names)
     return 0 if written and not any(reading.is_unreadable for reading, _ in found) else 2
 
 
-def _check(path: str) -> None:
-    """Whether a log is there: hours later is too late to hear that the next one is not.
+def _found(path: str) -> list[str]:
+    """Return the logs that a path names: itself, or the models of a directory of dumps.
 
-    Nothing is opened: what a pipe has been asked for once is gone from it.
+    Raises ``OSError`` where one is not there: hours later is too late to hear that the next one is
+    not. Nothing is opened: what a pipe has been asked for once is gone from it.
     """
     if path == "-":
-        return
+        return [path]
     mode = os.stat(path).st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not os.access(path, os.R_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    if not stat.S_ISDIR(mode):
+        return [path]
+    found = models(Path(path))
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, "has no modules named STAGE_MILLISECONDS.mlir", path)
+    return [str(model) for model in found]
 
 
 def _build(directory: str | None) -> str | None:
@@ -102,13 +135,40 @@ def _refuse(path: str, error: OSError | ValueError) -> int:
     return 2
 
 
-def _write(args: argparse.Namespace, found: list[tuple[Reading, Bearing]]) -> bool:
+def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
+    """Return the id of the test of each dump. Raises where ``--test`` gives none, or one twice."""
+    if args.test is None:
+        return {}
+    check(args.test, ("name",))
+    layer = args.profile.partition("-")[0]
+    if layer in BACKENDS:
+        raise TemplateError(
+            f"--profile {args.profile}: its tests make graphs on other layers, too, of which a "
+            "dump says nothing, so all would be over. Take another name: a profile that was never "
+            "recorded is judged by these counts on the tt layer"
+        )
+    names = {path: fill(args.test, {"name": Path(path).name}) for path in logs}
+    if len(set(names.values())) < len(logs):
+        raise TemplateError(
+            f"--test {args.test}: two dumps are of one model; analyze one at a time"
+        )
+    return names
+
+
+def _write(
+    args: argparse.Namespace, found: list[tuple[Reading, Bearing]], names: dict[str, str]
+) -> bool:
     """Write the files that were asked for."""
     readings = [reading for reading, _ in found]
     written = True
     if args.json:
-        tests = [entry(reading, bearing) for reading, bearing in found]
-        document = json.document(environment(readings), json.session(0, len(readings)), tests)
+        where = environment(readings)
+        if names:
+            tests = [counted(names[reading.path], reading) for reading in readings]
+            where = replace(where, profile=args.profile)
+        else:
+            tests = [entry(reading, bearing) for reading, bearing in found]
+        document = json.document(where, json.session(0, len(readings)), tests)
         written = write_report(args.json, document)
     if args.markdown:
         written = write(args.markdown, page.render(found)) and written

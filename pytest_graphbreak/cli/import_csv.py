@@ -18,11 +18,11 @@ from pytest_graphbreak.baseline import (
     Measured,
     Values,
     preview,
-    split_nodeid,
     update,
 )
 from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import MOST, complain, listing, say
+from pytest_graphbreak.cli.template import TemplateError, check, fill
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.runs.expectations import ExpectationsError, ExpectedRow, load_rows
@@ -32,7 +32,6 @@ from pytest_graphbreak.text.paths import shown
 OK, UNUSABLE = 0, 2
 FIELDS: Final = ("name", "file")
 _VERSION: Final = re.compile(r"\d{1,4}\.\d{1,4}[\w.+]{0,40}")
-_FIELD: Final = re.compile(r"\{([^{}]{0,40})\}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             update(checkout.directory, measured, mode="record")
             say(f"Wrote {what}.")
         return OK
-    except (ExpectationsError, CheckoutError, BaselineError) as error:
+    except (ExpectationsError, TemplateError, CheckoutError, BaselineError) as error:
         complain(f"graphbreak import-csv: {error}")
         return UNUSABLE
 
@@ -127,22 +126,14 @@ def _refuse_device(profile: str) -> None:
 
 def _by_test(template: str, rows: Iterable[ExpectedRow]) -> dict[str, ExpectedRow]:
     """Each row by the id of its test. Raises where there is no such id, or one for two rows."""
-    fields = _FIELD.findall(template)
-    unknown = [field for field in fields if field not in FIELDS]
-    if unknown or "name" not in fields:
-        raise ExpectationsError(
-            f"--test {template}: {f'{{{unknown[0]}}} is not known' if unknown else 'has no {name}'}"
-            "; write the id of a test, with {name} for the model and {file} for the CSV"
-        )
-    split_nodeid(template)
+    check(template, FIELDS, " and {file} for the CSV")
     tests: dict[str, ExpectedRow] = {}
     faults: list[str] = []
     twice: list[str] = []
     for row in rows:
         values = {"name": row.name, "file": Path(row.file).stem}
-        nodeid = _FIELD.sub(lambda found: values[found[1]], template)  # noqa: B023 (called here)
         try:
-            split_nodeid(nodeid)
+            nodeid = fill(template, values)
         except BaselineError as error:
             faults.append(f"{row.place}: {error}")
             continue

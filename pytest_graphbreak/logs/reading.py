@@ -16,6 +16,7 @@ from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla.locations import Locations
 from pytest_graphbreak.layers.xla.log import XlaLines
 from pytest_graphbreak.logs import origin
+from pytest_graphbreak.logs.dump import Dump
 from pytest_graphbreak.logs.origin import Origins
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record, merge
@@ -102,14 +103,15 @@ class Reading:
 def read(
     path: str, places: Places, on_progress: OnProgress | None = None, more: Iterable[Path] = ()
 ) -> Reading:
-    """Analyse one log. Raises as ``Source`` does where it cannot be opened or read.
+    """Analyse one log, or the dump of one model. Raises as ``Source`` and ``Dump`` do.
 
     Source lines are quoted from below the root of ``places`` and from ``more``.
     ``tell`` is called now and then with how many bytes of the file were read, and
     how many it has, None where that is not known.
     """
     reader = _Reader(path, Sources(places, more))
-    with Source(path) as source:
+    is_dump = path != "-" and Path(path).is_dir()
+    with Dump(Path(path)) if is_dump else Source(path) as source:
         for block in source.blocks():
             if on_progress is not None:
                 on_progress(source.taken, source.size)

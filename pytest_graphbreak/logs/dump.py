@@ -1,0 +1,131 @@
+"""Dumps of MLIR modules, read as the log that the TT compiler prints beside them.
+
+With ``export_path`` (``--dump-irs`` in tt-xla's suite) the compiler writes each stage of each graph
+to ``irs/STAGE[_MODEL_gN]_MILLISECONDS.mlir``: tt-xla, ``ModuleBuilder::printModule``
+(pjrt_implementation/src/api/module_builder/module_builder.cc, August 2026). The modules are those
+of the log, so what reads a log reads a dump: only the headers are put in here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pytest_graphbreak.layers.tt import stages
+from pytest_graphbreak.text.blocks import CONTEXT, SIZE, Block, cut
+
+_FILE: Final = re.compile(r"(.+)_(\d{10,16})\.mlir")
+_STAGES: Final = sorted(stages.ORDER, key=len, reverse=True)
+_WHERE: Final = "     module_builder.cc:1    "
+_PART: Final = 256 * 1024
+
+
+@dataclass(slots=True)
+class _DumpedGraph:
+    """The files of one graph by stage, in the order in which they were written."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+
+
+def models(directory: Path) -> list[Path]:
+    """Return the directories below (or including) this one that hold the dump of one model.
+
+    That is the directory above ``irs``, or one that holds the files themselves.
+    """
+    holders = sorted({path.parent for path in directory.rglob("*.mlir") if _parsed(path)})
+    return [holder.parent if holder.name == "irs" else holder for holder in holders]
+
+
+class Dump:
+    """A dump of one model in place of an opened log (``text.blocks.Source``).
+
+    Raises ``FileNotFoundError`` where the directory holds no module.
+    """
+
+    fault: str | None = None
+
+    def __init__(self, directory: Path) -> None:
+        holder = directory / "irs" if (directory / "irs").is_dir() else directory
+        self._graphs = _graphs(holder)
+        if not self._graphs:
+            raise FileNotFoundError(2, "has no modules named STAGE_MILLISECONDS.mlir", directory)
+        self.size = sum(_first(graph).stat().st_size for graph in self._graphs)
+        self.taken = 0
+
+    def blocks(self, size: int = SIZE, context: int = CONTEXT) -> Iterator[Block]:
+        """Give the log that the modules make: the text of each graph's first stage, and headers."""
+        parts = self._parts()
+        rest = b""
+
+        def readinto(view: memoryview) -> int:
+            nonlocal rest
+            rest = rest or next(parts, b"")
+            part, rest = rest[: len(view)], rest[len(view) :]
+            view[: len(part)] = part
+            return len(part)
+
+        return cut(readinto, size, context)
+
+    def __enter__(self) -> Dump:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def _parts(self) -> Iterator[bytes]:
+        # Where one stage was kept of every graph, a graph without a later one has not failed.
+        one = len({stage for graph in self._graphs for stage in graph.files}) == 1
+        for number, graph in enumerate(self._graphs):
+            yield _line(number, f"1| MLIR Module {stages.FIRST}:")
+            with _first(graph).open("rb") as file:
+                while part := file.read(_PART):
+                    self.taken += len(part)
+                    yield part
+            yield b"\n" + stages.END + b"\n"
+            later = [stage for stage in graph.files if stage != stages.FIRST]
+            for stage in [stages.COMPLETE] if one else later:
+                yield _line(number, f"1| MLIR Module {stage}:") + stages.END + b"\n"
+            if not one and stages.LOWERED.isdisjoint(later):
+                yield _line(number, "ERR| no module of a later stage was written")
+
+
+def _graphs(holder: Path) -> list[_DumpedGraph]:
+    """Return the graphs of a directory, in the order in which they were begun.
+
+    A graph has one file a stage. One that is named (``resnet_g0``) keeps its name for all stages;
+    of those without a name each begins with a stage that the one before it has already.
+    """
+    found: list[_DumpedGraph] = []
+    current: dict[str, _DumpedGraph] = {}
+    named = [(parsed, path) for path in holder.glob("*.mlir") if (parsed := _parsed(path))]
+    for (_, _, graph, stage), path in sorted(named):
+        known = current.get(graph)
+        if known is None or stage in known.files:
+            known = current[graph] = _DumpedGraph()
+            found.append(known)
+        known.files[stage] = path
+    return found
+
+
+def _parsed(path: Path) -> tuple[int, int, str, str] | None:
+    """Return time, number of the stage, graph and stage by the name of a file; None for others."""
+    if found := _FILE.fullmatch(path.name):
+        for stage in _STAGES:
+            if f"{found[1]}_".startswith(f"{stage}_"):
+                return int(found[2]), stages.ORDER[stage], found[1][len(stage) + 1 :], stage
+    return None
+
+
+def _first(graph: _DumpedGraph) -> Path:
+    """Return the file of the first stage that was kept: its text names the lines of source."""
+    return next(iter(graph.files.values()))
+
+
+def _line(graph: int, message: str) -> bytes:
+    """Return a line of the log. Each graph has a time of its own, so no two lines are equal."""
+    return (
+        f"2026-01-01 00:00:00.000 ({graph:8d}.0s) [            dump] {_WHERE} {message}\n".encode()
+    )
