@@ -82,6 +82,10 @@ class Gate:
         """Whether this test is measured: all are, or it carries a cap of its own."""
         return self.settings.active or is_capped(item)
 
+    def counts(self, item: pytest.Item) -> bool:
+        """Whether graphs of this test are counted: it is measured, or has blocks of its own."""
+        return self.settings.active or is_counted(item)
+
     def follow(self, config: pytest.Config, items: Iterable[pytest.Item]) -> None:
         """Follow processes that are started between windows, if any of ``items`` opens one.
 

@@ -91,18 +91,17 @@ def test_where_nothing_is_compiled_jax_is_spoken_of(
 THREAD = """
 import queue
 import threading
-import time
 
 import jax
 import numpy as np
 import pytest
 
 F = jax.jit(lambda x: x * 3)
-HERE = threading.Event()
+GO, HERE = threading.Event(), threading.Event()
 WORK, DONE = queue.Queue(), queue.Queue()
 
 def later():
-    time.sleep(0.5)
+    GO.wait()
     F(np.ones(11))
     HERE.set()
 
@@ -123,7 +122,7 @@ def test_leaves_a_thread():
 
 MARK
 def test_after():
-    HERE.wait()
+    GO.set(), HERE.wait()
     F(np.ones(12))
 
 @pytest.mark.parametrize("size", [13, 14])
@@ -149,9 +148,27 @@ def test_a_thread_that_an_earlier_test_left_is_not_charged_to_a_later_one(suite:
     assert "which test_it.py::test_leaves_a_thread left: join the threads" in after["note"]
 
 
-def test_a_thread_that_a_test_left_that_nobody_measured(suite: Suite) -> None:
-    suite.write(THREAD.replace("MARK", "@pytest.mark.max_graphs(1)"))
-    suite.run().assert_outcomes(passed=5)
+BLOCK = """
+def test_block(graph_budget):
+    with graph_budget(1):
+        GO.set(), HERE.wait()
+        F(np.ones(12))
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "outcomes"),
+    [
+        ("@pytest.mark.max_graphs(1)", {"passed": 5}),
+        (f"{BLOCK}@pytest.mark.skip", {"passed": 5, "skipped": 1}),
+    ],
+    ids=["marker", "block"],
+)
+def test_a_thread_that_a_test_left_that_nobody_measured(
+    suite: Suite, mark: str, outcomes: dict[str, int]
+) -> None:
+    suite.write(THREAD.replace("MARK", mark))
+    suite.run().assert_outcomes(**outcomes)
 
 
 def test_a_loop_of_retraces_is_one_line(suite: Suite) -> None:
