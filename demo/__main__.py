@@ -15,11 +15,13 @@ from demo.show import GREEN, green, red
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="graph-budget-demo-") as directory:
-        scratch = Path(directory)
-        held = green(GREEN, scratch)
-        caught = red(scratch)
+    scratch = Path(tempfile.mkdtemp(prefix="graph-budget-demo-"))
+    held = green(GREEN, scratch)
+    caught = red(scratch)
     print(f"\n== The demo {'came out as it must' if held and caught else 'FAILED'} ==")
+    print(f"\nThe copy with the break is {scratch / 'planted'}.")
+    print("Take the break out, or paste the accept line above, and its test is green.")
+    print("Then record the tests of your own:\n\n  python -m pytest --graph-budget-record")
     return 0 if held and caught else 1
 
 

@@ -35,7 +35,7 @@ PLANTED: Final = (
 def green(tests: Sequence[str], scratch: Path) -> bool:
     """Run ``tests`` against the committed baselines; whether each is as it was recorded."""
     print("== 1. The graphs of real models, against the baselines in git: must be green ==\n")
-    code, report = _gate(ROOT, tests, scratch / "green.json")
+    code, report = _gate(ROOT / "pyproject.toml", tests, scratch / "green.json", ROOT)
     print("\n  FX graphs  device graphs  test")
     for test in report["tests"]:
         graphs = test["graphs"]
@@ -48,12 +48,18 @@ def green(tests: Sequence[str], scratch: Path) -> bool:
 
 
 def red(scratch: Path, planted: str = PLANTED) -> bool:
-    """Plant a break in a copy of a model, run its test; whether the gate failed it for that."""
+    """Plant a break in a copy of a model, run its test; whether the gate failed it for that.
+
+    The copy stays in ``scratch``: what pytest prints to be typed next is about it.
+    """
     print("\n== 2. The same with a graph break planted in a copy of a model: must be red ==\n")
     project = scratch / "planted"
     shutil.copytree(ROOT / MODELS, project / MODELS, ignore=shutil.ignore_patterns("__pycache__"))
     (project / "tests" / "__init__.py").touch()
-    (project / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    ini = project / "pytest.ini"
+    ini.write_text("[pytest]\n", encoding="utf-8")
+    device = 'import os\n\nos.environ.setdefault("PJRT_DEVICE", "CPU")\n'
+    (project / "conftest.py").write_text(device, encoding="utf-8")
     (project / BASELINE).parent.mkdir(parents=True)
     shutil.copy(ROOT / BASELINE, project / BASELINE)
     model = project / MODELS / "ranker.py"
@@ -63,23 +69,24 @@ def red(scratch: Path, planted: str = PLANTED) -> bool:
     model.write_text(source.replace(WAS, planted), encoding="utf-8")
     print("".join(f"  - {line}\n" for line in WAS.splitlines()), end="")
     print("".join(f"  + {line}\n" for line in planted.splitlines()))
-    code, report = _gate(project, ["tests/models/test_ranker.py"], scratch / "red.json")
+    test = os.path.relpath(project / "tests/models/test_ranker.py")
+    code, report = _gate(ini, [test], scratch / "red.json", Path.cwd())
     return code == 1 and [
         (test["verdict"], test["failed_by"], [item["where"]["function"] for item in test["breaks"]])
         for test in report["tests"]
     ] == [("over", "gate", ["Ranker.forward"])]
 
 
-def _gate(root: Path, tests: Sequence[str], report: Path) -> tuple[int, dict[str, Any]]:
+def _gate(ini: Path, tests: Sequence[str], report: Path, cwd: Path) -> tuple[int, dict[str, Any]]:
     """pytest's exit code and the plugin's report; what pytest prints goes to the terminal."""
     # -v: a line for each test as it begins, since some take half a minute.
     options = ("-v", "--no-header", "-p", "no:cacheprovider", "--disable-warnings")
-    options = (*options, "--rootdir", str(root))
+    options = (*options, f"--rootdir={ini.parent}", "-c", str(ini))
     command = [sys.executable, "-m", "pytest", *options, "--graph-budget"]
     command += ["--graph-budget-device=xla", f"--graph-budget-report={report}", *tests]
     print("$ pytest --graph-budget --graph-budget-device=xla", *tests, flush=True)
     environment = os.environ | {"PJRT_DEVICE": "CPU", "HF_HUB_OFFLINE": "1"}
-    code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
+    code = subprocess.run(command, cwd=cwd, env=environment, check=False).returncode
     if not report.exists():
         return code, {"tests": []}
     loaded: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))

@@ -103,6 +103,7 @@ ONCE: Final = (
     "tests/advice/test_registry.py",
     "tests/cli/test_hostile_ids.py",
     "tests/cli/test_live.py",
+    "tests/cli/test_pasted.py",
     "tests/cli/test_run.py",
     "tests/cli/test_run_watched.py",
     "tests/config/test_typed.py",
@@ -131,6 +132,7 @@ ONCE: Final = (
     "tests/runs/test_incoming.py",
     "tests/suite/test_blind.py",
     "tests/suite/test_marker.py",
+    "tests/suite/test_session.py",
 )
 """Files that need torch, and do the same with any; ``tests/repair/test_xla.py`` is of torch_xla.
 

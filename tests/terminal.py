@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-_OURS = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLUMNS", "CI", "GITHUB_ACTIONS")
+OURS = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLUMNS", "CI", "GITHUB_ACTIONS")
 """Variables of the run that asks, which would decide how the other one looks."""
 
 
@@ -42,7 +42,7 @@ def run(
     columns: int = 80,
 ) -> Shown:
     """Run ``command`` on a terminal of its own; the scripts of this Python come first on PATH."""
-    clean = {name: value for name, value in os.environ.items() if name not in _OURS}
+    clean = {name: value for name, value in os.environ.items() if name not in OURS}
     path = f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', '')}"
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))

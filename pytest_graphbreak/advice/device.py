@@ -22,7 +22,7 @@ DEVICE: tuple[Family, ...] = (
     Family(
         "split",
         "an FX graph cut at an op that XLA does not have",
-        "ops that XLA has (see graphbreak explain split), or move this op before or after the rest",
+        "ops that XLA has, or move this op before or after the rest",
         (Sign(reason=r"^split\b"),),
     ),
     Family(

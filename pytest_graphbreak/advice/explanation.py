@@ -74,7 +74,8 @@ def explain(id_or_text: str) -> Explanation | None:
     id = registry.as_id(text)
     if id is not None:
         return _of_id(id) if id in known.ids else None
-    family = FAMILIES.get(_name(text))
+    name = _name(text)
+    family = FAMILIES.get(name) or FAMILIES.get(name.removesuffix("s"))
     if family is not None:
         return _of_family(family)
     id = known.by_reason(text)

@@ -58,7 +58,7 @@ class Family:
 LIMIT = Family(
     "limit",
     "the recompile limit was hit",
-    "stop the recompiles (graphbreak explain recompile); then the limit does not matter",
+    "stop the recompiles; then the limit does not matter",
     (Sign(reason=r"(recompile|cache_size|cache size)[ _]limit"),),
 )
 """Said of breaks, of code that left the compiler and of recompiles alike."""

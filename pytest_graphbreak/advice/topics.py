@@ -20,6 +20,12 @@ TOPICS: tuple[Family, ...] = (
         "decide how many variants are meant: one, a few, or many",
         (),
     ),
+    Family(
+        "eager",
+        "a function that was to be compiled, and that Python runs",
+        "take what breaks out of the loop, the with or the try that it stands in",
+        (),
+    ),
     Family("entry", "the graph of a function that you compiled", "compile what calls it", ()),
     Family(
         "callee",

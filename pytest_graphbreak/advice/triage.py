@@ -70,8 +70,8 @@ class Triage:
         found = advice.explain(self.topic) if self.topic else None
         return found.short if found else None
 
-    def lines(self, run: str) -> tuple[str, ...]:
-        """A few lines for a report. ``run`` is the command that runs the test again."""
+    def lines(self, run: str, tool: str = "graphbreak") -> tuple[str, ...]:
+        """A few lines for a report. ``run`` runs the test again, ``tool`` starts graphbreak."""
         lines = [f"{self.kind.title}: {self.kind.meaning}"]
         if self.broke is not None:
             name = f"{self.broke.id}  " if self.broke.id else ""
@@ -81,7 +81,7 @@ class Triage:
         for step in self.kind.steps:
             lines += [f"  {step.what}:", f"    {step.line(run)}"]
         if self.topic:
-            lines.append(f"  more: graphbreak explain {self.topic}")
+            lines.append(f"  more: {tool} explain {self.topic}")
         return tuple(lines)
 
 
@@ -372,11 +372,12 @@ def triage(
     return Triage(rule.kind, rule.topic or _topic(rule.kind))
 
 
-def of_error(error: BaseException, command: str) -> tuple[str, ...]:
+def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tuple[str, ...]:
     """The lines for the report of a test that died of ``error``; empty if it is no compile failure.
 
-    ``command`` runs the test again. A failure that was raised while another was handled is
-    looked at first, then the one below it: backends wrap what the compiler said.
+    ``command`` runs the test again, ``tool`` starts graphbreak. A failure that was raised while
+    another was handled is looked at first, then the one below it: backends wrap what the compiler
+    said.
     """
     from pytest_graphbreak.text.safe import console
 
@@ -387,7 +388,7 @@ def of_error(error: BaseException, command: str) -> tuple[str, ...]:
         trace = "".join(traceback.format_exception(type(one), one, one.__traceback__, chain=False))
         found = triage(type(one).__name__, str(one), trace)
         if found is not None:
-            return tuple(map(console, ("", *found.lines(command))))
+            return tuple(map(console, ("", *found.lines(command, tool))))
         one = one.__cause__
     return ()
 

@@ -49,7 +49,7 @@ class Change:
     new: Values | None
 
     def __str__(self) -> str:
-        moved = ", ".join(_moved(self.old or Values(), self.new or Values()))
+        moved = ", ".join(_moved(self.old, self.new or Values()))
         if self.kind not in ("added", "changed"):
             return self.nodeid
         return f"{self.nodeid}  {moved or 'no graphs'}  ({self.profile})"
@@ -410,18 +410,23 @@ def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
     return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
 
 
-def _moved(old: Values, new: Values) -> Iterator[str]:
-    """What is another count now, in words."""
-    for what, before, after in (
+def _moved(before: Values | None, new: Values) -> Iterator[str]:
+    """What is another count now, in words: of an entry that is new, the counts alone."""
+    old = before or Values()
+
+    def step(was: int, now: int) -> str:
+        return f"{now}" if before is None else f"{was} -> {now}"
+
+    for what, was, now in (
         ("", old.graphs, new.graphs),
         (" recompiles", old.recompiles, new.recompiles),
         (" operations", *both_ops(old, new)),
     ):
         for layer in LAYERS:
-            if before.get(layer, 0) != after.get(layer, 0):
-                yield f"{layer}{what} {before.get(layer, 0)} -> {after.get(layer, 0)}"
+            if was.get(layer, 0) != now.get(layer, 0):
+                yield f"{layer}{what} {step(was.get(layer, 0), now.get(layer, 0))}"
     for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
         if len(one) != len(other):
-            yield f"{what} {len(one)} -> {len(other)}"
+            yield f"{what} {step(len(one), len(other))}"
         elif one != other:
             yield f"other {what}"

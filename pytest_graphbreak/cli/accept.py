@@ -35,7 +35,7 @@ from pytest_graphbreak.cli.messages import complain, listing, say
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.judging.measured import measured
-from pytest_graphbreak.model.layers import LAYERS
+from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
@@ -311,6 +311,21 @@ def _places(change: Change) -> Iterator[str]:
                 if key not in others:
                     yield f"      {sign} {word}{_place_line(item)}"
                     yield f"          {item.code}"
+    yield from _causes(old, new)
+
+
+def _causes(old: Values, new: Values) -> Iterator[str]:
+    """The causes of graphs that came and went, of which no break and no recompile tells."""
+    before, after = ({item.key: item for item in values.causes} for values in (old, new))
+    for sign, items, others in (("+", after, before), ("-", before, after)):
+        for key, item in items.items():
+            cause = DESCRIPTIONS[item.layer].cause(item.cause)
+            if key in others or cause.is_plain or cause.explained_by:
+                continue
+            times = f"   x{item.count}" if item.count > 1 else ""
+            yield f"      {sign} {item.layer} {item.cause}  {item.where}".rstrip() + times
+            if item.code:
+                yield f"          {item.code}"
 
 
 def _place_line(item: BaselinePlace) -> str:

@@ -15,6 +15,7 @@ from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_no
 from pytest_graphbreak.cli.messages import MOST, complain, listing, say
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.rejudge import Judge, Judged
@@ -30,7 +31,7 @@ from pytest_graphbreak.text.numbers import plural
 
 OK, FAILS, UNUSABLE = 0, 1, 2
 LONGEST: Final = 120
-"""Characters of report names that are printed to be typed again."""
+"""Characters of report names that are printed to be typed again; of more, the words say which."""
 FULL: Final = 20
 """Failing tests that are shown with their reasons, one for each cause; all are on one line each."""
 
@@ -142,16 +143,18 @@ def _check(args: argparse.Namespace) -> int:
             break
     result.allow_missing = args.allow_missing
     _compare(result, checkout, args.base, other)
-    _show(result, together, reports, accepting.command(_typed(args.reports), run=made_by))
+    _show(result, together, reports, _accept(args.reports, made_by))
     aside = replace(_aside(result), accept=accept_line(made_by))
     written = write_pages(_rewritten(reports, result), args, aside)
     return result.code if written else UNUSABLE
 
 
-def _typed(reports: Sequence[str]) -> str:
-    """The reports as they are typed again, where that is not too long to read."""
+def _accept(reports: Sequence[str], made_by: accepting.GitHubRun | None) -> str:
+    """What accepts the counts of these reports; in words where the command is too long to read."""
     typed = shlex.join(reports)
-    return typed if len(typed) <= LONGEST else "REPORT.json..."
+    if made_by is None and len(typed) > LONGEST:
+        return "`graphbreak accept` with these reports"
+    return accepting.command(typed, run=made_by, tool=own().graphbreak())
 
 
 def check(

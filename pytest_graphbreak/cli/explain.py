@@ -22,6 +22,7 @@ from pytest_graphbreak.advice.registry import as_id, installed
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.report import sources_root
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import explained, mending
 from pytest_graphbreak.report.mending import Finding
@@ -116,7 +117,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[str]:
             continue
         pages.add(page.family)
         yield from _items("What to write instead", page.page.instead if page.page else ())
-        yield f"  more: graphbreak explain {page.family}"
+        yield f"  more: {own().graphbreak('explain', page.family)}"
 
 
 def _print(objects: Iterable[Plain]) -> None:
@@ -235,7 +236,7 @@ def _width() -> int:
 
 
 def _names() -> Iterator[str]:
-    yield "graphbreak explain NAME, or an id (GB0124), or the text of a reason"
+    yield "A name, an id (GB0124), or the text of a reason: graphbreak explain NAME"
     for title, families in GROUPS:
         yield from ("", title)
         for one in families:
@@ -258,4 +259,4 @@ def _unknown(topic: str) -> Iterator[str]:
     near = suggest(topic)
     if near:
         yield "did you mean: " + ", ".join(near)
-    yield "graphbreak explain, without a name, lists all names"
+    yield f"all names: {own().graphbreak('explain')}"

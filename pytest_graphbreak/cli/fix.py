@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -13,6 +12,7 @@ from typing import TextIO
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.repair import ours, report
 from pytest_graphbreak.repair.diff import Diff
 from pytest_graphbreak.repair.progress import Progress
@@ -179,7 +179,7 @@ def _result(
     name = shown(fixed.path, Path.cwd())
     say(f"Wrote {name}.")
     if target.test:
-        say(f"`python {shlex.quote(name)}` runs the test as it is there; pytest passes it over.")
+        say(f"pytest passes it over; this runs the test: {own().python(name)}")
     return FIXED, stop
 
 

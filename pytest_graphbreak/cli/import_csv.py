@@ -24,6 +24,7 @@ from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import MOST, complain, listing, say
 from pytest_graphbreak.cli.template import TemplateError, check, fill
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.runs.expectations import ExpectationsError, ExpectedRow, load_rows
 from pytest_graphbreak.text.numbers import plural
@@ -178,7 +179,7 @@ def _show_left_out(rows: Iterable[ExpectedRow]) -> None:
     listing("left out", (f"{row.name}   {_reason(row)}   {row.place}" for row in left))
     say(f"{plural(len(rows), 'row')}: {whole:,} of one graph, {len(left):,} left out")
     if left:
-        say("next       record those: python -m pytest --graph-budget-record")
+        say(f"next       record those: {own().rerun('--graph-budget-record')}")
 
 
 def _reason(row: ExpectedRow) -> str:

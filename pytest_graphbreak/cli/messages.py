@@ -40,26 +40,28 @@ def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
         say(f"{word:<10} ... and {len(found) - most:,} more")
 
 
-def write(path: str, text: str) -> bool:
-    """Write a file, with its directories; complains and returns False where that fails."""
+def write(path: str, text: str, to: TextIO | None = None) -> bool:
+    """Write a file, with its directories, and say so; complain and return False if that fails."""
 
     def put() -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
 
-    return _written(path, put)
+    return _written(path, put, to)
 
 
-def write_report(path: str, document: Plain) -> bool:
+def write_report(path: str, document: Plain, to: TextIO | None = None) -> bool:
     """As ``write``, for a JSON report."""
-    return _written(path, lambda: json.write(Path(path), document))
+    return _written(path, lambda: json.write(Path(path), document), to)
 
 
-def _written(path: str, put: Callable[[], object]) -> bool:
+def _written(path: str, put: Callable[[], object], to: TextIO | None) -> bool:
     try:
         put()
     except (OSError, ValueError) as error:
         words = getattr(error, "strerror", None) or error
         complain(f"graphbreak: {path}: cannot be written: {words}")
         return False
+    if Path(path).is_file() and not path.startswith("/dev/"):
+        say(f"Wrote {path}.", to)
     return True

@@ -226,7 +226,7 @@ def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, 
         packages = owners.versions(owners.files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
         document = json.document(here, session, [entry.to_dict()])
-        written = write_report(files["json"], document)
+        written = write_report(files["json"], document, sys.stderr)
     if "markdown" in files:
-        written = write(files["markdown"], page) and written
+        written = write(files["markdown"], page, sys.stderr) and written
     return written

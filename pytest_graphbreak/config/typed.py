@@ -52,15 +52,19 @@ _SELECTS: Final = {
 """Options that say which tests run, and where: for the same run again."""
 
 
+_MODULES: Final = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """What was typed: the words that start pytest, what to keep, and what was selected.
 
-    ``below`` is the way from the directory where it was typed to the rootdir,
-    from which node ids are named.
+    ``tool`` are the words that start ``graphbreak`` of the same environment. ``below`` is the way
+    from the directory where it was typed to the rootdir, from which node ids are named.
     """
 
     start: tuple[str, ...] = ("pytest",)
+    tool: tuple[str, ...] = ("graphbreak",)
     options: tuple[str, ...] = ()
     selection: tuple[str, ...] = ()
     below: str = ""
@@ -75,11 +79,16 @@ class Typed:
         """The command for the same tests once more."""
         return self._line(flags, self.selection)
 
-    def _line(self, flags: Iterable[str], rest: Iterable[str]) -> str:
-        from pytest_graphbreak.text.safe import printable
+    def python(self, script: str) -> str:
+        """The command that runs a file, where ``start`` is ``python -m pytest``."""
+        return _joined((*self.start[:-2], script))
 
-        words = (*self.start, *self.options, *flags, *rest)
-        return " ".join(shlex.quote(printable(word)) for word in words)
+    def graphbreak(self, *words: str) -> str:
+        """The command that runs a command of ours."""
+        return _joined((*self.tool, *words))
+
+    def _line(self, flags: Iterable[str], rest: Iterable[str]) -> str:
+        return _joined((*self.start, *self.options, *flags, *rest))
 
     def to_dict(self) -> dict[str, Any]:
         """Builtin types only: xdist hands it to its workers."""
@@ -92,10 +101,17 @@ class Typed:
     def from_dict(cls, data: Mapping[str, Any]) -> Typed:
         return cls(
             start=tuple(data["start"]),
+            tool=tuple(data["tool"]),
             options=tuple(data["options"]),
             selection=tuple(data["selection"]),
             below=data["below"],
         )
+
+
+def _joined(words: Iterable[str]) -> str:
+    from pytest_graphbreak.text.safe import printable
+
+    return " ".join(shlex.quote(printable(word)) for word in words)
 
 
 def typed(config: pytest.Config) -> Typed:
@@ -108,24 +124,65 @@ def typed(config: pytest.Config) -> Typed:
     own = _own_options(config)
     below = os.path.relpath(config.rootpath, here)
     return Typed(
-        start=start(sys.argv[0], sys.orig_argv, here),
+        start=start("pytest", sys.argv[0], sys.orig_argv, here),
+        tool=start("graphbreak", sys.argv[0], sys.orig_argv, here),
         options=tuple(_taken(args, {**_KEPT, **own})),
         selection=(*_taken(args, _SELECTS), *_positional(config)),
         below="" if below == os.curdir else below,
     )
 
 
-def start(script: str, original: Sequence[str], here: Path) -> tuple[str, ...]:
-    """The words that start pytest, as short as they still mean this one.
+def own() -> Typed:
+    """How this process, one of our commands, was started: for what it prints to be typed.
 
-    ``script`` is ``sys.argv[0]``, ``original`` is ``sys.orig_argv``: the interpreter as it
-    was typed comes first.
+    pytest is started by ``python -m pytest``, which finds tests and a package beside them.
     """
-    name = os.path.basename(script)
-    if name in ("pytest", "py.test"):
-        return (_short(script, name, here),)
-    python = original[0] if original and original[0] else sys.executable
-    return (_short(python, os.path.basename(python), here), "-m", "pytest")
+    return Typed(
+        start=start("pytest", sys.argv[0], sys.orig_argv, Path.cwd()),
+        tool=start("graphbreak", sys.argv[0], sys.orig_argv, Path.cwd()),
+    )
+
+
+def start(program: str, script: str, original: Sequence[str], here: Path) -> tuple[str, ...]:
+    """The words that start ``pytest`` or ``graphbreak`` as this process was started.
+
+    As short as they still mean this one; from ``graphbreak`` on, pytest is a module of its Python.
+    ``script`` is ``sys.argv[0]``, ``original`` is
+    ``sys.orig_argv``: the interpreter as it was typed comes first.
+    """
+    directory, name = os.path.split(script)
+    is_script = name in ("pytest", "py.test", "graphbreak")
+    runner = _runner(len(original) - is_script)
+    if is_script and not (program == "pytest" and name == "graphbreak"):
+        wanted = name if program == "pytest" else program
+        path = os.path.join(directory, wanted)
+        return (*runner, wanted if runner else _short(path, wanted, here))
+    if runner:
+        return (*runner, "python", "-m", _MODULES[program])
+    beside = os.path.join(os.path.dirname(sys.executable), program)
+    if program == "graphbreak" and shutil.which(program) == beside:
+        return (program,)
+    python = sys.executable if is_script or not (original and original[0]) else original[0]
+    return (_short(python, os.path.basename(python), here), "-m", _MODULES[program])
+
+
+def _runner(own_words: int) -> tuple[str, ...]:
+    """``uv run`` with its options, where that started this process; else nothing.
+
+    uv puts the environment's directory on PATH for this process alone: ``pytest`` is another in
+    the shell where the command is typed, or none. ``own_words`` is how many words of uv's command
+    line are those that it started. https://docs.astral.sh/uv/reference/environment/
+    """
+    if not os.environ.get("UV_RUN_RECURSION_DEPTH"):
+        return ()
+    try:
+        line = Path(f"/proc/{os.getppid()}/cmdline").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        line = ""  # no Linux
+    words = line.rstrip("\0").split("\0")
+    if os.path.basename(words[0]) != "uv" or "run" not in words[: -own_words or None]:
+        return ("uv", "run")  # started by a shell, or by a program, that uv started
+    return ("uv", *words[1:-own_words])
 
 
 def _short(path: str, name: str, here: Path) -> str:

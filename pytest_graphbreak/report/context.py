@@ -18,7 +18,8 @@ class Context:
     with ``baseline_line`` of the entry; the compilers of ``recorded_versions`` measured it,
     those of ``versions`` are running now. ``typed`` is how pytest was started, ``test`` where
     the test is, ``accept`` what to type where baselines are not written from here:
-    in CI, and for a report of another machine. ``packages`` are the versions of those
+    in CI, and for a report of another machine. ``has_ids``: this is where the test ran, with
+    the torch that explains the ids of its breaks. ``packages`` are the versions of those
     that own places, now and when they were recorded.
     """
 
@@ -31,6 +32,7 @@ class Context:
     recorded_versions: Versions = field(default_factory=dict)
     accept: str | None = None
     typed: Typed = field(default_factory=Typed)
+    has_ids: bool = True
     test: Frame = NOWHERE
     fixtures: Mapping[str, int] = field(default_factory=dict)
     """What of its graphs the test's fixtures made before its call, by layer."""

@@ -45,7 +45,8 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
 def cause_lines(cause: RootCause) -> Iterator[str]:
     """One cause: what, where, what to try, how many tests and graphs, and the first test."""
     yield from what(cause)
-    yield f"      {extent(cause)}{'; the first of them:' if len(cause.tests) > 1 else ''}"
+    which = "the one that grew most" if cause.graphs else "one of them"
+    yield f"      {extent(cause)}{f'; {which}:' if len(cause.tests) > 1 else ''}"
     yield f"          {printable(cause.tests[0])}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pytest_graphbreak.text.terminal import fitted, is_terminal
+from pytest_graphbreak.text.terminal import columns, wrapped
 
 Location = tuple[str, int | None, str]
 """pytest's ``TestReport.location``: file, 0-based line, name."""
@@ -24,10 +24,14 @@ class Crash:
 
 
 class FailureText:
-    """The failure text as pytest shows it: colours on a terminal, plain text everywhere else."""
+    """The failure text as pytest shows it: colours on a terminal, plain text everywhere else.
 
-    def __init__(self, message: str, location: Location) -> None:
+    With ``line`` (``--tb=line``) pytest's own line of ``reprcrash`` is all that is shown.
+    """
+
+    def __init__(self, message: str, location: Location, *, line: bool = False) -> None:
         self.message = message
+        self.line = line
         self.reprcrash = Crash(location, message.partition("\n")[0])
 
     def __str__(self) -> str:
@@ -35,9 +39,11 @@ class FailureText:
 
     def toterminal(self, tw: Any) -> None:
         # Only where somebody looks: in a file lines stay whole, to be searched.
-        width = tw.fullwidth if is_terminal(getattr(tw, "_file", None)) else 0
+        if self.line:
+            return
+        width = columns(getattr(tw, "_file", None))
         for line in self.message.splitlines():
-            for part in fitted(line, width):
+            for part in wrapped(line, width):
                 tw.line(part, **dict.fromkeys(_markup(line), True))
 
 
@@ -63,9 +69,9 @@ class BlockText:
 
     def __call__(self, tw: Any) -> None:
         whole = [[*entry.lines] for entry in self._entries]
-        if is_terminal(getattr(tw, "_file", None)):
-            for entry in self._entries:
-                entry.lines[:] = _narrow(entry.lines, tw.fullwidth)
+        width = columns(getattr(tw, "_file", None))
+        for entry in self._entries:
+            entry.lines[:] = _narrow(entry.lines, width)
         try:
             self._print(tw)
         finally:
@@ -76,7 +82,7 @@ class BlockText:
 def _narrow(lines: Iterable[str], width: int) -> Iterator[str]:
     for line in lines:
         if line.startswith(_ERROR):
-            parts = fitted(line.removeprefix(_ERROR), width - len(_ERROR))
+            parts = wrapped(line.removeprefix(_ERROR), width - len(_ERROR))
             yield from (_ERROR + part for part in parts or [""])
         else:
             yield line

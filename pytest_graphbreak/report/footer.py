@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import Break, Eager, Record
 from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.safe import printable
 
@@ -30,11 +32,26 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
             f"  profile   {context.profile} was never recorded, "
             f"judged by the values of {verdict.foreign}"
         )
+    if topic := _topic(verdict, record, context):
+        yield f"  explain   {context.typed.graphbreak('explain', topic)}"
     by_marker = [step for step in verdict.worse if step.by == "marker"]
     if by_marker:
         yield "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
     if len(by_marker) < len(verdict.worse) or verdict.name == "new":
         yield from _accept(verdict, context)
+
+
+def _topic(verdict: Verdict, record: Record, context: Context) -> str | None:
+    """What ``graphbreak explain`` says most about: the first thing that is told as new."""
+    new = (one for one in told(verdict, record) if one.items and not one.change.was)
+    for item in (one.items[0] for one in sorted(new, key=lambda one: one.is_entry)):
+        if isinstance(item, Break) and item.id and context.has_ids:
+            return item.id
+        if known := advice.family(item):
+            return known.name
+        if isinstance(item, Eager):
+            return "eager"
+    return None
 
 
 def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import by_layer
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.packages import files_of, owner
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import FAILING, STRICT, Verdict
 from pytest_graphbreak.model.budget import Cap
@@ -129,13 +130,15 @@ class Judge:
         return reason
 
     def _context(self, seen: SeenTest, baseline: str | None, line: int | None) -> Context:
-        report = shlex.quote(seen.report.given or seen.report.name)
+        report, typed = shlex.quote(seen.report.given or seen.report.name), own()
         return Context(
             nodeid=seen.nodeid,
             profile=seen.profile,
             baseline=baseline,
             baseline_line=line,
-            accept=accepting.command(report, seen.nodeid, self.run),
+            accept=accepting.command(report, seen.nodeid, self.run, shlex.join(typed.tool)),
+            typed=typed,
+            has_ids=False,
         )
 
 

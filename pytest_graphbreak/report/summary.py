@@ -139,7 +139,8 @@ def _leaks(outcome: Outcome) -> Iterator[Line]:
 def _changes(outcome: Outcome) -> Iterator[Line]:
     if outcome.changes is None:
         return
-    yield from _list(GREEN, "recorded", [str(item) for item in outcome.changes.written])
+    yield from _list(GREEN, "recorded", [str(item) for item in outcome.changes.added])
+    yield from _list(GREEN, "updated", [str(item) for item in outcome.changes.changed])
     yield from _list(GREEN, "pruned", [str(item) for item in outcome.changes.pruned])
 
 
@@ -148,9 +149,9 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
     found.pop("none", None)
     parts = [f"{count} {name}" for name, count in found.items()]
     parts += [f"{count} {word}" for word, count in _unjudged(outcome).items()]
-    written = len(outcome.changes.written) if outcome.changes else 0
-    if written:
-        parts.append(f"{written} recorded")
+    if outcome.changes:
+        written = {"recorded": outcome.changes.added, "updated": outcome.changes.changed}
+        parts += [f"{len(items)} {word}" for word, items in written.items() if items]
     unseen = sum(1 for test in outcome.tests if test.unseen)
     if unseen:
         parts.append(f"{unseen} with a cap or baseline on a layer that was not there")

@@ -39,14 +39,22 @@ def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
     return GitHubRun(number, name if host == _PUBLIC else f"{host}/{name}")
 
 
-def command(reports: str, nodeid: str | None = None, run: GitHubRun | None = None) -> str:
+def command(
+    reports: str,
+    nodeid: str | None = None,
+    run: GitHubRun | None = None,
+    tool: str = "graphbreak",
+) -> str:
     """The line that accepts the counts of a run, of one test or of all.
+
+    ``tool`` starts ``graphbreak`` here; a run of GitHub Actions is accepted on another machine.
 
     ``reports`` are those that hold them, as a shell takes them, for where there
     is no ``run`` of GitHub Actions to name.
     """
     what = reports
     if run is not None:
+        tool = "graphbreak"
         what = f"--run {run.number}" + (f" --repo {run.repository}" if run.repository else "")
     only = "" if nodeid is None else f" --tests {shlex.quote(nodeid)}"
-    return f"graphbreak accept {what}{only}"
+    return f"{tool} accept {what}{only}"

@@ -56,6 +56,8 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
             entry.update(verdict="none", message=None)
             if not block:  # its own text says it
                 _add_section(report, entry, call, typed)
+    if item.config.option.tbstyle == "line":
+        report.graphbreak_line = True  # type: ignore[attr-defined]
     # A copy, since the dict grows on: teardown adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]
 
@@ -73,7 +75,8 @@ def colour(report: pytest.TestReport) -> None:
     if report.when == "call" and data.get("failed_by") == "gate" and data.get("message"):
         from pytest_graphbreak.report.failure import FailureText
 
-        report.longrepr = FailureText(data["message"], report.location)  # type: ignore[assignment]
+        line = hasattr(report, "graphbreak_line")
+        report.longrepr = FailureText(data["message"], report.location, line=line)  # type: ignore[assignment]
 
 
 def _is_over_in_a_block(call: pytest.CallInfo[Any]) -> bool:
@@ -118,7 +121,6 @@ def _add_section(
     if record.active or record.errors:
         words = text.describe(record)
         if record.active and call.excinfo is not None:
-            words = "\n".join(
-                (words, *triage.of_error(call.excinfo.value, typed.test(entry["nodeid"])))
-            )
+            again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
+            words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))
         report.sections[:] = [*_without_trace(report.sections), ("graph budget", words)]

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,7 @@ from pytest_graphbreak.report import summary
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.text.safe import console
-from pytest_graphbreak.text.terminal import is_terminal, wrapped
+from pytest_graphbreak.text.terminal import columns, wrapped
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Measured, Stale
@@ -68,6 +69,7 @@ class Session:
         self.settings = gate.settings
         self.collector = collector
         self.tallies: dict[str, Tally] = {}
+        self.written: Path | None = None
         self.outcome = summary.Outcome(
             profile=gate.profile,
             settings=gate.settings,
@@ -127,7 +129,7 @@ class Session:
             self._write_report(report)
             if outcome.faults and session.exitstatus == OK:
                 session.exitstatus = FAILED
-        if outcome.faults and not self.config.pluginmanager.hasplugin("terminalreporter"):
+        if outcome.faults and not self._has_summary():
             for fault in outcome.faults:
                 print(f"graph budget: {fault}", file=sys.stderr)
 
@@ -233,6 +235,7 @@ class Session:
         assert self.settings.report is not None
         try:
             json_report.write(self.settings.report, report.to_dict())
+            self.written = self.settings.report
         except OSError as error:
             self.outcome.faults.append(
                 f"{self.settings.report}: the report was not written: {error}"
@@ -258,15 +261,24 @@ class Session:
     def pytest_report_header(self) -> str:
         return summary.header(self.outcome)
 
+    def _has_summary(self) -> bool:
+        """Whether pytest prints a summary: since 9.2 it calls the hook under --no-summary, too."""
+        has_terminal = self.config.pluginmanager.hasplugin("terminalreporter")
+        return has_terminal and not self.config.getoption("no_summary")
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._has_summary():
+            return
         lines = list(summary.lines(self.outcome))
         if lines:
             terminalreporter.section("graph budget")
             out = terminalreporter._tw
-            width = out.fullwidth if is_terminal(getattr(out, "_file", None)) else 0
+            width = columns(getattr(out, "_file", None))
             for markup, line in lines:
                 for part in wrapped(console(line), width):
                     terminalreporter.write_line(part, **dict.fromkeys(markup, True))
+        if self.written is not None:  # as pytest says it of --junit-xml
+            terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:

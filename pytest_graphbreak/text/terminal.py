@@ -1,13 +1,13 @@
 """How our lines look on a terminal: broken at words, and coloured. Elsewhere they stay as they are.
 
-Source lines and commands are broken where nothing wider than the terminal may stand (``fitted``):
-in the text of a red test.
+``wrapped`` is the one place that breaks lines, for red tests, the summary and all commands.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -18,26 +18,16 @@ from pytest_graphbreak.model.layers import BY_NAME
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
 
-_PROSE: Final = re.compile(
-    r"""
-    \ *try:\                                    # advice
-    | \ *(?:\d+x\ \ )                           # a reason in a list of reasons
-    | \ {2,6}[+~*=-]\ (?:GB\d{4}\ \ )?          # a cause
-    | \ {2,4}(?:baseline|profile|marker|package)\ +
-    | \ {8,10}(?=\S+\ in\ \S+\ (?:runs|is|breaks)\ )
-    | (?:ok|note|PROBLEM)\ +\S+\ +              # doctor
-    | \ {20}->[ ]
-    | \ {0,2}graph\ budget:[ ]
-    | (?=\d[\d,]*\ tests?\ )(?!.*\ graphbreak\ )  # the last line of a summary
-    """,
-    re.VERBOSE,
+_HEAD: Final = re.compile(
+    r" *(?:[-+~*=] (?!$))?(?:(?:->|try:|graph budget:) |(?:\S{1,12} {2,}(?!$)){0,2})"
 )
+"""What stands before the text of a line, which further lines are indented by: signs, columns."""
 
-_COMMAND: Final = re.compile(
-    r" {2}(?:accept|record) +(?=(?:\S+ ){1,3}(?:pytest|graphbreak|accept) )"
-)
-"""What is typed next; its first words name one of our programs."""
+_TEXT: Final = re.compile(r"(?:^ *|(?<=  )|(?<=: ))(?=\S)")
+"""Where a command may begin: the text of a line, of a column, behind a colon."""
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
+_SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
+"""Where a path or a node id that is wider than the terminal goes on in the next line."""
 
 _CAUSE_NAMES: Final = [
     name for name, cause in BY_NAME.items() if not cause.is_plain and cause.explained_by != "break"
@@ -59,7 +49,7 @@ _MARKUP: Final = tuple(
         (r"^.*\. Within the graph budget\.", ("green", "bold")),
         (r"(?:error|over|lost|unmeasured|crashed|UNVERIFIED|PROBLEM) +\S", ("red",)),
         (r"(?:new|changed|stale|note|looser) +\S", ("yellow",)),
-        (r"(?:improved|recorded|pruned|verified|ok) +\S", ("green",)),
+        (r"(?:improved|recorded|updated|pruned|verified|ok) +\S", ("green",)),
         (r"(?:What it means|Why|What to write instead|Switches|See also|Read on)$", ("bold",)),
         (r"(?:Example\. |Torch \S+ on GB|Earlier meanings of GB)", ("bold",)),
     )
@@ -87,58 +77,112 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 
 def shown(line: str, out: TextIO) -> Iterator[str]:
     """A line as this stream takes it: broken and coloured on a terminal."""
-    parts = [line]
-    if is_terminal(out):
-        parts = wrapped(line, shutil.get_terminal_size().columns)
     marked = markup(line) if has_colour(out) else ()
-    for part in parts:
+    for part in wrapped(line, columns(out)):
         yield painted(part, marked)
 
 
+def columns(out: object) -> int:
+    """The width of the terminal that this stream is; 0 for any other stream."""
+    return shutil.get_terminal_size().columns if is_terminal(out) else 0
+
+
 def wrapped(line: str, width: int) -> list[str]:
-    """The line in parts of at most ``width`` columns where it is prose; broken at blanks only."""
-    if len(line) <= width or width < NARROWEST or not (found := _PROSE.match(line)):
+    """The line in parts of at most ``width`` columns, broken at blanks; further ones are indented.
+
+    A command goes on behind backslashes, so that it can be pasted. Otherwise a word that is wider
+    than the terminal stays whole.
+    """
+    if len(line) <= width or width < NARROWEST:
         return [line]
-    hang = len(found[0]) if len(found[0]) <= width // 2 else 0
-    return textwrap.wrap(
-        line,
+    for found in _TEXT.finditer(line):
+        before, command = line[: found.end()], line[found.end() :]
+        if _is_command(command):
+            return _continued(before, _WORD.findall(command), width)
+    return _filled(line, width, _hang(line, width))
+
+
+def _is_command(text: str) -> bool:
+    """Whether a text is one that we print to be pasted into a shell; it reaches to its end."""
+    first, _, rest = text.partition(" ")
+    while rest and first.partition("=")[0].isupper() and "=" in first:
+        first, _, rest = rest.partition(" ")
+    name, follows = os.path.basename(first), rest.partition(" ")[0]
+    if name == "graphbreak":
+        return not follows.endswith(":")  # "graphbreak fix: a.py: no such file" is a complaint
+    if name.startswith("python"):
+        return follows == "-m" or follows.endswith(".py")
+    if name in ("pytest", "py.test"):
+        return bool(follows)
+    return (name, follows) in (("uv", "run"), ("uv", "pip"), ("pip", "install"), ("git", "apply"))
+
+
+def _hang(line: str, width: int) -> int:
+    """The columns by which further parts of a line are indented."""
+    found = _HEAD.match(line)
+    head = len(found[0]) if found else 0
+    indent = len(line) - len(line.lstrip(" "))
+    if indent < head <= width // 2:
+        return head
+    return min(indent, width // 2) + (4 if indent else 2)
+
+
+def _filled(line: str, width: int, hang: int) -> list[str]:
+    text = line.lstrip(" ")
+    if max(map(len, text.split())) + hang > width:
+        hang = min(hang, 4)
+    column, *more = text.split("   ")
+    # "dynamo 1 -> 3" behind the name of a test stays together where a line has room for it.
+    kept = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in more)
+    parts = textwrap.wrap(
+        "   ".join((column, *kept)),
         width,
-        subsequent_indent=" " * max(hang, 2),
+        initial_indent=" " * (len(line) - len(text)),
+        subsequent_indent=" " * hang,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [part.replace("\0", " ") for part in parts]
 
 
-def fitted(line: str, width: int) -> list[str]:
-    """As ``wrapped``, and no part is wider: what goes on is indented, a command behind a backslash.
+def _continued(before: str, words: list[str], width: int) -> list[str]:
+    """A command in lines that a shell reads as one, behind the words that introduce it.
 
-    A word of a command is never broken, however long it is.
+    No line is wider than ``width``: a backslash also breaks a word that is, which a shell joins
+    again. POSIX.1-2017, Shell Command Language, 2.2.1.
     """
-    parts = wrapped(line, width)
-    if width < NARROWEST:
-        return parts
-    found: list[str] = []
-    for part in parts:
-        if len(part) <= width:
-            found.append(part)
-        elif command := _COMMAND.match(part):
-            found += _continued(command[0], _WORD.findall(part[command.end() :]), width)
-        else:
-            blanks = len(part) - len(part.lstrip(" "))
-            hang = min(blanks, width // 2) + 4
-            found += textwrap.wrap(part, width, subsequent_indent=" " * hang)
-    return found
+    hang = _hang(before + "x" * width, width)
+    is_column = len(before) <= hang
+    lines = [] if is_column else _filled(before.rstrip(), width, hang)
+    if max(map(len, words)) + hang + 2 > width:
+        hang = 4
+    start = before if is_column else " " * hang
+    for word in words:
+        blank = "" if not start.strip() or start == before else " "
+        if len(start) + len(blank) + len(word) + 2 <= width:
+            start += blank + word
+            continue
+        if start.strip():
+            lines.append(f"{start.rstrip()} \\" if blank else start.rstrip())
+        first, *rest = _pieces(word, width - hang - 2)
+        start = " " * hang + first
+        for piece in rest:
+            lines.append(f"{start}\\")
+            start = piece
+    return [*lines, start]
 
 
-def _continued(start: str, words: list[str], width: int) -> list[str]:
-    """A command in lines that a shell reads as one."""
-    lines = [start + words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + len(word) + 3 <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(" " * (len(start) + 2) + word)
-    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+def _pieces(word: str, room: int) -> list[str]:
+    """A word in parts of at most ``room`` columns, each quoted for a shell."""
+    if len(word) <= room:
+        return [word]
+    pieces = [""]
+    for part in _SEAM.split("".join(shlex.split(word))):
+        for text in [part] if len(shlex.quote(part)) <= room else part:
+            if len(shlex.quote(pieces[-1] + text)) > room:
+                pieces.append("")
+            pieces[-1] += text
+    return [shlex.quote(piece) for piece in pieces if piece]
 
 
 def markup(line: str) -> tuple[str, ...]:

@@ -858,7 +858,7 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     assert (changed.profile, changed.path) == ("tt", case.path)
     assert str(changed) == "test_a.py::test_a  xla 3 -> 7, breaks 1 -> 2  (tt)"
     assert (added.old, added.new) == (None, Values({"dynamo": 1}))
-    assert str(added) == "test_a.py::test_b  dynamo 0 -> 1  (cpu)"
+    assert str(added) == "test_a.py::test_b  dynamo 1  (cpu)"
     (file,) = changes.files
     assert (file.old, file.new) == (HEAD + KNOWN, case.text)
     assert [item.kind for item in changes.added + changes.changed] == ["added", "changed"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +11,13 @@ import pytest
 
 from pytest_graphbreak.cli import main
 from tests.reports import Data, write
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scripts of this Python come first on PATH, so that commands are printed by their name."""
+    path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
+    monkeypatch.setenv("PATH", path)
 
 
 @dataclass

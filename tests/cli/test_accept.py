@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Desk
 from tests.hostile import PATHS, STRINGS, a_hostile_report
-from tests.reports import Data, a_break, a_report, a_test, over, place
+from tests.reports import Data, a_break, a_graph, a_report, a_test, over, place
 
 T = "tests/test_a.py::test_b"
 
@@ -219,6 +219,19 @@ def test_places_that_came_and_went_are_shown(desk: Desk) -> None:
     plus, minus = said.out.index("new()"), said.out.index("old()")
     assert said.out[:plus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("+ GB0124")
     assert said.out[:minus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("- GB0124")
+
+
+def test_splits_that_came_and_went_are_shown_with_their_places(desk: Desk) -> None:
+    split = a_graph("a", "split", layer="xla", where=place(code="y = old(x)"))
+    fx = a_graph("b", "fx", layer="xla")
+    one = a_test(T, 1, layers=["dynamo", "xla"], graphs={"dynamo": 1, "xla": 2})
+    desk.report("one.json", a_report(one | {"graph_list": [*one["graph_list"], fx, split]}))
+    said = desk.run("accept", "--yes", "one.json")
+    assert "      + xla split  models/head.py::Head.forward\n          y = old(x)\n" in said.out
+    assert "xla fx" not in said.out
+    desk.report("two.json", a_report(a_test(T, 1, layers=["dynamo", "xla"])))
+    said = desk.run("accept", "--yes", "two.json")
+    assert "      - xla split  models/head.py::Head.forward\n          y = old(x)\n" in said.out
 
 
 # --tests

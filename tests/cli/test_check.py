@@ -354,7 +354,7 @@ def test_one_cause_behind_many_red_tests_is_told_once(desk: Desk) -> None:
     desk.report("one.json", a_report(*(a_test(name, 2) for name in names)))
     said = desk.run("check", "one.json")
     assert said.out.startswith("1 place explains 30 red tests\n  + GB0124  Unsupported")
-    assert "      in 30 tests, which make 30 graphs more; the first of them:\n" in said.out
+    assert "      in 30 tests, which make 30 graphs more; the one that grew most:\n" in said.out
     assert f"          {names[0]}   on cpu\n\n{names[0]}   on cpu\n  graph budget: 2" in said.out
     assert said.out.count("graph budget: 2 dynamo graphs") == 1
     assert said.out.count("\nover ") == 30

@@ -95,7 +95,7 @@ def test_one_cause_behind_many_red_tests_on_a_terminal(here: Suite) -> None:
         "      test_it.py:6 in f",
         '          print("hello")',
     ]
-    assert "      in 3 tests, which make 3 graphs more; the first of them:" in shown
+    assert "      in 3 tests, which make 3 graphs more; the one that grew most:" in shown
     assert "          test_it.py::test_model[0]" in shown
     assert max(map(len, shown)) <= 80
     assert "\x1b[1m1 place explains 3 red tests\x1b[0m" in seen.raw

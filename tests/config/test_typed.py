@@ -34,7 +34,7 @@ COMMAND = re.compile(
     ],
 )
 def test_pytest_is_started_as_it_was(script: str, original: list[str], shown: list[str]) -> None:
-    assert start(script, original, Path("/h")) == tuple(shown)
+    assert start("pytest", script, original, Path("/h")) == tuple(shown)
 
 
 def test_what_the_shell_finds_needs_no_path(
@@ -43,11 +43,74 @@ def test_what_the_shell_finds_needs_no_path(
     script = tmp_path / "pytest"
     script.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert start(str(script), ["python"], Path("/h")) == ("pytest",)
+    assert start("pytest", str(script), ["python"], Path("/h")) == ("pytest",)
+
+
+@pytest.mark.parametrize(
+    ("script", "original", "shown"),
+    [
+        ("/v/pytest/__main__.py", ["python", "-m", "pytest"], "python -m pytest_graphbreak"),
+        ("/h/.venv/bin/pytest", ["python"], ".venv/bin/graphbreak"),
+        ("/o/bin/py.test", ["python"], "/o/bin/graphbreak"),
+        ("/o/bin/graphbreak", ["python"], "/o/bin/graphbreak"),
+        ("/v/pytest_graphbreak/__main__.py", ["python3"], "python3 -m pytest_graphbreak"),
+    ],
+)
+def test_graphbreak_is_that_of_the_same_environment(
+    script: str, original: list[str], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert shlex.join(start("graphbreak", script, original, Path("/h"))) == shown
+
+
+def test_graphbreak_on_the_path_needs_no_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "graphbreak").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert start("graphbreak", "/v/pytest/__main__.py", ["python"], Path("/h")) == ("graphbreak",)
+
+
+@pytest.mark.parametrize("program", ["pytest", "graphbreak"])
+@pytest.mark.parametrize(
+    ("script", "original", "parent", "shown"),
+    [
+        ("/v/bin/pytest", ["/v/bin/python", "/v/bin/pytest", "-k", "a"], "pytest -k a", "{}"),
+        ("/p/pytest/__main__.py", ["/v/bin/python", "-m", "pytest"], "python -m pytest", "python"),
+    ],
+)
+@pytest.mark.parametrize("options", ["", " --extra dev", " --with pytest --python 3.12"])
+def test_what_uv_started_is_started_by_uv(
+    program: str,
+    script: str,
+    original: list[str],
+    parent: str,
+    shown: str,
+    options: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = f"/o/uv run{options} {parent}".replace(" ", "\0") + "\0"
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: line)
+    module = {"pytest": "pytest", "graphbreak": "pytest_graphbreak"}[program]
+    words = program if shown == "{}" else f"python -m {module}"
+    found = start(program, script, original, Path("/h"))
+    assert shlex.join(found) == f"uv run{options} {words}"
+
+
+@pytest.mark.parametrize("parent", ["", "bash\0-i\0", "/usr/bin/make\0run\0test\0"])
+def test_in_a_shell_that_uv_started_uv_run_is_enough(
+    parent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: parent)
+    original = ["/v/bin/python", "/v/bin/pytest"]
+    assert start("pytest", "/v/bin/pytest", original, Path("/h")) == ("uv", "run", "pytest")
 
 
 def test_it_crosses_processes_as_builtin_types() -> None:
-    told = Typed(("python", "-m", "pytest"), ("-p", "x"), ("tests",), "..")
+    told = Typed(("python", "-m", "pytest"), ("graphbreak",), ("-p", "x"), ("tests",), "..")
     assert Typed.from_dict(told.to_dict()) == told
     assert told.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
     assert told.rerun("--x") == "python -m pytest -p x --x tests"

@@ -64,8 +64,10 @@ def inside(directory: Path, environ: Mapping[str, str], *, terminal: bool) -> It
     """Work in a directory, with the environment of a developer; what is printed is kept."""
     shown = Terminal(real=terminal)
     known, modules = sys.path[:], set(sys.modules)
+    # As in an environment that is active: commands are printed by their names.
+    path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     with (
-        mock.patch.dict(os.environ, {"COLUMNS": "80", "TERM": "xterm", **environ}),
+        mock.patch.dict(os.environ, {"COLUMNS": "80", "TERM": "xterm", "PATH": path, **environ}),
         _chdir(directory),
         contextlib.redirect_stdout(shown),
         contextlib.redirect_stderr(shown),

@@ -247,3 +247,13 @@ def test_json_is_ascii_with_a_line_at_its_end(suite: Suite, n: int) -> None:
     raw = (suite.path / "graphs.json").read_bytes()
     assert raw.isascii()
     assert raw.endswith(b"}\n")
+
+
+def test_where_it_was_written_is_said(suite: Suite) -> None:
+    suite.write(CLEAN)
+    result = suite.run("--graph-budget-report=out/graphs.json")
+    result.stdout.fnmatch_lines(["*- generated graph budget report: */out/graphs.json -*"])
+    (suite.path / "file").touch()
+    result = suite.run("--graph-budget-report=file/graphs.json")
+    result.stdout.no_fnmatch_line("*generated graph budget report*")
+    result.stdout.fnmatch_lines(["error      */file/graphs.json: the report was not written: *"])

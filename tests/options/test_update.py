@@ -153,3 +153,18 @@ def test_cases_by_parameter_id(suite: Suite) -> None:
     cases = yaml.safe_load(suite.baseline())["tests"]["test_model"]["cases"]
     assert len(cases) == len(ids)
     suite.run("--graph-budget").assert_outcomes(passed=len(ids))
+
+
+def test_what_was_there_is_updated_and_what_was_not_recorded(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-record")
+    other = CLEAN.replace("test_model", "test_other").replace("f(x)", "g(x)").replace("(f", "(g")
+    suite.write(BROKEN + other)
+    result = suite.run("--graph-budget-update")
+    result.stdout.fnmatch_lines(
+        [
+            "recorded   test_it.py::test_other  dynamo 1  (cpu)",
+            "updated    test_it.py::test_model  dynamo 1 -> 2, breaks 0 -> 1  (cpu)",
+            "2 tests on cpu: 1 recorded, 1 updated",
+        ]
+    )

@@ -47,7 +47,7 @@ def test_one_cause_behind_many_red_tests_leads() -> None:
     head, _, rest = text.partition("- <code>cpu</code>, torch")
     assert "**1 place explains 220 red tests**\n\n<pre>\n  + GB0124  Unsupported" in head
     assert "      models/head.py:10 in Head.forward\n" in head
-    assert "in 220 tests, which make 220 graphs more; the first of them:\n" in head
+    assert "in 220 tests, which make 220 graphs more; the one that grew most:\n" in head
     assert rest.count("<pre>") == 1
     assert "\n219 more tests are red for the same causes.\n" in rest
     both = rendered(report, report | {"environment": report["environment"] | {"profile": "tt"}})

@@ -121,7 +121,7 @@ def test_a_function_that_is_compiled_no_longer_is_a_place() -> None:
         "  - no longer reached",
         "      m.py in M.head",
         f"      try: {explained.UNREACHED}",
-        "      in 2 tests; the first of them:",
+        "      in 2 tests; one of them:",
         "          t.py::a",
     ]
     (gone,) = causes(LOST | {"baseline": known}).places
@@ -167,7 +167,7 @@ def test_lines_of_causes() -> None:
         "      models/head.py:11 in Head.forward",
         "          print(scores)",
         "      try: Set capture_scalar_outputs",
-        "      in 2 tests, which make 3 graphs more; the first of them:",
+        "      in 2 tests, which make 3 graphs more; the one that grew most:",
         "          t.py::both",
         "  + GB0059  Failed to trace",
         "      models/head.py:30 in Head.forward",

@@ -112,7 +112,7 @@ def test_many_red_tests_begin_with_their_causes() -> None:
         (PLAIN, "      models/head.py:10 in Head.forward"),
         (PLAIN, "          if scores[0].item():"),
         (PLAIN, found[4][1]),
-        (PLAIN, "      in 2 tests, which make 2 graphs more; the first of them:"),
+        (PLAIN, "      in 2 tests, which make 2 graphs more; the one that grew most:"),
         (PLAIN, "          t.py::test[0]"),
         (PLAIN, ""),
     ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.text.terminal import fitted, has_colour, markup, painted, shown, wrapped
+from pytest_graphbreak.text.terminal import has_colour, markup, painted, shown, wrapped
 
 TRY = (
     "      try: print after the call, or "
@@ -30,21 +31,29 @@ def test_prose_is_broken_at_words_and_hangs() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "rest"),
     [
-        "          " + "code(that, stays, whole) " * 8,
-        "  accept    python -m pytest --graph-budget-update " + "tests/test_a.py::test " * 5,
-        "next       mend the code, or accept: " + "python -m pytest " * 9,
-        "      from " + "tests/test_a.py " * 9,
-        "over       tests/test_a.py::" + "test " * 30,
+        ("  + GB0124  Unsupported Tensor.item() call with", 12),
+        ("  baseline  baselines/tests/test_it.yaml:5, recorded on cpu with torch 2.13", 12),
+        ("over       tests/test_a.py::test_b   dynamo 1 -> 3, 2 breaking places", 11),
+        ("ok       python     3.11.7, pytest 9.0.2, pytest-graphbreak 0.2.0", 20),
+        ("                    -> install g++, or compile with backend=eager", 23),
+        ("3 tests on cpu: 1 over, 1 new, 1 without graphs", 2),
+        ("          if scores.max().item() > self.limit and not self.training:", 14),
+        ("           smaller was not possible: the class is made in a function", 15),
     ],
 )
-def test_code_commands_and_names_stay_whole(line: str) -> None:
-    assert wrapped(line, 80) == [line]
+def test_further_lines_stand_below_the_text(line: str, rest: int) -> None:
+    first, *further = wrapped(f"{line} and so on{' word' * 20}", 60)
+    assert first.startswith(line[:40].rpartition(" ")[0])
+    assert further
+    assert {len(part) - len(part.lstrip()) for part in further} == {rest}
 
 
 @given(
-    st.sampled_from(["      try: ", "  + GB0124  ", "  baseline  ", "graph budget: "]),
+    st.sampled_from(
+        ["      try: ", "  + GB0124  ", "  baseline  ", "graph budget: ", "over  ", ""]
+    ),
     st.lists(st.text("ab(.)-_", min_size=1, max_size=30), min_size=1, max_size=40),
     st.integers(0, 200),
 )
@@ -92,36 +101,52 @@ def test_a_file_gets_the_line_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert painted("over", ("red", "bold")) == "\x1b[31;1mover\x1b[0m"
 
 
-RED = (
-    "graph budget: 2 captured operations left in dynamo graphs, the baseline has 12 (-10)",
-    "  + GB0124  Unsupported Tensor.item() call with capture_scalar_outputs=False and more   x2",
-    "      transformers/models/longformer/modeling_longformer.py:1175 in LongformerEncoder.forward",
-    "          is_global_attn = is_index_global_attn.flatten().any().item() or something_else(y)",
-    "      try: what it called before runs without the compiler now: look for torch.compile",
-    "  accept    python -m pytest -p no:randomly --graph-budget-update 'tests/a.py::t[a b c d]'",
-    "  accept    add --graph-budget-report=graphs.json, and keep graphs.json as an artifact",
+COMMANDS = [
+    "python -m pytest -p no:randomly --graph-budget-update 'tests/a.py::t[a b c d]'",
+    "pytest --graph-budget-update tests/models/" + "deep/" * 20 + "test_it.py::test_model[1-2]",
+    "uv run --extra dev pytest --graph-budget-record " + "'tests/a b.py::test_it[it'\"'\"'s]' " * 4,
+    "/home/somebody/projects/" + "x" * 60 + "/.venv/bin/python -m pytest tests",
+    "graphbreak accept --run 1234567 --repo owner/name --tests " + "a" * 140,
+    "graphbreak explain GB0170",
+    "TORCH_COMPILE_DEBUG=1 pytest " + "tests/test_a.py::test_it " * 4,
+    "git apply some/where/a-patch-of-a-long-name.patch",
+    "uv pip install 'pytest-graphbreak[fix]' --python /home/somebody/.venv/bin/python3.11",
+]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "  accept    ",
+        "    ",
+        "",
+        "next       mend the code, or accept: ",
+        "2 tests judged on cpu (1 report): 2 over. Over the graph budget. Accept what is meant: ",
+    ],
 )
+def test_what_is_pasted_of_a_command_is_the_command(before: str, command: str, width: int) -> None:
+    parts = wrapped(before + command, width)
+    assert all(len(part) <= width for part in parts), parts
+    text = "\n".join(parts)
+    words = len(before.split())
+    pasted = re.sub(rf"\A\s*(?:\S+\s+){{{words}}}", "", text)
+    assert shlex.split(pasted.replace("\\\n", "")) == shlex.split(command)
 
 
-@pytest.mark.parametrize("line", RED)
-@pytest.mark.parametrize("width", [40, 80])
-def test_no_line_of_a_red_test_is_wider_than_the_terminal(line: str, width: int) -> None:
-    _, *rest = parts = fitted(line, width)
-    assert all(len(part) <= width for part in parts)
-    assert all(part.startswith("  ") for part in rest)
-    if "pytest" not in line:
-        assert "".join("".join(parts).split()) == "".join(line.split())
-
-
-def test_a_command_goes_on_behind_a_backslash() -> None:
-    command = RED[5].removeprefix("  accept    ")
-    parts = fitted(RED[5], 60)
-    assert len(parts) == 3
-    text = "\n".join(parts).removeprefix("  accept    ")
-    assert shlex.split(text.replace("\\\n", "")) == shlex.split(command)
-    assert fitted("  accept    python -m pytest " + "x" * 90, 60)[-1].strip() == "x" * 90
+@pytest.mark.parametrize(
+    "line",
+    [
+        "graphbreak fix: some/where/a.py: cannot be written: the directory is not writable",
+        "      pytest: what is said of it is no command, and it goes on without backslashes",
+        "ok       python     3.11.7, pytest 9.0.2, pytest-graphbreak 0.2.0 and what else is there",
+    ],
+)
+def test_prose_on_programs_is_no_command(line: str) -> None:
+    assert "\\" not in "".join(wrapped(line, 60))
 
 
 def test_narrow_terminals_and_files_are_left_alone() -> None:
-    assert fitted(RED[3], 20) == [RED[3]]
-    assert fitted(RED[3], 0) == [RED[3]]
+    assert wrapped(TRY, 20) == [TRY]
+    assert wrapped(TRY, 0) == [TRY]

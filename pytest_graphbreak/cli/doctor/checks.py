@@ -26,6 +26,7 @@ from pytest_graphbreak.config.device import (
     this_machine,
     version,
 )
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.versions import minor
@@ -271,7 +272,8 @@ def baselines(directory: str | None) -> Iterator[CheckResult]:
         return
     if not checkout.directory.is_dir():
         what = f"none yet: {checkout.directory} is not there"
-        yield CheckResult("baselines", OK, f"{what}; pytest --graph-budget-update makes it")
+        record = own().rerun("--graph-budget-update")
+        yield CheckResult("baselines", OK, what, f"make it: {record}")
         return
     entries = sum(1 for _ in known.entries())
     yield CheckResult(

@@ -1,0 +1,187 @@
+"""Every command that is printed on a terminal, pasted from it into a shell, is the one line.
+
+Programs run on terminals of several widths, started in each way that people start pytest. A
+command is known by its one-line form, from the same run into a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests import terminal
+
+COLUMNS = (40, 60, 80, 120)
+BIN = Path(sys.executable).parent
+STARTS = {
+    "pytest": ["pytest"],
+    "module": ["python", "-m", "pytest"],
+    "uv": [
+        *("uv", "run", "--no-project", "--no-python-downloads", "--python", sys.executable),
+        "pytest",
+    ],
+}
+COMMAND = re.compile(
+    r"(?:^ *|  |: )((?:uv run (?:\S+ )*?)?(?:pytest|graphbreak|python\S*(?: -m)?) [^ ,].*)$", re.M
+)
+"""A command in what went through a pipe, where no line is broken."""
+SOURCE = """
+import pytest
+import torch
+
+
+@pytest.mark.parametrize("name", ["bert-large-uncased", "it's"])
+def test_encoder_with_its_head(name):
+    def encode(x):
+        y = torch.sin(x)
+        BREAK
+        return y + 1
+
+    torch.compile(encode, backend="eager")(torch.ones(3))
+"""
+TEST = "tests/models_of_the_house/encoders/test_transformer_encoder.py"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two recorded tests of long names that break now, a new one, and their report."""
+    path = tmp_path_factory.mktemp("project")
+    (path / "pytest.ini").write_text("[pytest]\n")
+    test = path / TEST
+    test.parent.mkdir(parents=True)
+    test.write_text(SOURCE.replace("BREAK", "pass"))
+    piped(["python", "-m", "pytest", "--graph-budget-record"], path)
+    new = "\n\ndef test_new():\n    torch.compile(torch.sin, backend='eager')(torch.ones(3))\n"
+    test.write_text(SOURCE.replace("BREAK", "torch._dynamo.graph_break()") + new)
+    piped(["python", "-m", "pytest", "--graph-budget", "--graph-budget-report=graphs.json"], path)
+    (path / "expected.csv").write_text("name,accuracy,graph_breaks\nbert,pass,0\nrouter,pass,3\n")
+    return path
+
+
+def environment(start: str, path: Path) -> dict[str, str]:
+    """That of the shell: where uv starts pytest, the scripts of this Python are not on PATH."""
+    clean = {name: value for name, value in os.environ.items() if name not in terminal.OURS}
+    if start != "uv":
+        return clean | {"PATH": f"{BIN}{os.pathsep}{clean.get('PATH', '')}"}
+    uv = shutil.which("uv", path=f"{BIN}{os.pathsep}{clean.get('PATH', '')}")
+    if uv is None:
+        pytest.skip("uv is not installed")
+    (path / "bin").mkdir(exist_ok=True)
+    if not (path / "bin" / "uv").exists():
+        (path / "bin" / "uv").symlink_to(uv)
+    return clean | {"PATH": f"{path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+
+
+def piped(command: list[str], path: Path, start: str = "pytest") -> str:
+    done = subprocess.run(
+        command, cwd=path, env=environment(start, path), capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def pasted(text: str, first: str) -> Iterator[list[str]]:
+    """What a shell reads of each place of a terminal that begins with this word."""
+    for found in re.finditer(rf"(?<!\S){re.escape(first)}(?!\S)(?:[^\n]*\\\n)*[^\n]*", text):
+        try:
+            yield shlex.split(found[0].replace("\\\n", ""))
+        except ValueError:
+            continue  # prose with an apostrophe
+
+
+def held(text: str, one_lines: list[str], columns: int) -> None:
+    """Each command can be pasted from the terminal, and no part of it does another thing."""
+    wanted = [shlex.split(line) for line in one_lines]
+    for words in wanted:
+        assert words in list(pasted(text, words[0])), (columns, words, text)
+    lines = [line for line in text.splitlines() if "--graph-budget-" in line]
+    for line in lines:
+        assert len(line) <= columns, line
+    for words in pasted(text, wanted[0][0]):
+        if any(word.startswith("--graph-budget-") for word in words):
+            assert words in wanted, words
+
+
+@pytest.mark.parametrize("start", list(STARTS))
+def test_what_a_red_run_prints_can_be_pasted(start: str, project: Path) -> None:
+    """Each test, the summary; what a terminal shows is run by a shell at the narrowest."""
+    command = [*STARTS[start], "-p", "no:cacheprovider", "--graph-budget"]
+    one_lines = COMMAND.findall(piped(command, project, start))
+    # Of each test what explains and what accepts it, and of the summary three.
+    tools = [line for line in one_lines if "graphbreak" in line.split("explain")[0]]
+    assert len(one_lines) == 3 * 2 - 1 + 2, one_lines
+    assert len(tools) == 2
+    shell = environment(start, project)
+    for columns in COLUMNS if start == "pytest" else COLUMNS[::2]:
+        seen = terminal.run(command, project, shell, columns)
+        held(seen.text, one_lines, columns)
+        if columns == COLUMNS[0]:
+            narrow = seen.text
+    runs_alike(narrow, one_lines, project, shell)
+
+
+def runs_alike(text: str, one_lines: list[str], project: Path, shell: dict[str, str]) -> None:
+    """``explain`` says something, and ``accept`` writes the one entry that it names."""
+    (explain,) = {line for line in one_lines if " explain " in line}
+    assert run_by_a_shell(text, explain, project, shell) == 0
+    accept = next(line for line in one_lines if "it's" in shlex.split(line)[-1])
+    file = project / "baselines" / TEST.replace(".py", ".yaml")
+    before = file.read_text()
+    try:
+        assert run_by_a_shell(text, accept, project, shell) == 0
+        after = file.read_text()
+    finally:
+        file.write_text(before)
+    assert (before.count("breaks:"), after.count("breaks:")) == (0, 1)
+    assert "test_new" not in after
+
+
+def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str]) -> int:
+    """Paste what stands on the terminal for this command; the shell's exit code."""
+    words = shlex.split(one_line)
+    pattern = rf"(?<!\S){re.escape(words[0])}(?!\S)(?:[^\n]*\\\n)*[^\n]*"
+    for found in re.finditer(pattern, text):
+        try:
+            is_it = shlex.split(found[0].replace("\\\n", "")) == words
+        except ValueError:
+            continue
+        if is_it:
+            return subprocess.run(
+                ["sh"], input=found[0], cwd=project, env=shell, text=True, check=False
+            ).returncode
+    raise AssertionError(f"not on the terminal: {one_line}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (["check", "graphs.json"], 3),
+        (["explain", "graphs.json"], 1),
+        (["explain", "no such reason"], 1),
+        (["import-csv", "expected.csv", "--profile=cpu", "--test=t.py::t[{name}]", "--dry-run"], 1),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize("start", ["script", "module", "uv"])
+def test_what_a_command_prints_can_be_pasted(
+    arguments: list[str], count: int, start: str, project: Path
+) -> None:
+    command = {
+        "script": ["graphbreak"],
+        "module": ["python", "-m", "pytest_graphbreak"],
+        "uv": [*STARTS["uv"][:-1], "graphbreak"],
+    }[start] + arguments
+    shell = environment(start, project)
+    one_lines = COMMAND.findall(piped(command, project, start))
+    assert len(one_lines) == count, one_lines
+    for columns in COLUMNS:
+        held(terminal.run(command, project, shell, columns).text, one_lines, columns)

@@ -1,0 +1,40 @@
+"""What a session prints: its summary, unless pytest is told to print none."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.conftest import BROKEN, CLEAN, Suite
+
+
+def test_no_summary_is_none_of_ours(suite: Suite) -> None:
+    suite.write(CLEAN)
+    suite.run("--graph-budget-record")
+    suite.write(BROKEN)
+    result = suite.run("--graph-budget", "--no-summary", "--graph-budget-report=graphs.json")
+    result.assert_outcomes(failed=1)
+    for line in ("*= graph budget =*", "over *", "next *", "*generated*"):
+        result.stdout.no_fnmatch_line(line)
+
+
+def test_without_a_summary_an_error_is_said_all_the_same(suite: Suite) -> None:
+    suite.write(CLEAN)
+    (suite.path / "file").touch()
+    result = suite.run("--no-summary", "--graph-budget-report=file/graphs.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stderr.fnmatch_lines(["graph budget: *the report was not written: *"])
+
+
+@pytest.mark.parametrize("options", [(), ("-n1",)], ids=["here", "xdist"])
+def test_one_line_is_one_line(suite: Suite, options: tuple[str, ...]) -> None:
+    marked = "import pytest\n    @pytest.mark.max_graphs(1)\n    def test"
+    broken = BROKEN.replace('print("hello")', "torch._dynamo.graph_break()")
+    suite.write(broken.replace("def test", marked))
+    result = suite.run("--graph-budget", "--tb=line", *options)
+    result.assert_outcomes(failed=1)
+    failures = result.outlines.index(next(x for x in result.outlines if "= FAILURES =" in x))
+    told = [line for line in result.outlines[failures + 1 :] if not line.startswith("[gw0]")]
+    assert told[0] == "test_it.py:9: graph budget: 2 dynamo graphs, the marker allows 1 (+1)"
+    assert told[1].startswith("===")
