@@ -1,23 +1,22 @@
 """Records the reports of situations by real runs: one pytest run of all before, one of all after.
 
-Needs the compiler. What differs from machine to machine is left out (``_steady``).
+Needs the compiler. What differs from machine to machine is left out (``steady``).
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import re
-import tempfile
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from tests.golden.runs import inside, pretty, run_pytest
+from tests.golden.runs import in_checkout, inside, pretty, run_pytest, steady
 from tests.golden.situation import Situation, of_compiler
 
-_INSTALLED: Final = re.compile(r"(/[^\s\"':,]*/)(?:site-packages|lib/python3\.\d+)/")
+SHOWN: Final = "live.txt"
+"""What pytest shows of a real run, where the replay cannot know it: the code of a test ran."""
 REPORT: Final = "graphs.json"
 
 
@@ -32,12 +31,23 @@ def compiler() -> str:
 def record(wanted: Sequence[str], out: Path) -> list[str]:
     """Record situations, all where none is named, below ``out``. Gives back their names."""
     found = [one for one in of_compiler(compiler()) if not wanted or one.name in wanted]
-    with tempfile.TemporaryDirectory() as directory:
-        top = Path(directory).resolve()
+    with in_checkout() as top:
         _run_all(found, top / "before", out, changed=False)
         for ini, group in groupby(sorted(found, key=lambda one: one.ini), lambda one: one.ini):
             _run_all(list(group), top / f"after-{'-'.join(ini)}", out, changed=True)
+        for one in found:
+            if one.shown:
+                (out / one.name / SHOWN).write_text(_shown(one, top / f"shown-{one.name}"))
     return [one.name for one in found]
+
+
+def _shown(one: Situation, top: Path) -> str:
+    """What pytest shows of a real run, on a terminal."""
+    top.mkdir()
+    one.write(top, changed=True)
+    with inside(top, {}, terminal=True) as shown:
+        run_pytest([*one.options, one.test_file], added="--color=yes --code-highlight=no --tb=short")
+    return steady(shown.text, top)
 
 
 def _run_all(found: Sequence[Situation], top: Path, out: Path, *, changed: bool) -> None:
@@ -68,19 +78,16 @@ def _of(one: Situation, report: dict[str, Any], top: Path) -> dict[str, Any]:
     }
     for key in ("complete_files", "unmeasured", "stale", "collected_whole", "deselected_tests"):
         session[key] = [name for name in session[key] if _file(name) == one.test_file]
-    steady: dict[str, Any] = _steady(report | {"session": session, "tests": tests}, top)
-    return steady
+    same: dict[str, Any] = _same(report | {"session": session, "tests": tests}, top)
+    return same
 
 
 def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def _steady(data: Any, top: Path) -> Any:
+def _same(data: Any, top: Path) -> Any:
     """The same without what is this machine's: its Python, its directories, addresses."""
-    text = json.dumps(data).replace(str(top), "/checkout")
-    text = _INSTALLED.sub("/python/site-packages/", text)
-    text = re.sub(r"0x[0-9a-f]{6,}", "0x7f", text)
-    steady = json.loads(text)
-    steady["environment"] |= {"python": "3.11.7", "platform": "linux"}
-    return steady
+    same = json.loads(steady(json.dumps(data), top))
+    same["environment"] |= {"python": "3.11.7", "platform": "linux"}
+    return same

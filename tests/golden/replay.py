@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +22,7 @@ import pytest
 from pytest_graphbreak import cli
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunReport
-from tests.golden.runs import inside, pretty, run_pytest, shortened
+from tests.golden.runs import in_checkout, inside, pretty, run_pytest, shortened, steady
 from tests.golden.situation import Situation
 
 Plain = dict[str, Any]
@@ -31,7 +30,6 @@ Plain = dict[str, Any]
 CI: Final = {"CI": "true", "GITHUB_ACTIONS": "true"}
 CONSTANT: Final = ("verdicts", "meant", "again", "plurals")
 """Keys of a page's data that are the same in each page."""
-_TIMES: Final = re.compile(r"\b\d+\.\d\ds\b")
 _PAGE_DATA: Final = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.S)
 
 
@@ -71,6 +69,7 @@ class Replay:
         """Put what was recorded in the place of what would be measured."""
         ours, made = "pytest_graphbreak", self.environment
         with (
+            mock.patch(f"{ours}.suite.leaks.Leaks.of_record", lambda _, record: record),
             mock.patch(f"{ours}.suite.window.TestWindow", self.window),
             mock.patch(f"{ours}.suite.session.environment", return_value=made),
             mock.patch(f"{ours}.config.device.version", made.versions.get),
@@ -108,29 +107,18 @@ class Window:
 
 def outputs(one: Situation) -> dict[str, str]:
     """All that users see of a situation, by the name of the file that keeps it."""
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name).resolve()
+    with in_checkout() as directory:
         one.write(directory, changed=True)
         texts = dict(_texts(one, directory))
-        return {name: _steady(text, directory) for name, text in texts.items()}
-
-
-def write(one: Situation) -> None:
-    """Write the outputs of a situation into its folder; those that are gone are removed."""
-    found = outputs(one)
-    for path in one.folder.iterdir():
-        if path.name not in ("before.json", *found):
-            path.unlink()
-    for name, text in found.items():
-        (one.folder / name).write_text(text)
+        return {name: steady(text, directory) for name, text in texts.items()}
 
 
 def _texts(one: Situation, top: Path) -> Iterator[tuple[str, str]]:
     """Each file of a situation with its text; ``top`` is the checkout to work in."""
-    after = json.loads((one.folder / "after.json").read_text())
+    after = read_json(one.folder / "after.json")
     if one.is_compared:
         shutil.copy(one.folder / "before.json", top / "before.json")
-        _type(top, "accept", "before.json", "--yes")
+        typed(top, "accept", "before.json", "--yes")
         path = top / "baselines" / Path(one.test_file).with_suffix(".yaml")
         text = path.read_text() if path.exists() else "(none: no test compiled anything)\n"
         for old, new in one.baseline:
@@ -141,58 +129,60 @@ def _texts(one: Situation, top: Path) -> Iterator[tuple[str, str]]:
         yield "baseline.yaml", text
     replay = Replay(after)
     profile = f"-o graph_budget_profile={replay.environment.profile}"
-    typed = [*one.options, "--graph-budget-report=after.json", one.test_file]
+    options = [*one.options, "--graph-budget-report=after.json", one.test_file]
     with replay.installed():
         # The text of a failure is in the annotation: here it would be there twice.
         with inside(top, CI, terminal=False) as shown:
-            run_pytest(typed, [replay], f"{profile} --tb=no")
+            run_pytest(options, [replay], f"{profile} --tb=no")
         yield "ci.txt", shown.text
         with inside(top, {}, terminal=True) as shown:
-            run_pytest(typed, [replay], f"{profile} --color=yes")
+            run_pytest(options, [replay], f"{profile} --color=yes")
         yield "terminal.txt", shown.text
-        yield "after.json", pretty(json.loads((top / "after.json").read_text())) + "\n"
+        yield "after.json", pretty(read_json(top / "after.json")) + "\n"
     yield "commands.txt", "\n".join(_commands(one, top))
     yield from _pages(top)
     if one.is_compared:
-        _type(top, "compare", "before.json", "after.json", "--json", "compare.json")
-        yield "compare.json", pretty(json.loads((top / "compare.json").read_text())) + "\n"
+        typed(top, "compare", "before.json", "after.json", "--json", "compare.json")
+        yield "compare.json", pretty(read_json(top / "compare.json")) + "\n"
 
 
 def _commands(one: Situation, top: Path) -> Iterator[str]:
     """Commands as they are typed, and what they print."""
-    typed = [["check", "after.json"], ["report", "after.json"]]
-    typed += [["accept", "after.json", "--dry-run"], ["explain", "after.json"]]
+    lines = ["check after.json", "report after.json"]
+    lines += ["accept after.json --dry-run", "explain after.json"]
     if one.is_compared:
-        typed.append(["compare", "before.json", "after.json"])
-        typed.append(["check", "after.json", "--against", "before.json"])
-    for arguments in typed:
-        yield f"$ graphbreak {' '.join(arguments)}"
-        yield _type(top, *arguments)
+        lines += ["compare before.json after.json", "check after.json --against before.json"]
+    for line in lines:
+        yield f"$ graphbreak {line}"
+        yield typed(top, *line.split())
 
 
 def _pages(top: Path) -> Iterator[tuple[str, str]]:
     names = {"markdown": "comment.md", "html": "page.html", "junit": "junit.xml"}
     options = [word for option, name in names.items() for word in (f"--{option}", name)]
-    _type(top, "report", "after.json", *options)
+    typed(top, "report", "after.json", *options)
     yield "comment.md", (top / "comment.md").read_text()
     yield "junit.xml", (top / "junit.xml").read_text().replace("><", ">\n<")
-    data = _PAGE_DATA.search((top / "page.html").read_text())
-    assert data, "the page holds no data"
-    page = json.loads(data[1])
-    kept = {key: value for key, value in page.items() if key not in CONSTANT}
-    yield "page.json", pretty(kept) + "\n"
-    lines = _type(top, "explain", "--json", "after.json").splitlines()
+    yield "page.json", page_data(top / "page.html")
+    lines = typed(top, "explain", "--json", "after.json").splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
     yield "explain.json", "".join(pretty(shortened(one)) + "\n" for one in found)
 
 
-def _type(top: Path, *arguments: str) -> str:
+def page_data(path: Path) -> str:
+    """The data of a page, without what is the same in each."""
+    data = _PAGE_DATA.search(path.read_text())
+    assert data, "the page holds no data"
+    page = json.loads(data[1])
+    return pretty({key: value for key, value in page.items() if key not in CONSTANT}) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def typed(top: Path, *arguments: str) -> str:
     """Type a command of ours: what it prints, and its exit code where that is not 0."""
     with inside(top, {}, terminal=False) as shown:
         code = cli.main(arguments)
     return shown.text + (f"(exit {code})\n" if code else "")
-
-
-def _steady(text: str, top: Path) -> str:
-    """The same without this machine's directories and times."""
-    return _TIMES.sub("0.00s", text.replace(str(top), "/checkout"))

@@ -19,7 +19,7 @@ class Situation:
     test that calls its ``run``. ``changes`` are texts of both and what takes their place in the
     run that is judged; ``new`` says that there was none before, and so no baseline. ``ini`` are
     lines of its ini file, ``options`` what is typed, ``baseline`` texts of the recorded baseline
-    and what takes their place.
+    and what takes their place. ``shown`` keeps what pytest shows of the real run, too.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Situation:
     ini: tuple[str, ...] = ()
     options: tuple[str, ...] = ("--graph-budget",)
     baseline: tuple[tuple[str, str], ...] = ()
+    shown: bool = False
 
     @property
     def test_file(self) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.golden import record
 from tests.golden.replay import Plain
-from tests.golden.situation import of_compiler
+from tests.golden.situation import DATA, of_compiler
 
 ROOT = Path(__file__).parents[2]
 JUDGED = ("verdict", "failed_by", "outcome", "baseline", "budget", "message", "ungated", "written")
@@ -38,3 +38,6 @@ def test_a_real_run_sees_what_was_recorded(tmp_path: Path) -> None:
         for name in ("before.json", "after.json") if one.is_compared else ("after.json",):
             now, before = seen(tmp_path / one.name / name), seen(one.folder / name)
             assert now == before, f"{one.name}/{name}"
+        if one.shown:
+            shown, kept = ((top / one.name / record.SHOWN).read_text() for top in (tmp_path, DATA))
+            assert shown == kept, f"{one.name}/{record.SHOWN}"

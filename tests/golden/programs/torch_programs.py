@@ -308,6 +308,64 @@ OVER: Final = (
             ),
         ),
     ),
+    Situation(
+        "over_block",
+        HEAD,
+        (ITEM,),
+        """
+        def test_block(graph_budget):
+            import over_block as model
+
+            with graph_budget(max_graphs=1):
+                model.run()
+        """,
+        new=True,
+        options=(),
+        shown=True,
+    ),
+    Situation(
+        "over_observed",
+        HEAD,
+        (ITEM,),
+        """
+        def test_observed():
+            import over_observed as model
+
+            from pytest_graphbreak import observe
+
+            with observe(breaks=0):
+                model.run()
+        """,
+        new=True,
+        options=(),
+        shown=True,
+    ),
+    Situation(
+        "failed_in_the_compiler",
+        HEAD.replace('backend="eager"', 'backend="eager", fullgraph=True'),
+        (PRINT,),
+        shown=True,
+    ),
+    Situation(
+        "over_with_settings",
+        HEAD,
+        (PRINT,),
+        """
+        import pytest
+
+        @pytest.fixture(autouse=True)
+        def _settings():
+            import torch
+
+            with torch._dynamo.config.patch(capture_scalar_outputs=True):
+                yield
+
+        def test_with_settings():
+            import over_with_settings as model
+
+            model.run()
+        """,
+    ),
     Situation("over_xfail", HEAD, (ITEM,), marked("over_xfail", "xfail(reason='slow')")),
     Situation(
         "over_ungated",
