@@ -46,7 +46,9 @@ def _shown(one: Situation, top: Path) -> str:
     top.mkdir()
     one.write(top, changed=True)
     with inside(top, {}, terminal=True) as shown:
-        run_pytest([*one.options, one.test_file], added="--color=yes --code-highlight=no --tb=short")
+        run_pytest(
+            [*one.options, one.test_file], added="--color=yes --code-highlight=no --tb=short"
+        )
     return steady(shown.text, top)
 
 
