@@ -63,6 +63,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     gate.log_tt(session.config, session.items)
     gate.follow(session.config, session.items)
+    if gate.settings.gate and not hasattr(session.config, "workerinput"):
+        gate.read(session.config, session.items)
     if any(map(gate.counts, session.items)):
         session.config.pluginmanager.register(session.config.stash[PHASES], "graphbreak-phases")
     if any(map(gate.measures, session.items)):

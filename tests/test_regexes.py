@@ -15,7 +15,7 @@ from pytest_graphbreak.advice import triage
 from pytest_graphbreak.advice.breaks import BREAKS
 from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.recompiles import RECOMPILES
-from pytest_graphbreak.baseline import quick
+from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.xla import explain
 from pytest_graphbreak.text import terminal
 from tests.regexes import Expression, expressions, slow
@@ -33,7 +33,9 @@ def rules(*parts: str) -> Iterator[str]:
 
 
 DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
-    "baseline/quick.py:_ENTRY": lambda: [quick._ENTRY],
+    "baseline/read.py:kind.pattern": lambda: [
+        kind.__metadata__[0].pattern for kind in (form.Words, form.Version)
+    ],
     "advice/family.py:part": signs,
     "advice/family.py:self.reason": signs,
     "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [

@@ -7,11 +7,13 @@ The rules of profiles and overrides (docs/reference/baseline-file.md) live in
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
-from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, layers_of
+from pytest_graphbreak.baseline.form import VALUES
+from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import Versions, same_minor
 from pytest_graphbreak.text.paths import shown
@@ -50,36 +52,51 @@ class BaselineError(ValueError):
         return "\n".join([own, *(str(error) for error in self.also)])
 
 
+WHOLE: Final = frozenset({"breaks", "eager", "functions"})
+"""The values that an override replaces whole; the others it replaces layer by layer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What a profile has otherwise than the plain values. None: not named, so as the plain.
+    """What a profile has otherwise than the plain values.
 
-    ``causes`` are those of the layers in it, and of those in ``graphs``; other layers
-    have the plain ones.
+    Of ``WHOLE``, those in ``named`` are its own, also where they are empty. ``causes`` are those of
+    the layers in it, and of those in ``graphs``; other layers have the plain ones.
     """
 
-    graphs: Mapping[str, int] = field(default_factory=dict)
-    recompiles: Mapping[str, int] = field(default_factory=dict)
-    breaks: tuple[BaselinePlace, ...] | None = None
-    eager: tuple[BaselinePlace, ...] | None = None
+    values: Values = field(default_factory=Values)
     versions: Versions = field(default_factory=dict)
-    ops: Mapping[str, int] = field(default_factory=dict)
-    causes: tuple[Cause, ...] = ()
-    functions: Mapping[str, int] | None = None
+    named: frozenset[str] = frozenset()
 
     @property
     def causes_of(self) -> frozenset[str]:
         """The layers whose causes are its own."""
-        return frozenset((*self.graphs, *(item.layer for item in self.causes)))
+        return frozenset((*self.values.graphs, *(item.layer for item in self.values.causes)))
 
     @property
     def layers(self) -> frozenset[str]:
         """The layers that it names, also with an explicit zero."""
-        found = {*self.graphs, *self.recompiles, *(item.layer for item in self.causes)}
-        for places in (self.breaks, self.eager):
-            if places is not None:
-                found.update(layers_of(places) or (PLACES_LAYER,))
+        found = {*self.causes_of, *self.values.recompiles}
+        for key in self.named & {"breaks", "eager"}:
+            found.update(layers_of(getattr(self.values, key)) or (PLACES_LAYER,))
         return frozenset(found)
+
+    def over(self, plain: Values) -> Values:
+        """The values of the profile, where ``plain`` are the plain ones."""
+        own = {key: getattr(self.values, key) for key in VALUES}
+        found = {key: getattr(plain, key) for key in VALUES}
+        for key in VALUES.keys() - WHOLE - {"causes"}:
+            found[key] = {**found[key], **own[key]}
+        found |= {key: own[key] for key in self.named}
+        found["ops"] = {**self.inherited_ops(plain), **own["ops"]}
+        replaced = self.causes_of
+        kept = (item for item in plain.causes if item.layer not in replaced)
+        return Values(**{**found, "causes": (*kept, *self.values.causes)})
+
+    def inherited_ops(self, plain: Values) -> dict[str, int]:
+        """The plain captured operations that it takes over: not where it names the graphs."""
+        named = self.values.graphs
+        return {layer: count for layer, count in plain.ops.items() if layer not in named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +159,6 @@ def by_layer(layers: Iterable[str], versions: Versions) -> dict[str, str | None]
     return {layer: made_by(layer, versions) for layer in layers}
 
 
-def inherited_ops(plain: Values, named: Collection[str]) -> dict[str, int]:
-    """The captured operations that an override takes over: not of layers whose graphs it names."""
-    return {layer: count for layer, count in plain.ops.items() if layer not in named}
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One test, or one case of a parametrized test, in a baseline file.
@@ -164,13 +176,19 @@ class Entry:
     overrides: Mapping[str, Override] = field(default_factory=dict)
     note: str | None = None
     ungated: str | None = None
-    packages: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict, compare=False)
     path: Path = field(default=Path(os.devnull), compare=False)
     line: int = field(default=0, compare=False)
 
     @property
     def nodeid(self) -> str:
         return nodeid_of(self.file, self.test, self.case)
+
+    @property
+    def is_remark(self) -> bool:
+        """Whether it holds nothing but what people wrote."""
+        said = self.note is not None or self.ungated is not None
+        return said and self.values in (None, Values()) and not self.overrides
 
     @property
     def recorded(self) -> frozenset[str]:
@@ -180,60 +198,96 @@ class Entry:
 
     def expected(self, profile: str) -> Expected | None:
         """What ``profile`` is judged by; None if nothing here says."""
-        plain, override = self.values, self.overrides.get(profile)
-        base = profile == self.profile
-        if override is None:
-            if plain is None:
-                return None
-            own = plain.layers if base else frozenset[str]()
-            return Expected(
-                values=plain,
-                profile=self.profile,
-                versions=self.versions,
-                recorded=base,
-                own=own,
-                breaks_with=self.versions,
-                eager_with=self.versions,
-                ops_with=by_layer(plain.ops, self.versions),
-                causes_with=by_layer(LAYERS, self.versions),
-                packages=self.packages,
-            )
-        own = override.layers
-        if base and plain is not None:
-            own |= plain.layers
-        plain_with = self.versions if plain is not None else override.versions
-        plain = plain or Values()
-        inherited = inherited_ops(plain, override.graphs)
-        replaced = override.causes_of
+        base, known = profile == self.profile, profile in self.overrides
+        if self.values is None and not known:
+            return None
+        override = self.overrides.get(profile) or Override(versions=self.versions)
+        plain_with = self.versions if self.values is not None else override.versions
+        plain = self.values or Values()
+
+        def measured(key: str) -> Versions:
+            return override.versions if key in override.named else plain_with
+
         return Expected(
-            values=Values(
-                graphs={**plain.graphs, **override.graphs},
-                recompiles={**plain.recompiles, **override.recompiles},
-                breaks=plain.breaks if override.breaks is None else override.breaks,
-                eager=plain.eager if override.eager is None else override.eager,
-                ops={**inherited, **override.ops},
-                causes=(
-                    *(item for item in plain.causes if item.layer not in replaced),
-                    *override.causes,
-                ),
-                functions=plain.functions if override.functions is None else override.functions,
-            ),
-            profile=profile,
+            values=override.over(plain),
+            profile=profile if known else self.profile,
             versions=override.versions,
-            recorded=True,
-            own=own,
-            breaks_with=plain_with if override.breaks is None else override.versions,
-            eager_with=plain_with if override.eager is None else override.versions,
+            recorded=base or known,
+            own=override.layers | plain.layers if base else override.layers,
+            breaks_with=measured("breaks"),
+            eager_with=measured("eager"),
             packages=self.packages,
             ops_with={
-                **by_layer(inherited, plain_with),
-                **by_layer(override.ops, override.versions),
+                **by_layer(override.inherited_ops(plain), plain_with),
+                **by_layer(override.values.ops, override.versions),
             },
             causes_with={
                 **by_layer(LAYERS, plain_with),
-                **by_layer(replaced, override.versions),
+                **by_layer(override.causes_of, override.versions),
             },
         )
+
+
+@dataclass(slots=True)
+class Entries:
+    """What a baseline file says of a test, on which line: its entry, or one for each case.
+
+    The entry of a test without cases has the key None. The remarks hold for all cases.
+    """
+
+    note: str | None
+    ungated: str | None
+    line: int = field(compare=False)
+    entries: dict[str | None, Entry] = field(default_factory=dict)
+
+    def find(self, case: str | None) -> Entry | None:
+        """The entry of the test or of a case, with the remarks on its test; None if none."""
+        entry = self.entries.get(case)
+        if entry is None or case is None:
+            return entry
+        note, ungated = entry.note or self.note, entry.ungated or self.ungated
+        return replace(entry, note=note, ungated=ungated)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A baseline file, and the test file that it is for."""
+
+    path: Path
+    file: str
+    profile: str
+    versions: Versions
+    packages: Mapping[str, str] = field(default_factory=dict)
+    tests: dict[str, Entries] = field(default_factory=dict)
+
+    def entry(self, test: str, case: str | None) -> Entry | None:
+        """The entry of a test; for a case also where only its test has something to say."""
+        known = self.tests.get(test)
+        if known is None:
+            return None
+        found = known.find(case)
+        if found is None and known.ungated is not None:
+            return Entry(
+                self.file,
+                test,
+                case,
+                self.profile,
+                self.versions,
+                note=known.note,
+                ungated=known.ungated,
+                packages=self.packages,
+                path=self.path,
+                line=known.line,
+            )
+        return found
+
+    def entries(self) -> Iterator[Entry]:
+        """Every test and case that has an entry of its own, in the order of the file."""
+        for test in self.tests.values():
+            for case in test.entries:
+                entry = test.find(case)
+                assert entry is not None, "what the file has is there"
+                yield entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,32 +5,18 @@ The rules are those of docs/reference/baseline-file.md, "What an update writes".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from pytest_graphbreak.baseline.document import (
-    VALUE_KEYS,
-    Raw,
-    cause,
-    named,
-    parse_place,
-    stated,
-)
-from pytest_graphbreak.baseline.model import Entry, Expected, Measured, Override, inherited_ops
+from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
-from pytest_graphbreak.model.versions import UNKNOWN, Versions, minor, same_minor
+from pytest_graphbreak.model.versions import Versions, minor, same_minor
 
 COUNTS = ("graphs", "recompiles")
+"""Counts by layer of which one that is absent is zero."""
 LISTS = ("breaks", "eager")
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """What a baseline file says at its top."""
-
-    profile: str
-    versions: Versions
 
 
 def of_concern(measured: Measured, expected: Expected | None) -> Measured:
@@ -38,6 +24,9 @@ def of_concern(measured: Measured, expected: Expected | None) -> Measured:
     named = expected.own | expected.values.layers if expected is not None else frozenset[str]()
     layers = tuple(layer for layer in measured.layers if layer in JUDGED or layer in named)
     return measured if layers == measured.layers else replace(measured, layers=layers)
+
+
+# what differs
 
 
 def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
@@ -48,34 +37,49 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
     with the same packages. Layers of which nothing is known
     differ where anything was measured on them.
     """
-    values = measured.values
     if expected is None:
         return frozenset(measured.layers)
-    found = set()
-    for layer in measured.layers:
-        for before, after in (
-            (expected.values.graphs, values.graphs),
-            (expected.values.recompiles, values.recompiles),
-        ):
-            if before.get(layer, 0) != after.get(layer, 0):
-                found.add(layer)
-        if expected.counts_ops(layer, measured.versions, measured.packages):
-            counted = values.ops.get(layer)
-            if counted is not None and counted != expected.values.ops[layer]:
-                found.add(layer)
-        now_with = made_by(layer, measured.versions)
-        if same_minor(expected.causes_with.get(layer), now_with) and not _same_causes(
-            expected.values.causes_of(layer), values.causes_of(layer)
-        ):
-            found.add(layer)
-    for layer in _breaking(measured.layers):
-        for old, new, versions in (
-            (expected.values.breaks, values.breaks, expected.breaks_with),
-            (expected.values.eager, values.eager, expected.eager_with),
-        ):
-            if not same_places(_on(old, (layer,)), _on(new, (layer,)), versions, measured.versions):
-                found.add(layer)
-    return frozenset(found)
+    return frozenset(layer for layer in measured.layers if _differs(layer, expected, measured))
+
+
+def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
+    old, new = expected.values, measured.values
+    if any(_at(old, key, layer) != _at(new, key, layer) for key in COUNTS):
+        return True
+    ops = new.ops.get(layer)
+    if (
+        expected.counts_ops(layer, measured.versions, measured.packages)
+        and ops is not None
+        and ops != old.ops[layer]
+    ):
+        return True
+    with_now = made_by(layer, measured.versions)
+    if same_minor(expected.causes_with.get(layer), with_now) and not _same_causes(
+        old.causes_of(layer), new.causes_of(layer)
+    ):
+        return True
+    known = {"breaks": expected.breaks_with, "eager": expected.eager_with}
+    return layer in BREAKING and not all(
+        same_places(
+            _on(getattr(old, key), (layer,)),
+            _on(getattr(new, key), (layer,)),
+            known[key],
+            measured.versions,
+        )
+        for key in LISTS
+    )
+
+
+def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
+    """The observed layers that nothing here judges, and on which something was measured."""
+    if expected is None:
+        return frozenset(measured.layers)
+    return differing(expected, measured) - {*expected.judged(measured.layers)}
+
+
+def _at(values: Values, key: str, layer: str) -> int:
+    counts: Mapping[str, int] = getattr(values, key)
+    return counts.get(layer, 0)
 
 
 def _same_causes(before: Iterable[Cause] | None, after: Iterable[Cause] | None) -> bool:
@@ -85,19 +89,8 @@ def _same_causes(before: Iterable[Cause] | None, after: Iterable[Cause] | None) 
     return {item.key: item.count for item in before} == {item.key: item.count for item in after}
 
 
-def _breaking(layers: Collection[str]) -> list[str]:
-    return [layer for layer in BREAKING if layer in layers]
-
-
 def _on(places: Iterable[BaselinePlace], layers: Collection[str]) -> list[BaselinePlace]:
     return [item for item in places if item.layer in layers]
-
-
-def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
-    """The observed layers that nothing here judges, and on which something was measured."""
-    if expected is None:
-        return frozenset(measured.layers)
-    return differing(expected, measured) - {*expected.judged(measured.layers)}
 
 
 def same_places(
@@ -138,264 +131,190 @@ def by_place(items: Iterable[BaselinePlace]) -> dict[tuple[str, str, str], Basel
     return found
 
 
-def written(
-    raw: Raw, entry: Entry | None, measured: Measured, layers: Collection[str], file: File
-) -> Raw:
-    """The entry's new data: ``measured`` on ``layers``, all else as it is in ``raw``.
+# what is written
 
-    ``entry`` is what ``raw`` says, or None where the test has none and ``raw``
-    is empty. A profile that the plain values do not belong to goes under
-    ``overrides``.
+
+def written(entry: Entry, measured: Measured, layers: Collection[str], file: Document) -> Entry:
+    """The entry as it will be: ``measured`` on ``layers``, all else as it is.
+
+    An entry that is new has neither values nor overrides. A profile that the plain values do not
+    belong to goes under ``overrides``.
     """
-    own = entry is not None and measured.profile in entry.overrides
-    base = entry.profile if entry is not None else file.profile
-    if measured.profile == base and not own:
-        recorded = entry is not None and entry.values is not None
-        return _plain(raw, recorded, measured, layers, file)
-    return _overridden(raw, entry, measured, layers, file)
+    if measured.profile != entry.profile or measured.profile in entry.overrides:
+        return _overridden(entry, measured, layers, file)
+    values = merged(entry.values or Values(), measured, layers)
+    versions = _versions(entry.versions, measured, file, layers, always=entry.values is None)
+    return replace(entry, values=values, versions=versions)
 
 
-def _plain(
-    raw: Raw, recorded: bool, measured: Measured, layers: Collection[str], file: File
-) -> Raw:
-    new = dict(raw)
-    for field in COUNTS:
-        counts = dict(raw.get(field, {}))
-        for layer in layers:
-            count = getattr(measured.values, field).get(layer, 0)
-            if count != counts.get(layer, 0):
-                _put(counts, layer, count)
-        _put_changed(new, field, counts)
-    _put_changed(new, "ops", _ops(raw.get("ops", {}), measured, layers))
-    _put_changed(new, "causes", _causes(raw.get("causes", []), measured, layers))
+def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
+    """Values as they were, but as measured on some layers; zeros and what is empty is left out."""
+    new = measured.values
+    found: dict[str, Any] = {}
+    for key in (*COUNTS, "ops"):
+        found[key] = _counts(getattr(old, key), getattr(new, key), layers)
+    for key in LISTS:
+        found[key] = _places(getattr(old, key), getattr(new, key), measured, layers)
+    found["causes"] = _causes(old.causes, new.causes, layers)
     if PLACES_LAYER in layers:
-        _put_changed(new, "functions", _functions(measured))
-    for field in LISTS if _breaking(layers) else ():
-        _put_changed(new, field, _merged(raw.get(field, []), measured, field, layers))
-    _set_versions(new, measured, file, layers, always=not recorded)
-    if not any(key in new for key in VALUE_KEYS):
-        new["graphs"] = {}  # recorded, and nothing there
-    return new
+        found["functions"] = _functions(new)
+    return replace(old, **found)
 
 
-def _overridden(
-    raw: Raw, entry: Entry | None, measured: Measured, layers: Collection[str], file: File
-) -> Raw:
-    plain = entry.values if entry is not None else None
-    overrides = dict(raw.get("overrides", {}))
-    before = overrides.pop(measured.profile, None)
-    override = _override(dict(before or {}), entry, measured, layers)
-    _set_versions(override, measured, file, layers, always=before is None)
-    if plain is None and not any(key in override for key in VALUE_KEYS):
-        override["graphs"] = {}
-    if plain is None or not _says_nothing(override, plain, entry, file):
-        # In its old place, if it had one.
-        overrides = {
-            profile: override if profile == measured.profile else raw["overrides"][profile]
-            for profile in dict.fromkeys((*raw.get("overrides", {}), measured.profile))
-        }
-    new = dict(raw)
-    _put(new, "overrides", overrides)
-    if plain is not None and overrides and not any(key in raw for key in VALUE_KEYS):
-        new["graphs"] = {}  # an entry with overrides only would have no plain values
-    return new
+def _counts(
+    old: Mapping[str, int], new: Mapping[str, int], layers: Collection[str]
+) -> dict[str, int]:
+    found = {layer: (new if layer in layers else old).get(layer, 0) for layer in LAYERS}
+    return {layer: count for layer, count in found.items() if count}
 
 
-def _override(
-    override: Raw, entry: Entry | None, measured: Measured, layers: Collection[str]
-) -> Raw:
-    """The override's data with what is as the plain values are left out."""
-    plain = (entry.values if entry is not None else None) or Values()
-    for field in COUNTS:
-        counts = dict(override.get(field, {}))
-        inherited = getattr(plain, field)
-        for layer in layers:
-            count = getattr(measured.values, field).get(layer, 0)
-            if count == counts.get(layer, inherited.get(layer, 0)):
-                continue
-            if count == inherited.get(layer, 0):
-                del counts[layer]
-            else:
-                counts[layer] = count
-        _put_changed(override, field, counts)
-    _override_causes(override, plain, measured, layers)
-    inherited = inherited_ops(plain, override.get("graphs", {}))
-    ops = _ops(override.get("ops", {}), measured, layers)
-    versions = entry.versions if entry is not None else UNKNOWN
-    for layer in layers:
-        now_with = made_by(layer, measured.versions)
-        same = now_with is None or same_minor(now_with, made_by(layer, versions))
-        if same and ops.get(layer) == inherited.get(layer):
-            ops.pop(layer, None)
-    _put_changed(override, "ops", ops)
-    if PLACES_LAYER in layers:
-        if measured.values.functions == plain.functions:
-            override.pop("functions", None)
-        else:
-            override["functions"] = _functions(measured)
-    for field in LISTS if _breaking(layers) else ():
-        inherited = getattr(plain, field)
-        before = named(override).get(field)
-        stays = [item for item in inherited if item.layer not in layers]
-        if before is not None:
-            stays = [item for item in before if item.layer not in layers]
-        after = [*stays, *_on(getattr(measured.values, field), layers)]
-        if same_places(inherited, after, versions, measured.versions):
-            override.pop(field, None)
-        else:
-            raw = [_place(item) for item in stays] if before is None else override[field]
-            override[field] = _merged(raw, measured, field, layers)
-    return override
+def _functions(values: Values) -> dict[str, int]:
+    return {writable(name): count for name, count in values.functions.items()}
 
 
-def _override_causes(
-    override: Raw, plain: Values, measured: Measured, layers: Collection[str]
-) -> None:
-    """The causes of the layers that have others than the plain values, or other graphs."""
-    kept = _causes(override.get("causes", []), measured, layers)
-    for layer in layers:
-        after = tuple(item for item in measured.values.causes if item.layer == layer)
-        before = tuple(item for item in plain.causes if item.layer == layer)
-        if layer in override.get("graphs", {}):
-            continue
-        if _same_causes(before, after):
-            kept = [item for item in kept if item["layer"] != layer]
-        elif not after:  # none are its own: only its graphs can name the layer
-            count = measured.values.graphs.get(layer, 0)
-            override["graphs"] = {**override.get("graphs", {}), layer: count}
-    _put_changed(override, "causes", kept)
-
-
-def _says_nothing(override: Raw, plain: Values, entry: Entry | None, file: File) -> bool:
-    """Whether everything that an override names is as the plain values have it."""
-    item = Override(**named(override), versions=stated(override, file.versions))
-    versions = entry.versions if entry is not None else UNKNOWN
-    for layer in item.causes_of:
-        replaced = [cause for cause in item.causes if cause.layer == layer]
-        if not _same_causes(replaced, [cause for cause in plain.causes if cause.layer == layer]):
-            return False
-    if item.functions is not None and item.functions != plain.functions:
-        return False
-    if any(count != plain.ops.get(layer) for layer, count in item.ops.items()):
-        return False
-    return all(
-        count == getattr(plain, field).get(layer, 0)
-        for field in COUNTS
-        for layer, count in override.get(field, {}).items()
-    ) and all(
-        own is None or same_places(own, inherited, item.versions, versions)
-        for own, inherited in ((item.breaks, plain.breaks), (item.eager, plain.eager))
-    )
-
-
-def _ops(raw: Raw, measured: Measured, layers: Collection[str]) -> Raw:
-    """Captured operations as measured on ``layers``; of a layer that was not, no longer any."""
-    return {
-        layer: count
-        for layer in LAYERS
-        if (count := (measured.values.ops if layer in layers else raw).get(layer))
-    }
-
-
-def _causes(raw: list[Raw], measured: Measured, layers: Collection[str]) -> list[Raw]:
-    """The causes as measured on ``layers``: known ones where they stand, then the new ones."""
-    wanted = {item.key: item for item in measured.values.causes if item.layer in layers}
+def _causes(
+    old: Iterable[Cause], new: Iterable[Cause], layers: Collection[str]
+) -> tuple[Cause, ...]:
+    """Known causes where they stand, then the new ones."""
+    wanted = {item.key: item for item in new if item.layer in layers}
     items = []
-    for item in raw:
-        after = wanted.pop(cause(item).key, None)
+    for item in old:
+        after = wanted.pop(item.key, None)
         if after is not None:
-            new = dict(item)
-            _put(new, "count", after.count if after.count > 1 else None)
-            items.append(item if after.count == item.get("count", 1) else new)
-        elif item["layer"] not in layers:
+            items.append(replace(item, count=after.count))
+        elif item.layer not in layers:
             items.append(item)
-    return [*items, *(_cause(item) for item in wanted.values())]
+    return (*items, *(Cause(*key, item.count) for key, item in wanted.items()))
 
 
-def _cause(item: Cause) -> Raw:
-    layer, name, where, code = item.key
-    new: Raw = {"layer": layer, "cause": name}
-    _put(new, "where", where)
-    _put(new, "code", code)
-    _put(new, "count", item.count if item.count > 1 else None)
-    return new
-
-
-def _functions(measured: Measured) -> Raw:
-    found: Raw = {}
-    for name, count in measured.values.functions.items():
-        file, _, function = name.partition("::")
-        found.setdefault(file, {})[function] = count
-    return found
-
-
-def _merged(raw: list[Raw], measured: Measured, field: str, layers: Collection[str]) -> list[Raw]:
-    """The places as measured on ``layers``: known ones where they stand, then the new ones."""
-    wanted = by_place(_on(getattr(measured.values, field), layers))
+def _places(
+    old: Iterable[BaselinePlace],
+    new: Iterable[BaselinePlace],
+    measured: Measured,
+    layers: Collection[str],
+) -> tuple[BaselinePlace, ...]:
+    """Known places where they stand, then the new ones."""
+    wanted = by_place(_on(new, layers))
     items = []
-    for item in raw:
-        after = wanted.pop(parse_place(item).key, None)
+    for item in old:
+        after = wanted.pop(item.key, None)
         if after is not None:
             wording = made_by(after.layer, measured.versions) is not None
-            items.append(
-                item
-                if _same(parse_place(item), after, wording)
-                else _reworded(item, after, wording)
-            )
-        elif parse_place(item).layer not in layers:
+            items.append(item if _same(item, after, wording) else _reworded(item, after, wording))
+        elif item.layer not in layers:
             items.append(item)
-    return [*items, *(_place(item) for item in wanted.values())]
+    return (*items, *(_place(key, item) for key, item in wanted.items()))
 
 
-def _reworded(raw: Raw, after: BaselinePlace, wording: bool) -> Raw:
-    new = dict(raw)
-    if after.count != parse_place(raw).count:
-        _put(new, "count", after.count if after.count > 1 else None)
-    if wording:
-        _put(new, "reason", _text(after.reason))
-        _put(new, "id", _text(after.id))
-    return new
+def _reworded(item: BaselinePlace, after: BaselinePlace, wording: bool) -> BaselinePlace:
+    said = _place(after.key, after) if wording else item
+    return replace(item, count=after.count, reason=said.reason, id=said.id)
 
 
-def _place(item: BaselinePlace) -> Raw:
-    layer, where, code = item.key
-    new: Raw = {"where": where}
-    _put(new, "layer", layer if layer != PLACES_LAYER else None)
-    _put(new, "reason", _text(item.reason))
-    _put(new, "id", _text(item.id))
-    _put(new, "code", code)
-    _put(new, "count", item.count if item.count > 1 else None)
-    return new
+def _place(key: tuple[str, str, str], item: BaselinePlace) -> BaselinePlace:
+    layer, where, code = key
+    return BaselinePlace(where, code, item.count, _text(item.reason), _text(item.id), layer)
 
 
 def _text(text: str | None) -> str | None:
     return writable(text) if text and text.strip() else None
 
 
-def _put(raw: Raw, key: str, value: object) -> None:
-    """Set a key; take it away where the value is empty."""
-    if value:
-        raw[key] = value
-    else:
-        raw.pop(key, None)
+def _overridden(entry: Entry, measured: Measured, layers: Collection[str], file: Document) -> Entry:
+    before = entry.overrides.get(measured.profile)
+    old = before or Override(versions=file.versions)
+    versions = _versions(old.versions, measured, file, layers, always=before is None)
+    plain = entry.values or Values()
+    own = replace(old, versions=versions)
+    own = _otherwise(own, merged(own.over(plain), measured, layers), entry, layers)
+    overrides = {**entry.overrides, measured.profile: own}
+    if entry.values is not None and _says_nothing(own, plain, entry.versions):
+        del overrides[measured.profile]
+    return replace(entry, overrides=overrides)
 
 
-def _put_changed(raw: Raw, key: str, value: object) -> None:
-    """As ``_put``; a key that has this value, or an empty one, stays as it was written."""
-    if value or raw.get(key):
-        _put(raw, key, value)
+def _otherwise(own: Override, after: Values, entry: Entry, layers: Collection[str]) -> Override:
+    """The override of a profile that has the values ``after``, without what is as the plain ones.
+
+    Only ``layers`` are looked at; what it names of others stays.
+    """
+    plain, named = entry.values or Values(), set(own.named)
+    found: dict[str, Any] = {}
+    for key in COUNTS:
+        found[key] = _differences(own, plain, after, key, layers)
+    causes = [item for item in own.values.causes if item.layer not in layers]
+    for layer in layers:
+        ours, theirs = (
+            [item for item in values.causes if item.layer == layer] for values in (after, plain)
+        )
+        if layer in found["graphs"] or not _same_causes(theirs, ours):
+            causes += ours
+            if not ours:  # none are its own: only its graphs can name the layer
+                found["graphs"][layer] = after.graphs.get(layer, 0)
+    if PLACES_LAYER in layers:
+        (named.add if after.functions != plain.functions else named.discard)("functions")
+    for key in LISTS if {*BREAKING} & {*layers} else ():
+        lists = getattr(plain, key), getattr(after, key)
+        (named.discard if same_places(*lists, entry.versions, own.versions) else named.add)(key)
+    found["ops"] = _ops(own, found["graphs"], after, entry, layers)
+    found["causes"] = tuple(causes)
+    found |= {key: getattr(after, key) for key in named}
+    return replace(own, values=Values(**found), named=frozenset(named))
 
 
-def _set_versions(
-    raw: Raw, measured: Measured, file: File, layers: Collection[str], always: bool
-) -> None:
-    """State the versions of compilers where they are not the file's.
+def _differences(
+    own: Override, plain: Values, after: Values, key: str, layers: Collection[str]
+) -> dict[str, int]:
+    """The counts that an override names."""
+    found = {layer: n for layer, n in getattr(own.values, key).items() if layer not in layers}
+    for layer in layers:
+        if _at(after, key, layer) != _at(plain, key, layer):
+            found[layer] = _at(after, key, layer)
+    return found
 
-    ``always``, or where the layer is written that takes the user's own code: what is
-    below it has no reasons to compare.
+
+def _ops(
+    own: Override, graphs: Collection[str], after: Values, entry: Entry, layers: Collection[str]
+) -> dict[str, int]:
+    """The captured operations that an override has otherwise, or counted with another compiler."""
+    plain = (entry.values or Values()).ops
+    found = {layer: n for layer, n in own.values.ops.items() if layer not in layers}
+    for layer in layers:
+        now, was = made_by(layer, own.versions), made_by(layer, entry.versions)
+        inherits = layer not in graphs and (now is None or same_minor(now, was))
+        if layer in after.ops and not (inherits and after.ops[layer] == plain.get(layer)):
+            found[layer] = after.ops[layer]
+    return found
+
+
+def _says_nothing(own: Override, plain: Values, versions: Versions) -> bool:
+    """Whether everything that an override names is as the plain values have it."""
+    after = own.over(plain)
+    return (
+        all(_at(after, key, layer) == _at(plain, key, layer) for key in COUNTS for layer in LAYERS)
+        and all(count == plain.ops.get(layer) for layer, count in own.values.ops.items())
+        and _same_causes(after.causes, plain.causes)
+        and after.functions == plain.functions
+        and all(
+            same_places(getattr(own.values, key), getattr(plain, key), own.versions, versions)
+            for key in LISTS
+            if key in own.named
+        )
+    )
+
+
+def _versions(
+    own: Versions, measured: Measured, file: Document, layers: Collection[str], always: bool
+) -> Versions:
+    """The versions of compilers of an entry: those of its file where they are the same.
+
+    They are written ``always``, or where the layer is written that takes the user's own code: what
+    is below it has no reasons to compare.
     """
     top = {DESCRIPTIONS[layer].compiler for layer in layers if DESCRIPTIONS[layer].above is None}
+    found = dict(own)
     for name, version in measured.versions.items():
-        if always or name in top:
-            same = same_minor(version, file.versions.get(name))
-            _put(raw, name, None if same else minor(version))
+        if (always or name in top) and (short := minor(version)):
+            above = file.versions.get(name)
+            found[name] = above if above and same_minor(version, above) else short
+    return found

@@ -1,31 +1,33 @@
-"""Reading one baseline file, strictly: a tree of nodes in, plain data with line numbers out.
+"""Reading one baseline file, strictly: its text in, its entries with line numbers out.
 
-Whatever is not as docs/reference/baseline-file.md says is a ``BaselineError``
-with file and line. The checks run down the tree beside the conversion, so that
-each error knows its node.
+What may stand there is said by the types of ``form``. A check is made of each of them, which goes
+down the tree of nodes and converts it, so that every error knows its node: whatever is not as
+docs/reference/baseline-file.md says is a ``BaselineError`` with file and line.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable
+from collections.abc import Mapping as Map
+from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
-from pytest_graphbreak.baseline.document import (
-    CAUSE_KEYS,
-    ENTRY_KEYS,
-    FILE_KEYS,
-    OVERRIDE_KEYS,
-    PLACE_KEYS,
-    TEST_KEYS,
+from msgspec import inspect
+
+from pytest_graphbreak.baseline import form
+from pytest_graphbreak.baseline.model import (
+    WHOLE,
+    BaselineError,
     Document,
-    Raw,
-    cause,
-    parse_place,
+    Entries,
+    Entry,
+    Override,
 )
-from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.baseline.tree import (
     Mapping,
     Node,
@@ -36,298 +38,374 @@ from pytest_graphbreak.baseline.tree import (
     line_of,
     parse,
 )
-from pytest_graphbreak.model.budget import PLACES_LAYER
-from pytest_graphbreak.model.layers import BREAKING, CAUSES, COMPILERS, LAYERS
+from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values
+from pytest_graphbreak.model.layers import CAUSES, COMPILERS
+from pytest_graphbreak.model.versions import Versions
+from pytest_graphbreak.text.garbage import uncollected
 
-VERSION = 1
+LARGEST = 32 * 1024 * 1024
+"""Bytes of a file that is read; 100,000 tests are about 20 MB."""
+LONGEST_LINE = 100_000
+_CUT_OFF = re.compile(
+    rb"(?:^|[\r\n])[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'][^\r\n]*)?)?\Z"
+)
+"""A last line without an end that is a key with an unquoted value, or stands before one."""
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
-_VERSION = re.compile(r"[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?")
+
+Raw = dict[str, Any]
+Read = Callable[[Node, str], Any]
+"""Checks and converts a node; the text is what an error calls it."""
+
+
+# the text of a file
+
+
+def load(path: Path, file: str) -> Document | None:
+    """Read a file; None if there is none. ``file`` is the test file that it is for.
+
+    ``BaselineError`` with the line of the first fault.
+    """
+    text = load_text(path)
+    return None if text is None else document(text, path, file)
+
+
+def load_text(path: Path) -> str | None:
+    """The text of a file, with its line ends and byte order mark as they are; None if absent."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise BaselineError("is no regular file", path=path, step="move it away")
+            if status.st_size > LARGEST:
+                raise BaselineError(
+                    f"is larger than {LARGEST // 1024 // 1024} MiB, and is not read",
+                    path=path,
+                    step="split the test file, or delete this file and record it again",
+                )
+            data = stream.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        step = "make it a file that can be read"
+        words = f"cannot be read ({error.strerror or error})"
+        raise BaselineError(words, path=path, step=step) from None
+    if is_cut_off(data):
+        raise BaselineError(
+            "ends in the middle of a line, as a file that was cut off does",
+            path=path,
+            line=data.count(b"\n") + 1,
+            step="take it from git again; if it is whole, end its last line",
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BaselineError(
+            f"is not UTF-8 (byte 0x{data[error.start]:02x})",
+            path=path,
+            line=data.count(b"\n", 0, error.start) + 1,
+            step="save it as UTF-8, or take it from git again",
+        ) from None
+
+
+def is_cut_off(data: bytes) -> bool:
+    """Whether a file may have lost its end: what is left of a value is a value, too."""
+    return _CUT_OFF.search(data[-LONGEST_LINE:]) is not None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # Opening a named pipe would wait for its other end.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+# what it says
 
 
 def document(text: str, path: Path, file: str) -> Document:
     """Check the text of a baseline file. ``BaselineError`` with the line of the first fault."""
-    root = parse(text.removeprefix("\ufeff"), path)
-    return _DocumentReader(path).document(root, file)
+    return parsed(text, path, file)[0]
 
 
-def parsed_test(text: str, path: Path) -> Raw:
-    """The data of one test from its lines. ``BaselineError`` as for a whole file."""
-    root = parse(text, path)
-    assert isinstance(root, Mapping)
-    ((name, (key, node)),) = root.items.items()
-    return _DocumentReader(path).test(name, key, node)
+def parsed(text: str, path: Path, file: str) -> tuple[Document, Mapping]:
+    """As ``document``, with the nodes of the text without its byte order mark."""
+    try:
+        with uncollected():
+            root = parse(text.removeprefix("\ufeff"))
+            if isinstance(root, Mapping) and "version" in root.items:
+                # First, since the keys of another version may be others.
+                _check_version(root.items["version"][1])
+            raw = _reader(form.File)(root, "the file")
+            assert isinstance(root, Mapping)
+            return _document(raw, root, path, file), root
+    except BaselineError as error:
+        error.path = path
+        raise
 
 
-class _DocumentReader:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lines: dict[tuple[str, str | None], int] = {}
-        self.value: dict[str, Callable[[Node, str], Any]] = {
-            **dict.fromkeys(COMPILERS, self.made_with),
-            **dict.fromkeys(("graphs", "recompiles", "ops"), self.counts),
-            **dict.fromkeys(("breaks", "eager"), self.places),
-            "causes": self.causes,
-            "functions": self.functions,
-        }
-
-    def document(self, root: Node, file: str) -> Document:
-        if not isinstance(root, Mapping):
-            self.wrong(root, "the file", "a mapping with version, profile, torch and tests")
-        if "version" in root.items:
-            # First, since the keys of another version may be others.
-            self.version(root.items["version"][1])
-        self.keys(root, FILE_KEYS, "the file")
-        for key in ("version", "profile", "tests"):
-            if key not in root.items:
-                self.fail(f"{key} is missing", root.line, f"add {key}: at the top of the file")
-        profile = self.text(root.items["profile"][1], "profile")
-        versions = {
-            name: self.made_with(root.items[name][1], name)
-            for name in COMPILERS
-            if name in root.items
-        }
-        tests = self.mapping(root.items["tests"][1], "tests", "test names to entries")
-        return Document(
-            path=self.path,
-            file=file,
-            profile=profile,
-            versions=versions,
-            tests={name: self.test(name, key, node) for name, (key, node) in tests.items.items()},
-            lines=self.lines,
-            root=root,
-            packages=self.packages(root) if "packages" in root.items else {},
+def _check_version(node: Node) -> None:
+    if not isinstance(node, Scalar) or kind(node) != "int":
+        _wrong(node, "version", f"the number {form.VERSION}")
+    if node.value != str(form.VERSION):
+        _fail(
+            f"version {node.value} is not known",
+            node,
+            f"this pytest-graphbreak reads version {form.VERSION}: use the one that wrote the file",
         )
 
-    def packages(self, root: Mapping) -> dict[str, str]:
-        node = self.mapping(root.items["packages"][1], "packages", "names to versions")
-        return {
-            name: self.text(value, f"the version of {brief(name)}")
-            for name, (_, value) in node.items.items()
+
+def _document(raw: Raw, root: Mapping, path: Path, file: str) -> Document:
+    top = Document(path, file, raw["profile"], _versions(raw, {}), raw.get("packages", {}))
+    nodes = root.items["tests"][1]
+    assert isinstance(nodes, Mapping)
+    for name, (key, node) in nodes.items.items():
+        item, line = raw["tests"][name], line_of(key)
+        test = top.tests[name] = Entries(item.get("note"), item.get("ungated"), line)
+        if "cases" not in item:
+            test.entries[None] = _entry(top, name, None, item, line)
+            continue
+        assert isinstance(node, Mapping)
+        cases = node.items["cases"][1]
+        assert isinstance(cases, Mapping)
+        for case, (at, _) in cases.items.items():
+            test.entries[case] = _entry(top, name, case, item["cases"][case], line_of(at))
+    return top
+
+
+def _entry(top: Document, test: str, case: str | None, raw: Raw, line: int) -> Entry:
+    recorded = not form.VALUES.keys().isdisjoint(raw)
+    overrides = raw.get("overrides", {})
+    # An entry of zeros has no key left. One that has only overrides, or only a
+    # reason not to be judged, was not recorded.
+    zeros = not overrides and "ungated" not in raw
+    return Entry(
+        file=top.file,
+        test=test,
+        case=case,
+        profile=raw.get("profile", top.profile),
+        versions=_versions(raw, top.versions),
+        values=_values(raw) if recorded or zeros else None,
+        overrides={name: _override(top, item) for name, item in overrides.items()},
+        note=raw.get("note"),
+        ungated=raw.get("ungated"),
+        packages=top.packages,
+        path=top.path,
+        line=line,
+    )
+
+
+def _override(top: Document, raw: Raw) -> Override:
+    return Override(_values(raw), _versions(raw, top.versions), WHOLE & raw.keys())
+
+
+def _versions(raw: Raw, above: Versions) -> Versions:
+    """The versions of compilers that are stated, and those of the file."""
+    own = {name: raw[name] for name in COMPILERS if name in raw}
+    return {**above, **own} if own else above
+
+
+def _values(raw: Raw) -> Values:
+    found = {key: raw[key] for key in form.VALUES if key in raw}
+    if "functions" in found:
+        by_file = found["functions"].items()
+        found["functions"] = {
+            f"{file}::{name}": count for file, names in by_file for name, count in names.items()
         }
+    return Values(**found)
 
-    def version(self, node: Node) -> None:
-        if not isinstance(node, Scalar) or kind(node) != "int":
-            self.wrong(node, "version", f"the number {VERSION}")
-        if node.value != str(VERSION):
-            self.fail(
-                f"version {node.value} is not known",
-                line_of(node),
-                f"this pytest-graphbreak reads version {VERSION}: use the one that wrote the file",
-            )
 
-    def test(self, name: str, key: Scalar, node: Node) -> Raw:
-        what = brief(name)
-        if not name:
-            self.fail("a test without a name", line_of(key), "name it as pytest does, after ::")
-        line = self.lines[name, None] = line_of(key)
-        entry = self.mapping(node, what, "graphs, breaks, ... or cases")
-        if "cases" not in entry.items:
-            return self.entry(entry, what)
-        for field in entry.items:
-            if field in ENTRY_KEYS and field not in TEST_KEYS:
-                self.fail(
-                    f"{what} has both cases and {field}",
-                    line_of(entry.items[field][0]),
-                    f"put {field} into the case that it belongs to",
-                )
-        self.keys(entry, TEST_KEYS, what)
-        raw = self.remarks(entry)
-        cases = self.mapping(entry.items["cases"][1], f"cases of {what}", "parameter ids")
-        if not cases.items:
-            self.fail(f"cases of {what} is empty", line, "delete the test, or record it again")
-        raw["cases"] = {}
-        for case, (case_key, value) in cases.items.items():
-            self.lines[name, case] = line_of(case_key)
-            shown = brief(f"{name}[{case}]")
-            raw["cases"][case] = self.entry(self.mapping(value, shown, "graphs, ..."), shown)
-        return raw
+# checks of nodes, made of the types
 
-    def entry(self, node: Mapping, what: str) -> Raw:
-        self.keys(node, ENTRY_KEYS, what)
-        raw = self.remarks(node)
-        if "profile" in node.items:
-            raw["profile"] = self.text(node.items["profile"][1], "profile")
-        self.values(node, raw)
-        if "overrides" in node.items:
-            overrides = self.mapping(node.items["overrides"][1], "overrides", "profiles to values")
-            raw["overrides"] = {}
-            for profile, (key, value) in overrides.items.items():
-                if not profile:
-                    self.fail("a profile without a name", line_of(key), "name it")
-                shown = f"the override {brief(profile)}"
-                override = self.mapping(value, shown, "graphs, ...")
-                self.keys(override, OVERRIDE_KEYS, shown)
-                raw["overrides"][profile] = self.values(override, {})
-        return raw
 
-    def remarks(self, node: Mapping) -> Raw:
-        return {
-            field: self.text(node.items[field][1], field)
-            for field in ("note", "ungated")
-            if field in node.items
-        }
+@cache
+def _reader(cls: type) -> Read:
+    return _made(inspect.type_info(cls))
 
-    def values(self, node: Mapping, raw: Raw) -> Raw:
-        for field, (_, value) in node.items.items():
-            if field in self.value:
-                raw[field] = self.value[field](value, field)
-        return raw
 
-    def counts(self, node: Node, what: str) -> Raw:
-        counts = self.mapping(node, what, "layers to counts, such as {dynamo: 1}")
-        self.keys(counts, LAYERS, what, "layer")
-        return {
-            layer: self.count(value, f"{what} of {layer}")
-            for layer, (_, value) in counts.items.items()
-        }
+def _made(kind: inspect.Type) -> Read:
+    said: Raw = {}
+    while isinstance(kind, inspect.Metadata):
+        said |= {**(kind.extra_json_schema or {}), **(kind.extra or {})}
+        kind = kind.type
+    if isinstance(kind, inspect.StructType):
+        return _struct(kind)
+    if isinstance(kind, inspect.DictType):
+        return _mapping(kind, said)
+    if isinstance(kind, inspect.ListType):
+        return _items(kind)
+    if isinstance(kind, inspect.IntType):
+        return _count(kind.ge or 0)
+    if isinstance(kind, inspect.StrType):
+        return _text(kind, said.get("enum"))
+    return _test
 
-    def places(self, node: Node, what: str) -> list[Raw]:
-        return self.items(node, what, "place", self.place, lambda raw: parse_place(raw).key)
 
-    def causes(self, node: Node, what: str) -> list[Raw]:
-        return self.items(node, what, "cause", self.cause, lambda raw: cause(raw).key)
+def _test(node: Node, what: str) -> Raw:
+    """A test; one with cases has other keys."""
+    if not isinstance(node, Mapping) or "cases" not in node.items:
+        return _reader(form.Entry)(node, what)  # type: ignore[no-any-return]
+    values = {*form.keys(form.Entry)} - {*form.REMARKS}
+    for name, (key, _) in node.items.items():
+        if name in values:
+            step = f"put {name} into the case that it belongs to"
+            _fail(f"{what} has both cases and {name}", key, step)
+    return _reader(form.Cases)(node, what)  # type: ignore[no-any-return]
 
-    def items(
-        self,
-        node: Node,
-        what: str,
-        noun: str,
-        read: Callable[[Node, str], Raw],
-        key: Callable[[Raw], object],
-    ) -> list[Raw]:
-        """A list in which no two items have one ``key``."""
-        if not isinstance(node, Sequence):
-            self.wrong(node, what, f"a list of {noun}s")
-        seen: dict[object, int] = {}
-        found = []
-        for item in node.items:
-            raw = read(item, f"an item of {what}")
-            if (known := key(raw)) in seen:
-                self.fail(
-                    f"the same {noun} twice in {what}, first on line {seen[known]}",
-                    line_of(item),
-                    "keep one, with a count for both",
-                )
-            seen[known] = line_of(item)
-            found.append(raw)
-        return found
 
-    def place(self, node: Node, what: str) -> Raw:
-        place = self.mapping(node, what, "where, code, reason, ...")
-        self.keys(place, PLACE_KEYS, what)
-        if "where" not in place.items:
-            self.fail(f"{what} has no where", place.line, "add where: file::function")
-        raw = self.fields(place)
-        layer = raw.get("layer", PLACES_LAYER)
-        if layer not in BREAKING:
-            step = f"allowed: {', '.join(BREAKING)}"
-            line = line_of(place.items["layer"][1])
-            self.fail(f"{what} names a layer that nothing breaks: {brief(layer)}", line, step)
-        return raw
+def _struct(kind: inspect.StructType) -> Read:
+    fields = {field.name: _made(field.type) for field in kind.fields}
+    required = [field.name for field in kind.fields if field.required]
+    build = _BUILD.get(kind.cls)
+    wanted = f"a mapping of {', '.join([*fields][:4])}, ..."
 
-    def cause(self, node: Node, what: str) -> Raw:
-        item = self.mapping(node, what, "layer, cause, where, ...")
-        self.keys(item, CAUSE_KEYS, what)
-        raw = self.fields(item)
-        for field in ("layer", "cause"):
-            if field not in raw:
-                self.fail(f"{what} has no {field}", item.line, f"add {field}:")
-        self.word(item, "layer", LAYERS)
-        self.word(item, "cause", CAUSES[raw["layer"]])
-        return raw
-
-    def fields(self, item: Mapping) -> Raw:
-        """What a place or a cause says."""
-        return {
-            field: self.count(value, "count", least=1)
-            if field == "count"
-            else self.text(value, field, empty=field in ("where", "code"))
-            for field, (_, value) in item.items.items()
-        }
-
-    def word(self, node: Mapping, field: str, allowed: Iterable[str]) -> None:
-        value = node.items[field][1]
-        assert isinstance(value, Scalar)
-        if value.value not in allowed:
-            step = f"allowed: {', '.join(allowed)}"
-            self.fail(f"{field} is {brief(value.value)}", line_of(value), step)
-
-    def functions(self, node: Node, what: str) -> Raw:
-        files = self.mapping(node, what, "files to functions, such as {a.py: {f: 12}}")
-        found: Raw = {}
-        for file, (_, value) in files.items.items():
-            shown = f"{what} of {brief(file)}"
-            names = self.mapping(value, shown, "functions to counts")
-            found[file] = {
-                name: self.count(count, f"{shown}: {name}")
-                for name, (_, count) in names.items.items()
-            }
-        return found
-
-    # what every node is checked with
-
-    def keys(self, node: Mapping, allowed: Iterable[str], what: str, noun: str = "key") -> None:
-        for name, (key, _) in node.items.items():
-            if name not in allowed:
-                near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
-                step = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(allowed)}"
-                self.fail(f"{what} has an unknown {noun} {brief(name)}", line_of(key), step)
-
-    def mapping(self, node: Node, what: str, wanted: str) -> Mapping:
+    def read(node: Node, what: str) -> Any:
         if not isinstance(node, Mapping):
-            self.wrong(node, what, f"a mapping of {wanted}")
-        return node
+            _wrong(node, what, wanted)
+        found = {}
+        for name, (key, value) in node.items.items():
+            one = fields.get(name)
+            if one is None:
+                _unknown(key, what, "key", fields)
+            found[name] = one(value, name)
+        for name in required:
+            if name not in found:
+                _fail(f"{what} has no {name}", node, f"add {name}:")
+        return found if build is None else build(found, node)
 
-    def text(self, node: Node, what: str, empty: bool = False) -> str:
-        if not isinstance(node, Scalar) or kind(node) != "str":
-            self.wrong(node, what, "text")
-        if not empty and not node.value.strip():
-            self.fail(f"{what} is empty", line_of(node), "fill it in, or leave the key out")
-        return str(node.value)
+    return read
 
-    def made_with(self, value: Node, name: str) -> str:
-        """The version of a compiler."""
-        version = self.text(value, name)
-        if not _VERSION.fullmatch(version):
+
+def _mapping(kind: inspect.DictType, said: Raw) -> Read:
+    value, item, least = _made(kind.value_type), said.get("item"), kind.min_length or 0
+    wanted, keys = f"a mapping of {said['holds']}", kind.key_type
+    allowed = None
+    if isinstance(keys, inspect.Metadata):
+        allowed = (keys.extra_json_schema or {}).get("enum")
+    nameless = not (isinstance(keys, inspect.StrType) and keys.min_length)
+
+    def read(node: Node, what: str) -> Raw:
+        if not isinstance(node, Mapping):
+            _wrong(node, what, wanted)
+        if len(node.items) < least:
+            _fail(f"{what} is empty", node, "delete the test, or record it again")
+        found = {}
+        for name, (key, part) in node.items.items():
+            if allowed is not None and name not in allowed:
+                _unknown(key, what, "layer", allowed)
+            if not name and not nameless:
+                _fail(f"{what} has a key without a name", key, "name it")
+            called = f"{what} of {name}" if item is None else item + brief(name)
+            found[name] = value(part, called)
+        return found
+
+    return read
+
+
+def _items(kind: inspect.ListType) -> Read:
+    """A list in which no two items have one ``key``."""
+    assert isinstance(kind.item_type, inspect.StructType)
+    one, noun = _made(kind.item_type), _NOUN[kind.item_type.cls]
+
+    def read(node: Node, what: str) -> tuple[Any, ...]:
+        if not isinstance(node, Sequence):
+            _wrong(node, what, f"a list of {noun}s")
+        found: dict[object, Any] = {}
+        lines: dict[object, int] = {}
+        for item in node.items:
+            made = one(item, f"an item of {what}")
+            if (key := made.key) in found:
+                again = f"the same {noun} twice in {what}, first on line {lines[key]}"
+                _fail(again, item, "keep one, with a count for both")
+            found[key], lines[key] = made, line_of(item)
+        return tuple(found.values())
+
+    return read
+
+
+def _text(kind: inspect.StrType, allowed: Iterable[str] | None) -> Read:
+    pattern = re.compile(kind.pattern) if kind.pattern else None
+
+    def read(node: Node, what: str) -> str:
+        if not isinstance(node, Scalar) or _kind(node) != "str":
+            _wrong(node, what, "text")
+        text = str(node.value)
+        if pattern is not None and not pattern.search(text):
+            if not text.strip():
+                _fail(f"{what} is empty", node, "fill it in, or leave the key out")
             step = 'write the minor version in quotes, such as "2.9"'
-            self.fail(f"{name} is {brief(version)}, no version", line_of(value), step)
-        return version
+            _fail(f"{what} is {brief(text)}, no version", node, step)
+        if allowed is not None and text not in allowed:
+            _fail(f"{what} is {brief(text)}", node, f"allowed: {', '.join(allowed)}")
+        return text
 
-    def count(self, node: Node, what: str, least: int = 0) -> int:
+    return read
+
+
+def _count(least: int) -> Read:
+    def read(node: Node, what: str) -> int:
         if not isinstance(node, Scalar) or node.style or not _COUNT.fullmatch(node.value):
-            self.no_count(node, what)
+            _no_count(node, what)
         count = int(node.value)
         if count < least:
-            step = f"leave it out, or {least} or more"
-            self.fail(f"{what} is {count}", line_of(node), step)
+            _fail(f"{what} is {count}", node, f"leave it out, or {least} or more")
         return count
 
-    def no_count(self, node: Node, what: str) -> NoReturn:
-        if not isinstance(node, Scalar) or kind(node) != "int":
-            self.wrong(node, what, "a whole number")
-        if node.value.startswith("-"):
-            self.fail(f"{what} is negative ({node.value})", line_of(node), "counts begin at 0")
-        step = "write it in decimal digits"
-        self.fail(f"{what} is {brief(node.value)}, no count", line_of(node), step)
-
-    def wrong(self, node: Node, what: str, wanted: str) -> NoReturn:
-        got, step = kind(node), "see docs/reference/baseline-file.md"
-        if isinstance(node, Scalar):
-            if got != "str" and wanted == "text":
-                step = f'quote it: "{node.value}"' if node.value else "fill it in, or leave it out"
-            if got == "null":
-                got = "nothing"
-            else:
-                got = f"{_NOUNS.get(got, got)} ({brief(str(node.value))})"
-        else:
-            got = _NOUNS[got]
-        self.fail(f"{what} must be {wanted}, not {got}", line_of(node), step)
-
-    def fail(self, message: str, line: int, step: str) -> NoReturn:
-        raise BaselineError(message, path=self.path, line=line, step=step)
+    return read
 
 
-_NOUNS = {
+def _cause(raw: Raw, node: Mapping) -> Cause:
+    allowed = CAUSES[raw["layer"]]
+    if raw["cause"] not in allowed:
+        said = f"cause is {brief(raw['cause'])}"
+        _fail(said, node.items["cause"][1], f"allowed: {', '.join(allowed)}")
+    return Cause(**raw)
+
+
+def _place(raw: Raw, node: Mapping) -> BaselinePlace:
+    return BaselinePlace(**raw)
+
+
+_BUILD: Final[Map[type, Callable[[Raw, Mapping], Any]]] = {
+    form.PlaceKeys: _place,
+    form.CauseKeys: _cause,
+}
+_NOUN: Final[Map[type, str]] = {form.PlaceKeys: "place", form.CauseKeys: "cause"}
+_kind = kind
+
+
+# errors
+
+
+def _unknown(key: Scalar, what: str, noun: str, allowed: Iterable[str]) -> NoReturn:
+    near = difflib.get_close_matches(key.value, allowed, n=1, cutoff=0.5)
+    step = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(allowed)}"
+    _fail(f"{what} has an unknown {noun} {brief(key.value)}", key, step)
+
+
+def _no_count(node: Node, what: str) -> NoReturn:
+    if not isinstance(node, Scalar) or kind(node) != "int":
+        _wrong(node, what, "a whole number")
+    if node.value.startswith("-"):
+        _fail(f"{what} is negative ({node.value})", node, "counts begin at 0")
+    _fail(f"{what} is {brief(node.value)}, no count", node, "write it in decimal digits")
+
+
+def _wrong(node: Node, what: str, wanted: str) -> NoReturn:
+    got, step = kind(node), "see docs/reference/baseline-file.md"
+    if not isinstance(node, Scalar):
+        got = _NOUNS[got]
+    elif got == "null":
+        got = "nothing"
+    else:
+        got = f"{_NOUNS.get(got, got)} ({brief(str(node.value))})"
+    if isinstance(node, Scalar) and kind(node) != "str" and wanted == "text":
+        step = f'quote it: "{node.value}"' if node.value else "fill it in, or leave it out"
+    _fail(f"{what} must be {wanted}, not {got}", node, step)
+
+
+def _fail(message: str, node: Node, step: str) -> NoReturn:
+    raise BaselineError(message, line=line_of(node), step=step)
+
+
+_NOUNS: Final = {
     "str": "text",
     "int": "a number",
     "float": "a number",

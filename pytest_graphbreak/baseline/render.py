@@ -1,35 +1,29 @@
-"""Plain data to YAML text, in the one form that we write.
+"""An entry to YAML text, in the one form that we write.
 
 Block style with two blanks a level; counts, what is empty, and a case that has
 nothing but counts in braces on one line. A text stands unquoted where every YAML
 reader takes it for that text, else in double quotes, or in single quotes where
 that saves escapes. Nothing is folded: a text is on one line, however long, and
-so is a key.
+so is a key; one of several lines is a block.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping as Map
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from typing import Any
 
-from pytest_graphbreak.baseline.document import (
-    CAUSE_KEYS,
-    ENTRY_KEYS,
-    FILE_KEYS,
-    OVERRIDE_KEYS,
-    PLACE_KEYS,
-    TEST_KEYS,
-)
-from pytest_graphbreak.model.budget import writable
-from pytest_graphbreak.model.layers import LAYERS
+from msgspec import Struct, structs
+
+from pytest_graphbreak.baseline import form
+from pytest_graphbreak.baseline.model import Document, Entries, Entry, Override
+from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values, writable
+from pytest_graphbreak.model.layers import COMPILERS, LAYERS
+from pytest_graphbreak.model.versions import Versions
 
 INDENT = 2
 LONGEST_COMPACT = 80
 """Characters of a case in braces, beside its key and its functions."""
-COMMENTED = frozenset(("note", "ungated"))
-"""What people write into an entry: it stands on a line of its own."""
 LONGEST_KEY = 1000
 """Characters of a key in the form ``key: value``; YAML itself ends at 1,024."""
 
@@ -39,119 +33,177 @@ _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a mapping or a list of the file is laid out.
-
-    ``order`` is that of its keys, as far as they have one; ``inside`` the shapes
-    of the values by key, ``each`` the shape of all others, or of list items;
-    ``inline`` puts it on one line in braces, ``compact`` does where it is short;
-    ``single`` puts a list of one item on one line in brackets.
-    """
-
-    order: tuple[str, ...] = ()
-    inside: Map[str, Shape] = field(default_factory=dict)
-    each: Shape | None = None
-    inline: bool = False
-    compact: bool = False
-    single: bool = False
-
-    def of(self, key: str) -> Shape:
-        return self.inside.get(key) or self.each or _LEAF
-
-    def rank(self, key: str) -> int:
-        """Where a key belongs among its siblings; those without an order come last."""
-        return self.order.index(key) if key in self.order else len(self.order)
+class Braces(dict[str, Any]):
+    """A mapping that stands on one line."""
 
 
-_LEAF = Shape()
-_COUNTS = Shape(order=LAYERS, inline=True)
-_PLACES = Shape(each=Shape(order=PLACE_KEYS))
-_CAUSES = Shape(each=Shape(order=CAUSE_KEYS, inline=True), single=True)
-_FUNCTIONS = Shape(each=Shape(inline=True), inline=True)
-_VALUES = {
-    "graphs": _COUNTS,
-    "recompiles": _COUNTS,
-    "ops": _COUNTS,
-    "functions": _FUNCTIONS,
-    "causes": _CAUSES,
-    "breaks": _PLACES,
-    "eager": _PLACES,
-}
-_OVERRIDE = Shape(order=OVERRIDE_KEYS, inside=_VALUES)
-_ENTRY_INSIDE = {**_VALUES, "overrides": Shape(each=_OVERRIDE)}
-_ENTRY = Shape(order=ENTRY_KEYS, inside=_ENTRY_INSIDE)
-_CASE = replace(_ENTRY, compact=True)
-_TEST = Shape(order=(*ENTRY_KEYS, *TEST_KEYS), inside={**_ENTRY_INSIDE, "cases": Shape(each=_CASE)})
-TESTS = Shape(each=_TEST)
-FILE = Shape(order=FILE_KEYS, inside={"packages": Shape(inline=True), "tests": TESTS})
+# entries as plain data, in the order in which their keys are written
 
 
-def lines(data: Map[str, Any], shape: Shape, indent: int) -> list[str]:
-    """The lines of a mapping in block style, each key behind ``indent`` blanks; no line ends."""
-    found: list[str] = []
-    for name in sorted(data, key=shape.rank):
-        found += item_lines(name, data[name], shape.of(name), indent)
+def file(top: Document) -> dict[str, Any]:
+    """A file whose tests are all still to be written."""
+    found = {"version": form.VERSION, "profile": top.profile, **top.versions}
+    if top.packages:
+        found["packages"] = packages(top.packages)
+    tests = {name: test(known, top) for name, known in top.tests.items()}
+    return {key: found[key] for key in form.keys(form.File) if key in found} | {"tests": tests}
+
+
+def packages(versions: Mapping[str, str]) -> Braces:
+    """The versions of packages, by name."""
+    return Braces(sorted(versions.items()))
+
+
+def test(known: Entries, top: Document) -> dict[str, Any]:
+    """A test, with its cases if it has any; ``top`` is its file."""
+    if None in known.entries:
+        return entry(known.entries[None], top)
+    cases = {str(name): case(item, top) for name, item in known.entries.items()}
+    return {**_remarks(known), "cases": cases}
+
+
+def case(item: Entry, top: Document) -> dict[str, Any]:
+    """A case: on one line where it has nothing but counts and is short."""
+    found = entry(item, top)
+    short = Braces({key: value for key, value in found.items() if key != "functions"})
+    fits = not _remarks(item) and all(map(is_inline, found.values()))
+    return Braces(found) if fits and len(inline(short)) <= LONGEST_COMPACT else found
+
+
+def entry(item: Entry, top: Document) -> dict[str, Any]:
+    """The keys of an entry; what the file says, too, is left out."""
+    found: dict[str, Any] = _remarks(item)
+    if item.profile != top.profile:
+        found["profile"] = item.profile
+    found |= _versions(item.versions, top)
+    values = _values(item.values) if item.values is not None else {}
+    if item.values is not None and not values:
+        values["graphs"] = Braces()  # recorded, and nothing there
+    found |= values
+    if item.overrides:
+        found["overrides"] = {name: _override(own, top) for name, own in item.overrides.items()}
     return found
 
 
-def item_lines(name: str, value: Any, shape: Shape, indent: int) -> list[str]:
+def _remarks(item: Entry | Entries) -> dict[str, Any]:
+    return {key: said for key in form.REMARKS if (said := getattr(item, key)) is not None}
+
+
+def _versions(own: Versions, top: Document) -> dict[str, str]:
+    stated = {name: own[name] for name in COMPILERS if name in own}
+    return {name: at for name, at in stated.items() if top.versions.get(name) != at}
+
+
+def _override(own: Override, top: Document) -> dict[str, Any]:
+    found = {**_versions(own.versions, top), **_values(own.values, own.named)}
+    return found or {"graphs": Braces()}
+
+
+def _values(values: Values, named: frozenset[str] = frozenset()) -> dict[str, Any]:
+    found = {key: getattr(values, key) for key in form.VALUES}
+    found["functions"] = _by_file(values.functions)
+    return {key: _plain(value) for key, value in found.items() if value or key in named}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaselinePlace):
+        return _item(value, form.PlaceKeys)
+    if isinstance(value, Cause):
+        return Braces(_item(value, form.CauseKeys))
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping) and value.keys() <= {*LAYERS}:
+        return Braces({layer: value[layer] for layer in LAYERS if layer in value})
+    return value
+
+
+def _item(value: BaselinePlace | Cause, cls: type[Struct]) -> dict[str, Any]:
+    """What a place or a cause says, without what is as it would be if it were left out."""
+    found = {}
+    for field in structs.fields(cls):
+        said = getattr(value, field.name)
+        if field.required or said not in (None, field.default):
+            found[field.name] = said
+    return found
+
+
+def _by_file(functions: Mapping[str, int]) -> Braces:
+    found = Braces()
+    for name, count in functions.items():
+        at, _, function = name.partition("::")
+        found.setdefault(at, Braces())[function] = count
+    return found
+
+
+# plain data as text
+
+
+def lines(data: Mapping[str, Any], indent: int) -> list[str]:
+    """The lines of a mapping in block style, each key behind ``indent`` blanks; no line ends."""
+    return [line for name in data for line in item_lines(name, data[name], indent)]
+
+
+def item_lines(name: str, value: Any, indent: int) -> list[str]:
     """The lines of one key and its value."""
     blanks = " " * indent
     text = scalar(name)
     found = [f"{blanks}{text}:"]
     if len(text) > LONGEST_KEY:
         found = [f"{blanks}? {text}", f"{blanks}:"]
-    if is_inline(value, shape):
-        found[-1] += f" {inline(value, shape)}"
+    if isinstance(value, str) and _is_block(value):
+        found[-1] += " |" if value.endswith("\n") else " |-"
+        return found + [f"{blanks}  {line}".rstrip() for line in value.splitlines()]
+    if is_inline(value):
+        found[-1] += f" {inline(value)}"
         return found
-    return [*found, *value_lines(value, shape, indent + INDENT)]
-
-
-def value_lines(value: Any, shape: Shape, indent: int) -> list[str]:
-    """The lines below a key, of a value that is not inline."""
     if isinstance(value, dict):
-        return lines(value, shape, indent)
-    return [line for item in value for line in dash_lines(item, shape, indent)]
+        return found + lines(value, indent + INDENT)
+    return found + [line for item in value for line in _dash_lines(item, indent + INDENT)]
 
 
-def dash_lines(item: Map[str, Any], shape: Shape, indent: int) -> list[str]:
+def _is_block(text: str) -> bool:
+    """Whether a text of several lines is as readable in a block: it can stand there as it is."""
+    rows = text.removesuffix("\n").split("\n")
+    return (
+        len(rows) > 1
+        and all(
+            row.isprintable() and row == row.rstrip() and (row or 0 < at < len(rows) - 1)
+            for at, row in enumerate(rows)
+        )
+        and not text.startswith(" ")
+    )
+
+
+def _dash_lines(item: Any, indent: int) -> list[str]:
     """The lines of a list's item, its dash behind ``indent`` blanks."""
-    if is_inline(item, shape.of("")):
-        return [" " * indent + "- " + inline(item, shape.of(""))]
-    first, *rest = lines(item, shape.of(""), indent + 2)
+    if is_inline(item):
+        return [" " * indent + "- " + inline(item)]
+    first, *rest = lines(item, indent + 2)
     return [" " * indent + "- " + first.lstrip(" "), *rest]
 
 
-def is_inline(value: Any, shape: Shape) -> bool:
-    """Whether a value stands on the line of its key."""
-    if not isinstance(value, dict | list) or not value or shape.inline:
-        return True
-    if isinstance(value, list) and shape.single and len(value) == 1:
-        return True
-    if not shape.compact or not isinstance(value, dict):
-        return False
-    flat = all(is_inline(value[name], shape.of(name)) for name in value)
-    short = {name: item for name, item in value.items() if name != "functions"}
-    return flat and not COMMENTED & value.keys() and len(inline(short, shape)) <= LONGEST_COMPACT
+def is_inline(value: Any) -> bool:
+    """Whether a value stands on the line of its key; a list of one item in braces does."""
+    if isinstance(value, list) and len(value) == 1:
+        return isinstance(value[0], Braces)
+    return not isinstance(value, dict | list) or not value or isinstance(value, Braces)
 
 
-def inline(value: Any, shape: Shape, flow: bool = False) -> str:
+def inline(value: Any, flow: bool = False) -> str:
     """A value on one line. ``flow``: inside of braces or brackets, where more is quoted."""
     if isinstance(value, dict):
-        names = sorted(value, key=shape.rank)
-        return "{" + ", ".join(flow_item(name, value[name], shape.of(name)) for name in names) + "}"
+        return "{" + ", ".join(_flow_item(name, item) for name, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(inline(item, shape.of(""), True) for item in value) + "]"
+        return "[" + ", ".join(inline(item, True) for item in value) + "]"
     return str(value) if isinstance(value, int) else scalar(value, flow)
 
 
-def flow_item(name: str, value: Any, shape: Shape) -> str:
+def _flow_item(name: str, value: Any) -> str:
     """A key and its value inside of braces."""
     text = scalar(name, flow=True)
     if len(text) > LONGEST_KEY:
         text = f"? {text} "
-    return f"{text}: {inline(value, shape, flow=True)}"
+    return f"{text}: {inline(value, flow=True)}"
 
 
 def scalar(text: str, flow: bool = False) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from pytest_graphbreak.baseline.document import Document
-from pytest_graphbreak.baseline.model import BaselineError, Entry, Expected, Stale
+from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected, Stale
 from pytest_graphbreak.baseline.paths import (
     SUFFIX,
     baseline_path,
@@ -15,7 +14,7 @@ from pytest_graphbreak.baseline.paths import (
     mirrored_file,
     split_nodeid,
 )
-from pytest_graphbreak.baseline.quick import load
+from pytest_graphbreak.baseline.read import load
 from pytest_graphbreak.text.garbage import uncollected
 
 
@@ -28,15 +27,21 @@ class Baselines:
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory)
-        self._documents: dict[str, Document | None] = {}
+        self._documents: dict[str, Document | BaselineError | None] = {}
 
     def document(self, file: str) -> Document | None:
         """The baseline file of a test file; None if it has none."""
         if file not in self._documents:
             path = baseline_path(self.directory, file)
-            inside(self.directory, path)
-            self._documents[file] = load(path, file)
-        return self._documents[file]
+            try:
+                inside(self.directory, path)
+                self._documents[file] = load(path, file)
+            except BaselineError as error:
+                self._documents[file] = error
+        found = self._documents[file]
+        if isinstance(found, BaselineError):
+            raise found
+        return found
 
     def entry(self, nodeid: str) -> Entry | None:
         """The entry of a test; None if it has none."""
@@ -49,11 +54,17 @@ class Baselines:
         entry = self.entry(nodeid)
         return None if entry is None else entry.expected(profile)
 
-    def check(self) -> None:
-        """Read every baseline file. ``BaselineError`` with the first fault of each bad one."""
+    def check(self, wanted: Callable[[str], bool] = lambda file: True) -> None:
+        """Read the baseline files of the wanted test files.
+
+        A baseline that can be for none is taken for one with its own name. ``BaselineError`` with
+        the first fault of each bad one.
+        """
         faults = []
         with uncollected():
             for file, path in self._found():
+                if not wanted(file or path.relative_to(self.directory).as_posix()):
+                    continue
                 try:
                     if file is None:
                         found = load(inside(self.directory, path), "")
@@ -105,12 +116,12 @@ class Baselines:
                 continue  # a test outside of the root directory has no baseline
             if file in tests:
                 tests[file].add((test, case))
-        found = []
+        found: list[Stale] = []
         gone = set(gone_files)
         for file in tests.keys() | gone:
             document = self.document(file)
             if document is not None and file in gone:
-                found += [_stale(document, *key) for key in _keys(document)]
+                found += map(_stale, document.entries())
             elif document is not None:
                 found += _missing(document, tests[file], profile)
         return sorted(found, key=lambda stale: (stale.path, stale.line))
@@ -140,31 +151,21 @@ def _mirrored(directory: Path, path: Path) -> str | None:
         return None
 
 
-def _keys(document: Document) -> Iterator[tuple[str, str | None]]:
-    """Test and case of every entry, in the order of the file."""
-    with_cases = {test for test, case in document.lines if case is not None}
-    for test, case in document.lines:
-        if case is not None or test not in with_cases:
-            yield test, case
-
-
 def _missing(
     document: Document, tests: set[tuple[str, str | None]], profile: str
 ) -> Iterator[Stale]:
     names = {test for test, _ in tests}
-    for test, case in _keys(document):
-        # A mere remark on a test holds for all of its cases.
-        if test in names and not document.tests[test].keys() - {"note", "ungated"}:
-            continue
-        if (test, case) in tests:
-            continue
-        entry = document.entry(test, case)
-        if entry is None or not entry.recorded or profile in entry.recorded:
-            yield _stale(document, test, case)
+    for test, known in document.tests.items():
+        for case, entry in known.entries.items():
+            # A mere remark on a test holds for all of its cases.
+            if (test, case) in tests or (case is None and test in names and entry.is_remark):
+                continue
+            if not entry.recorded or profile in entry.recorded:
+                yield _stale(entry)
 
 
-def _stale(document: Document, test: str, case: str | None) -> Stale:
-    return Stale(document.file, test, case, document.path, document.lines[test, case])
+def _stale(entry: Entry) -> Stale:
+    return Stale(entry.file, entry.test, entry.case, entry.path, entry.line)
 
 
 def _walk(directory: Path) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -62,22 +61,19 @@ class Mapping:
 
 @dataclass(slots=True)
 class Sequence:
-    """Items in order. ``start`` and ``column`` of a block sequence are those of its first dash."""
+    """Items in order; ``end`` and ``line`` as those of a mapping."""
 
     items: list[Node]
-    flow: bool
-    start: int
     end: int
     line: int
-    column: int
 
 
 Node = Scalar | Mapping | Sequence
 
 
-def start_of(node: Node) -> int:
-    """Where a node begins, as an offset in characters."""
-    return _start(node) if isinstance(node, Scalar) else node.start
+def start_of(key: Scalar) -> int:
+    """Where a key begins, as an offset in characters."""
+    return _start(key)
 
 
 def end_of(node: Node) -> int:
@@ -121,17 +117,15 @@ def kind(node: Node) -> str:
     return "mapping" if isinstance(node, Mapping) else "sequence"
 
 
-def parse(text: str, path: Path) -> Node:
+def parse(text: str) -> Node:
     """The one document of ``text``, which has no byte order mark.
 
-    ``BaselineError`` with the line of whatever is not allowed; ``path`` is for
-    its message only.
+    ``BaselineError`` with the line of whatever is not allowed, and without a path.
     """
     conflict = _CONFLICT.search(text)
     if conflict:
         raise BaselineError(
             f"merge-conflict marker {conflict[0]}",
-            path=path,
             line=line_at(text, conflict.start()),
             step="resolve the conflict: keep the entries of one side, or of both",
         )
@@ -139,28 +133,27 @@ def parse(text: str, path: Path) -> Node:
         loader = _Loader(text)
         try:
             with uncollected():
-                return _Builder(loader.get_event, path).document()
+                return _Builder(loader.get_event).document()
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise _explained(error, text, path) from None
+        raise _explained(error, text) from None
 
 
 class _Builder:
-    def __init__(self, following: Callable[[], Any], path: Path) -> None:
+    def __init__(self, following: Callable[[], Any]) -> None:
         self.following = following
-        self.path = path
 
     def document(self) -> Node:
         self.following()  # the start of the stream
         if type(self.following()) is StreamEndEvent:
-            raise self.error("the file is empty", 1, "delete it, or take it from git again")
+            raise _error("the file is empty", 1, "delete it, or take it from git again")
         node = self.node(self.following(), 1)
         self.following()  # the end of the document
         event = self.following()
         if type(event) is not StreamEndEvent:
             line = _line(event)
-            raise self.error("a second YAML document", line, "a file holds one; merge them")
+            raise _error("a second YAML document", line, "a file holds one; merge them")
         return node
 
     # The two loops below see every event of a file, 20 a test: types are
@@ -173,7 +166,7 @@ class _Builder:
             return event
         if depth > DEEPEST:
             line = _line(event)
-            raise self.error(f"nested more than {DEEPEST} deep", line, "no baseline is")
+            raise _error(f"nested more than {DEEPEST} deep", line, "no baseline is")
         if type(event) is MappingStartEvent:
             return self.mapping(event, depth)
         assert type(event) is SequenceStartEvent
@@ -202,13 +195,12 @@ class _Builder:
         return made
 
     def sequence(self, event: Any, depth: int) -> Sequence:
-        mark = event.start_mark
         items: list[Node] = []
-        made = Sequence(items, event.flow_style, mark.index, mark.index, mark.line + 1, mark.column)
+        first = event
         while type(event := self.following()) is not SequenceEndEvent:
             items.append(self.node(event, depth + 1))
-        made.end = end_of(items[-1]) if items and not made.flow else _end(event)
-        return made
+        end = end_of(items[-1]) if items and not first.flow_style else _end(event)
+        return Sequence(items, end, _line(first))
 
     def refused(
         self, event: Any, items: dict[str, tuple[Scalar, Node]] | None = None
@@ -216,32 +208,32 @@ class _Builder:
         """What is wrong with an event that is not allowed where it stands."""
         line = _line(event)
         if type(event) is AliasEvent:
-            return self.error(f"an alias (*{event.anchor})", line, "write the values out")
+            return _error(f"an alias (*{event.anchor})", line, "write the values out")
         if event.anchor is not None:
-            return self.error(f"an anchor (&{event.anchor})", line, "write the values out")
+            return _error(f"an anchor (&{event.anchor})", line, "write the values out")
         if event.tag is not None:
-            return self.error(f"a YAML tag ({event.tag})", line, "leave it out")
+            return _error(f"a YAML tag ({event.tag})", line, "leave it out")
         if type(event) is not ScalarEvent:
-            return self.error("a key that is a list or a mapping", line, "write a name")
+            return _error("a key that is a list or a mapping", line, "write a name")
         text = event.value
         if items and text in items:
             first = line_of(items[text][0])
             message = f"duplicate key {brief(text)}, first on line {first}"
-            return self.error(message, line, "keep one of the two")
+            return _error(message, line, "keep one of the two")
         step = f'quote it: "{text}"' if text else "write a name"
-        return self.error(f"the key {text or '(nothing)'} is not text in YAML", line, step)
-
-    def error(self, message: str, line: int, step: str) -> BaselineError:
-        return BaselineError(message, path=self.path, line=line, step=step)
+        return _error(f"the key {text or '(nothing)'} is not text in YAML", line, step)
 
 
-def _explained(error: yaml.YAMLError, text: str, path: Path) -> BaselineError:
+def _error(message: str, line: int, step: str) -> BaselineError:
+    return BaselineError(message, line=line, step=step)
+
+
+def _explained(error: yaml.YAMLError, text: str) -> BaselineError:
     """PyYAML's error in our form, named as a reader of the file would name it."""
     found = _UNREADABLE.search(text)
     if found and isinstance(error, yaml.reader.ReaderError):
         return BaselineError(
             f"the character U+{ord(found[0]):04X} cannot stand in a YAML file",
-            path=path,
             line=line_at(text, found.start()),
             step=r'write it as an escape in double quotes, such as "\u0007"',
         )
@@ -253,10 +245,10 @@ def _explained(error: yaml.YAMLError, text: str, path: Path) -> BaselineError:
         bad = lines[line - 1]
         if "\t" in bad[: len(bad) - len(bad.lstrip())]:
             message = "a tab in the indentation"
-            return BaselineError(message, path=path, line=line, step="use spaces")
+            return BaselineError(message, line=line, step="use spaces")
     problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-    step = "mend it, or take the file from git again"
-    return BaselineError(f"not valid YAML: {problem}", path=path, line=line, step=step)
+    step = "correct it, or take the file from git again"
+    return BaselineError(f"not valid YAML: {problem}", line=line, step=step)
 
 
 def line_at(text: str, index: int) -> int:

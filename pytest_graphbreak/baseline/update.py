@@ -13,13 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_graphbreak.baseline import plan, render, write
-from pytest_graphbreak.baseline.document import Document, Raw, own
-from pytest_graphbreak.baseline.edit import GONE, Editor
-from pytest_graphbreak.baseline.load import is_cut_off, load_text
-from pytest_graphbreak.baseline.model import BaselineError, Entry, Expected, Measured, Stale
+from pytest_graphbreak.baseline import form, plan, render, write
+from pytest_graphbreak.baseline.edit import Editor
+from pytest_graphbreak.baseline.model import (
+    BaselineError,
+    Document,
+    Entries,
+    Entry,
+    Expected,
+    Measured,
+    Stale,
+)
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
-from pytest_graphbreak.baseline.read import VERSION, document
+from pytest_graphbreak.baseline.read import document, is_cut_off, load_text, parsed
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import Values, writable
 from pytest_graphbreak.model.layers import COMPILERS, LAYERS
@@ -193,15 +199,16 @@ def _planned_file(
     path: Path, file: str, todo: _Work, mode: Mode, base_profile: str | None
 ) -> tuple[list[Change], str | None, str | None]:
     """What becomes of the entries of a file, and its text before and after."""
-    text = load_text(path)
+    text, root = load_text(path), None
     if text is None:
         job = _File(_new_document(path, file, todo, base_profile), mode)
     else:
-        job = _File(document(text, path, file), mode)
+        before, root = parsed(text, path, file)
+        job = _File(before, mode)
     job.prune(key for key in todo.pruned if key not in todo.measured)
     for key, several in todo.measured.items():
         job.measure(key, several)
-    return job.changes, text, job.text(text)
+    return job.changes, text, job.text(text, root)
 
 
 def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) -> Document:
@@ -212,7 +219,7 @@ def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) 
     versions: dict[str, str] = {}
     for item in filter(None, (first, *items)):
         versions = {**item.versions, **versions}
-    return Document(path, file, profile, _minors(versions), tests={}, lines={})
+    return Document(path, file, profile, _minors(versions))
 
 
 def _minors(versions: Map[str, str]) -> dict[str, str]:
@@ -225,29 +232,23 @@ class _File:
     def __init__(self, before: Document, mode: Mode) -> None:
         self.before = before
         self.mode = mode
-        self.top = plan.File(before.profile, before.versions)
         # Entries are replaced and never changed; only what holds them is copied.
         self.tests = {
-            name: {**raw, "cases": dict(raw["cases"])} if "cases" in raw else raw
-            for name, raw in before.tests.items()
+            name: replace(known, entries=dict(known.entries))
+            for name, known in before.tests.items()
         }
-        self.after = replace(before, tests=self.tests)
+        self.after = replace(before, tests=self.tests, packages=dict(before.packages))
         self.touched: set[str] = set()
-        self.packages = dict(before.packages)
         self.changes: list[Change] = []
 
     def prune(self, keys: Iterable[Key]) -> None:
         """Drop entries that are there; a test goes with its last case."""
         for test, case in keys:
-            entry = self.after.entry(test, case)
-            if entry is None or own(self.tests[test], case) is None:
-                continue
-            self.touched.add(test)
-            self._pruned(entry)
-            if case is not None:
-                del self.tests[test]["cases"][case]
-            if case is None or not self.tests[test]["cases"]:
-                del self.tests[test]
+            known = self.tests.get(test)
+            if known is not None and case in known.entries:
+                self._pruned(test, (case,))
+                if not known.entries:
+                    del self.tests[test]
 
     def measure(self, key: Key, several: Iterable[Measured]) -> None:
         """Take the measurements of one test, those of its plain values first."""
@@ -272,52 +273,56 @@ class _File:
             self._changed("kept", item, expected, expected)
             return
         layers = found if self.mode == "record" else frozenset(item.layers)
-        raw = own(self.tests.get(key[0], {"cases": {}}), key[1]) or {}
-        ordered = [layer for layer in LAYERS if layer in layers]
-        self._put(key, plan.written(raw, entry, item, ordered, self.top))
-        self.packages |= {writable(name): writable(at) for name, at in item.packages.items()}
-        after = self.after.entry(*key)
-        assert after is not None
+        after = self._put(key, item, [layer for layer in LAYERS if layer in layers])
         self._changed(
             "added" if entry is None else "changed", item, expected, after.expected(item.profile)
         )
 
-    def _would_drop(self, key: Key) -> bool:
-        """Whether a test has cases where its entry has none, or the other way round."""
-        test, case = key
-        above = self.tests.get(test, {})
-        return (
-            "cases" in above if case is None else bool(above.keys() - {"note", "ungated", "cases"})
-        )
+    def _in_the_way(self, key: Key) -> list[str | None]:
+        """The entries of a test that go where one is written for ``key``.
 
-    def _put(self, key: Key, raw: Raw) -> None:
+        pytest has one function of a name: it has parameters, or it has none.
+        """
+        test, case = key
+        known = self.tests.get(test)
+        entries = known.entries if known is not None else {}
+        return [other for other in entries if (other is None) != (case is None)]
+
+    def _would_drop(self, key: Key) -> bool:
+        """Whether an entry that says more than a remark would go."""
+        others = self._in_the_way(key)
+        return any(other is not None or not self._is_remark(key[0]) for other in others)
+
+    def _is_remark(self, test: str) -> bool:
+        return self.tests[test].entries[None].is_remark
+
+    def _put(self, key: Key, item: Measured, layers: list[str]) -> Entry:
+        """Write a measurement into the entry of a test, which is made if there is none."""
         test, case = key
         self.touched.add(test)
-        above = self.tests.get(test, {})
-        remarks: Raw = {name: above[name] for name in ("note", "ungated") if name in above}
-        if case is None:
-            if "cases" in above:
-                # pytest has one function of a name: it has parameters, or it has none.
-                self._pruned_all(test, above["cases"])
-                raw = remarks | raw
-            self.tests[test] = raw
-        elif "cases" in above:
-            above["cases"][case] = raw
+        known = self.tests.setdefault(test, Entries(None, None, 0))
+        others = self._in_the_way(key)
+        if others == [None] and self._is_remark(test):
+            del known.entries[None]
         else:
-            if above.keys() - remarks.keys():
-                self._pruned_all(test, (None,))
-            self.tests[test] = {**remarks, "cases": {case: raw}}
+            self._pruned(test, others)
+        top = self.after
+        entry = known.entries.get(case)
+        if entry is None:
+            note = known.note if case is None else None
+            entry = Entry(top.file, test, case, top.profile, top.versions, note=note, path=top.path)
+        known.entries[case] = plan.written(entry, item, layers, top)
+        packages = {writable(name): writable(at) for name, at in item.packages.items()}
+        self.after = replace(top, packages={**top.packages, **packages})
+        return known.entries[case]
 
-    def _pruned_all(self, test: str, cases: Iterable[str | None]) -> None:
+    def _pruned(self, test: str, cases: Iterable[str | None]) -> None:
         for case in cases:
-            entry = self.after.entry(test, case)
-            if entry is not None:
-                self._pruned(entry)
-
-    def _pruned(self, entry: Entry) -> None:
-        self.changes.append(
-            Change("pruned", entry.nodeid, entry.path, entry.profile, entry.values, None)
-        )
+            self.touched.add(test)
+            entry = self.tests[test].entries.pop(case)
+            self.changes.append(
+                Change("pruned", entry.nodeid, entry.path, entry.profile, entry.values, None)
+            )
 
     def _changed(
         self, kind: Kind, item: Measured, old: Expected | None, new: Expected | None
@@ -335,34 +340,24 @@ class _File:
 
     # text
 
-    def text(self, old: str | None) -> str | None:
+    def text(self, old: str | None, root: Mapping | None) -> str | None:
         """The file's text as it will be; None for no file."""
         if not self.touched:
             return old
         if not self.tests:
             return None
-        if old is None:
-            new = self._new_text()
+        if old is None or root is None:
+            new = "\n".join(render.lines(render.file(self.after), 0)) + "\n"
         else:
             mark = "\ufeff" if old.startswith("\ufeff") else ""
-            new = mark + self._edited(old.removeprefix("\ufeff"))
+            new = mark + self._edited(old.removeprefix("\ufeff"), root)
             if is_cut_off(new.encode("utf-8", "replace")):
-                new += "\n"  # the old file's last line had no end, and was no place
+                new += "\n"  # the old file's last line had no end, and was whole
         self._read_back(new)
         return new
 
-    def _new_text(self) -> str:
-        before = self.before
-        data = {"version": VERSION, "profile": before.profile, "tests": self.tests}
-        data |= before.versions
-        if self.packages:
-            data["packages"] = dict(sorted(self.packages.items()))
-        return "\n".join(render.lines(data, render.FILE, 0)) + "\n"
-
-    def _edited(self, old: str) -> str:
-        root = self.before.root
-        assert root is not None
-        name, tests = root.items["tests"]
+    def _edited(self, old: str, root: Mapping) -> str:
+        tests = root.items["tests"][1]
         assert isinstance(tests, Mapping)
         if root.flow or (tests.flow and tests.items):
             raise BaselineError(
@@ -372,34 +367,66 @@ class _File:
                 step="write it in block style, one test below the other, or delete the file",
             )
         editor = Editor(old)
-        if self.packages != self.before.packages:
-            editor.mapping(root, {"packages": dict(sorted(self.packages.items()))}, render.FILE)
+        top = self.after
+        if top.packages != self.before.packages:
+            editor.value(root, "packages", render.packages(top.packages), form.keys(form.File))
         if tests.items:
-            order = [*self.before.tests, *self.tests]
-            changed = {
-                test: self.tests.get(test, GONE)
-                for test in dict.fromkeys(order)
-                if test in self.touched
-            }
-            editor.mapping(tests, changed, render.TESTS)
+            self._edit_tests(editor, tests)
         else:
-            editor.value((name, tests), self.tests, render.TESTS, root)
+            added = {name: render.test(known, top) for name, known in self.tests.items()}
+            editor.value(root, "tests", added, form.keys(form.File))
         return editor.result()
+
+    def _edit_tests(self, editor: Editor, tests: Mapping) -> None:
+        changed: dict[str, list[str] | None] = {}
+        for name in dict.fromkeys((*self.before.tests, *self.tests)):
+            after = self.tests.get(name)
+            if name not in self.touched or self._edit_cases(editor, tests, name):
+                continue
+            changed[name] = None
+            if after is not None:
+                data = render.test(after, self.after)
+                changed[name] = render.item_lines(name, data, tests.column)
+        editor.entries(tests, changed)
+
+    def _edit_cases(self, editor: Editor, tests: Mapping, name: str) -> bool:
+        """Change cases of a test, and nothing else of it; False where that cannot be."""
+        before, after = self.before.tests.get(name), self.tests.get(name)
+        if before is None or after is None or not before.entries.keys() & after.entries.keys():
+            return False
+        node = tests.items[name][1]
+        assert isinstance(node, Mapping)
+        if "cases" not in node.items:
+            return False
+        cases = node.items["cases"][1]
+        assert isinstance(cases, Mapping)
+        if not editor.has_lines(cases):
+            return False
+        changed: dict[str, list[str] | None] = {}
+        for case in dict.fromkeys((*before.entries, *after.entries)):
+            entry = after.entries.get(case)
+            if entry == before.entries.get(case):
+                continue
+            changed[str(case)] = None
+            if entry is not None:
+                data = render.case(entry, self.after)
+                changed[str(case)] = render.item_lines(str(case), data, cases.column)
+        editor.entries(cases, changed)
+        return True
 
     def _read_back(self, new: str) -> None:
         """What was written must say what was meant, and be a file that we read."""
-        before, problem = self.before, ""
+        after, problem = self.after, ""
         try:
-            read = document(new, before.path, before.file)
+            read = document(new, after.path, after.file)
         except BaselineError as error:
             problem = f": {error.message}"
         else:
-            top = (before.profile, before.versions, self.packages)
-            if (read.profile, read.versions, read.packages, read.tests) == (*top, self.tests):
+            if read == after:
                 return
         raise BaselineError(
             f"cannot be changed in place{problem}",
-            path=before.path,
+            path=after.path,
             step="write the entries of this run's tests in plain block style, or delete them",
         )
 

@@ -2,13 +2,15 @@
 
     python -m pytest_graphbreak.model.schemas
 
-writes them into the package. That of the report is all of it derived, from ``model.report``; of the
-others, the lists of layers and causes.
+writes them into the package. Those of the report and of a baseline file are all of them derived,
+from ``model.report`` and from ``BASELINE``, which is found by its name and not imported above; of
+that of a comparison, the lists of layers and causes.
 """
 
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ from pytest_graphbreak.model.report import RunReport
 
 HOME: Final = Path(__file__).parents[1] / "schemas"
 WIDTH: Final = 100
+BASELINE: Final = "pytest_graphbreak.baseline.form"
 
 REPORT: Final = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -39,6 +42,8 @@ def derived(name: str) -> str:
     """The text of a schema, as it is to be."""
     if name == "report":
         return f"{_text({**REPORT, **described(RunReport)})}\n"
+    if name == "baseline":
+        return f"{_text(import_module(BASELINE).schema())}\n"
     text = (HOME / f"{name}.json").read_text(encoding="utf-8")
     definitions = json.loads(text)["$defs"]
     for one in (LAYER, BREAKS, CAUSE):

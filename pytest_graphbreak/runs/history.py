@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, baseline_path
-from pytest_graphbreak.baseline.load import load_text
 from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
-from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import BY_NAME, LAYERS
 from pytest_graphbreak.runs.git import GitError, blobs, git, names

@@ -17,9 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError
-from pytest_graphbreak.baseline.load import load_text
 from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
-from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.config.checkout import NAMES, Checkout, CheckoutError, keys_of
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS

@@ -147,16 +147,20 @@ def _asked(config: pytest.Config, arg: str) -> str:
     return f"{Path(os.path.relpath(path, config.rootpath)).as_posix()}::{rest}"
 
 
+def is_asked_whole(config: pytest.Config, file: str) -> bool:
+    """Whether this run was asked for all tests of a file, named from the rootdir."""
+    if is_partial(config):
+        return False
+    asked = (config.invocation_params.dir / arg for arg in config.args)
+    return any((config.rootpath / file).is_relative_to(path) for path in asked)
+
+
 def gone_files(config: pytest.Config, files: Iterable[str]) -> list[str]:
     """Of these test files, those that are gone from directories that this run collected whole."""
-    if is_partial(config):
-        return []
-    asked = [config.invocation_params.dir / arg for arg in config.args]
     return [
         file
         for file in files
-        if not (path := config.rootpath / file).exists()
-        and any(path.is_relative_to(directory) for directory in asked)
+        if is_asked_whole(config, file) and not (config.rootpath / file).exists()
     ]
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_graphbreak.config.settings import Settings
-from pytest_graphbreak.suite.markers import is_capped, is_counted
+from pytest_graphbreak.suite.collection import file_of, is_asked_whole
+from pytest_graphbreak.suite.markers import canonical, is_capped, is_counted
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Baselines
@@ -63,20 +64,49 @@ class Gate:
         return Baselines(self.settings.directory)
 
     def check(self) -> None:
-        """Find out before any test runs what would stop the gate.
+        """Find out before any test is collected what would stop the gate.
 
         Raises ``pytest.UsageError`` for a device that is not here, a profile
-        that cannot be named, a baseline that cannot be read.
+        that cannot be named.
         """
-        from pytest_graphbreak.baseline.model import BaselineError
         from pytest_graphbreak.config.device import DeviceError
 
         try:
             _ = self.profile
-            if self.settings.gate:
-                self.baselines.check()
-        except (DeviceError, BaselineError) as error:
+        except DeviceError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def check_baselines(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
+        """Read the baselines of these tests, and of all test files that were asked for whole.
+
+        Raises ``BaselineError`` for those that cannot be read.
+        """
+        files = {file_of(canonical(item)) for item in items}
+        self.baselines.check(lambda file: file in files or is_asked_whole(config, file))
+
+    def read(self, config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+        """As ``check_baselines``, before any test runs. Raises ``pytest.UsageError``.
+
+        Not for a worker of xdist, which runs a part of the tests: it reads a file before the first
+        test of it.
+        """
+        from pytest_graphbreak.baseline.model import BaselineError
+
+        try:
+            self.check_baselines(config, items)
+        except BaselineError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def fault(self, item: pytest.Item) -> str:
+        """What is wrong with the baseline file of a test that is measured; empty if nothing is."""
+        from pytest_graphbreak.baseline.model import BaselineError
+
+        try:
+            if self.settings.gate and self.measures(item):
+                self.baselines.entry(canonical(item))
+        except BaselineError as error:
+            return str(error) if error.path is not None else ""  # without a path: it has no file
+        return ""
 
     def measures(self, item: pytest.Item) -> bool:
         """Whether this test is measured: all are, or it carries a cap of its own."""

@@ -44,10 +44,19 @@ class Phases:
         self._measured: pytest.Item | None = None
         self._leaks: Leaks | None = None
         self._threads: OwnThreads | None = None
+        self._fault = ""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Read the baseline of the test here, so that a forked child need not: it is read once."""
+        self._fault = self._gate.fault(item)
+        return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         """The set-up: what wider fixtures compile is told; the test's own are part of the test."""
+        if self._fault:
+            pytest.fail(self._fault, pytrace=False)
         if not self._gate.measures(item):
             return (yield)
         from pytest_graphbreak.watching.measure import Measurement, explain

@@ -173,6 +173,7 @@ class Session:
         outcome, settings = self.outcome, self.settings
         outcome.complete_files = self._complete_files()
         try:
+            self.gate.check_baselines(self.config)
             outcome.stale = self._stale()
             if settings.writes:
                 outcome.changes = update(

@@ -46,7 +46,9 @@ def test_the_profile_of_the_plain_values() -> None:
 
 def test_a_profile_with_an_override() -> None:
     override = Override(
-        {"xla": 7, "tt": 2}, {"dynamo": 0}, eager=(OTHER,), versions={"torch": "2.11"}
+        Values({"xla": 7, "tt": 2}, {"dynamo": 0}, eager=(OTHER,)),
+        {"torch": "2.11"},
+        frozenset({"eager"}),
     )
     found = expected(entry(tt=override), "tt")
     assert found.values.graphs == {"dynamo": 4, "xla": 7, "tt": 2}
@@ -59,17 +61,19 @@ def test_a_profile_with_an_override() -> None:
 
 
 def test_a_layer_that_an_override_does_not_name_is_not_lost() -> None:
-    found = expected(entry(tt=Override({"dynamo": 3}, versions={"torch": "2.9"})), "tt")
+    found = expected(entry(tt=Override(Values({"dynamo": 3}), {"torch": "2.9"})), "tt")
     assert found.judged(("dynamo",)) == ("dynamo",)
     assert found.unseen(("dynamo",)) == ("xla",)
     assert found.judged(("dynamo", "xla", "tt")) == ("dynamo", "xla", "tt")
-    named = expected(entry(tt=Override({"xla": 0}, breaks=(), versions={"torch": "2.9"})), "tt")
+    named = expected(
+        entry(tt=Override(Values({"xla": 0}), {"torch": "2.9"}, frozenset({"breaks"}))), "tt"
+    )
     assert named.judged(()) == ("dynamo", "xla")
     assert named.values.breaks == ()
 
 
 def test_a_profile_that_was_never_recorded() -> None:
-    found = expected(entry(tt=Override({"tt": 2})), "cuda")
+    found = expected(entry(tt=Override(Values({"tt": 2}))), "cuda")
     assert found.values == PLAIN
     assert (found.profile, found.versions, found.recorded) == ("cpu", {"torch": "2.9"}, False)
     assert found.judged(("dynamo", "tt")) == ("dynamo",)
@@ -78,7 +82,7 @@ def test_a_profile_that_was_never_recorded() -> None:
 
 
 def test_overrides_only() -> None:
-    of = entry(None, tt=Override({"tt": 2}, versions={"torch": "2.11"}))
+    of = entry(None, tt=Override(Values({"tt": 2}), {"torch": "2.11"}))
     assert of.expected("cpu") is None
     assert of.expected("cuda") is None
     found = expected(of, "tt")
@@ -88,7 +92,7 @@ def test_overrides_only() -> None:
 
 
 def test_an_override_for_the_profile_of_the_plain_values() -> None:
-    found = expected(entry(cpu=Override({"xla": 5}, versions={"torch": "2.9"})), "cpu")
+    found = expected(entry(cpu=Override(Values({"xla": 5}), {"torch": "2.9"})), "cpu")
     assert found.values.graphs == {"dynamo": 4, "xla": 5}
     assert found.judged(()) == ("dynamo", "xla")
 
@@ -104,7 +108,7 @@ def test_layers_of_values() -> None:
     assert Values({}, {"xla": 2}).layers == {"xla"}
     assert Values(breaks=(BREAK,)).layers == {"dynamo"}
     assert Values(eager=(BREAK,)).layers == {"dynamo"}
-    assert Override({"xla": 0}).layers == {"xla"}
+    assert Override(Values({"xla": 0})).layers == {"xla"}
 
 
 def test_the_identity_of_a_place() -> None:

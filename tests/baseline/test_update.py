@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -402,14 +403,13 @@ def test_an_override_that_became_equal_goes(case: Case) -> None:
 
 
 def test_an_override_keeps_the_others(case: Case) -> None:
-    overrides = (
-        "    overrides:\n      cuda: {graphs: {dynamo: 9}}\n      tt:\n        graphs: {xla: 7}\n"
-    )
+    overrides = "    overrides:\n      cuda:\n        graphs: {dynamo: 9}\n"
+    overrides += "      tt:\n        graphs: {xla: 7}\n"
     case.has(KNOWN + overrides)
     case.update(seen("test_a", {"dynamo": 2, "xla": 8}, profile="tt", **SAME))
     assert case.body == KNOWN + overrides.replace("xla: 7", "xla: 8")
     case.update(seen("test_a", GRAPHS, profile="tt", **SAME))
-    assert case.body == KNOWN + "    overrides:\n      cuda: {graphs: {dynamo: 9}}\n"
+    assert case.body == KNOWN + "    overrides:\n      cuda:\n        graphs: {dynamo: 9}\n"
 
 
 def test_a_layer_that_only_another_profile_has(case: Case) -> None:
@@ -521,7 +521,8 @@ tests:
 """
 
 
-def test_comments_and_everything_else_stay(case: Case) -> None:
+def test_an_entry_that_changes_is_written_anew_and_all_else_stays(case: Case) -> None:
+    """A comment in an entry goes with it; what stands around it, and a note, stays."""
     case.has(COMMENTED, head="")
     case.update(
         seen(
@@ -542,28 +543,27 @@ torch: "2.9"
 tests:
 
   # the small one
-  "test_a": # why quoted
-    # counts
-    graphs: {dynamo: 3,   xla: 1}   # one each
+  test_a:
     note: |
       two
       # lines
-    # places
+    graphs: {dynamo: 3, xla: 1}
     breaks:
-      # the first
-      - where: m.py::f   # here
-        count: 4   # once
-        code: 'x.item()'
-        reason: Unsupported Tensor.item()   # of 2.9
+      - reason: Unsupported Tensor.item()
         id: GB7
+        where: m.py::f
+        code: x.item()
+        count: 4
       - reason: "Failed to trace builtin operator: print"
         where: m.py::g
         code: "print('a: b')"
         count: 2
-    # below
 
   # the other one
-  test_b: {graphs: {dynamo: 1}, recompiles: {dynamo: 1}, note: "flow, too"}   # in braces
+  test_b:
+    note: flow, too
+    graphs: {dynamo: 1}
+    recompiles: {dynamo: 1}
 
   test_c:
     graphs: {dynamo: 1}
@@ -595,7 +595,7 @@ def test_counts_in_any_style(case: Case, old: str, new: dict[str, int]) -> None:
     assert entry is not None
     assert entry.values is not None
     assert entry.values.graphs == new
-    assert case.body.endswith("    note: stays\n")
+    assert case.body.startswith("  test_a:\n    note: stays\n    graphs: {")
     assert case.update(seen("test_a", new, layers=layers)) == ["unchanged test_a"]
 
 
@@ -725,12 +725,12 @@ CASES = """\
 
 
 def test_a_case_that_changes_goes_to_one_line_or_to_several(case: Case) -> None:
-    """Nothing but the cases that changed; what people wrote stays where it is."""
+    """Nothing but the cases that changed."""
     case.has(CASES)
     found = [
         seen("test_a[plain]", {"dynamo": 1, "xla": 2}),
         seen("test_a[same]", {"dynamo": 1}),
-        seen("test_a[commented]", {"xla": 2}),
+        seen("test_a[commented]", {"xla": 1}),
         seen("test_a[noted]", {"xla": 2}),
         seen("test_a[short]", {"dynamo": 2, "xla": 1}, breaks=(ITEM,)),
         seen("test_a[last]", {"xla": 3}),
@@ -746,11 +746,11 @@ def test_a_case_that_changes_goes_to_one_line_or_to_several(case: Case) -> None:
       same:
         graphs: {dynamo: 1}
       commented:
-        graphs: {xla: 2}  # of the small one
+        graphs: {xla: 1}  # of the small one
       noted:
         note: mine
         graphs: {xla: 2}
-      short:  # beside
+      short:
         graphs: {dynamo: 2, xla: 1}
         breaks:
           - reason: Unsupported Tensor.item()
@@ -760,6 +760,15 @@ def test_a_case_that_changes_goes_to_one_line_or_to_several(case: Case) -> None:
       last: {graphs: {xla: 3}}
       added: {graphs: {xla: 1}}
 """
+    )
+
+
+def test_cases_in_braces_are_written_anew_with_their_test(case: Case) -> None:
+    case.has("  # above\n  test_a: {note: mine, cases: {x: {graphs: {xla: 1}}}}\n# end\n")
+    case.update(seen("test_a[x]", {"xla": 2}), seen("test_a[z]", {"xla": 1}))
+    assert case.body == (
+        "  # above\n  test_a:\n    note: mine\n    cases:\n"
+        "      x: {graphs: {xla: 2}}\n      z: {graphs: {xla: 1}}\n# end\n"
     )
 
 
@@ -895,13 +904,8 @@ PLAIN = """\
   test_a:
     graphs: {dynamo: 2, xla: 1}
     ops: {dynamo: 4, xla: 4}
-    functions:
-      m.py: {f: 4}
-    causes:
-      - layer: dynamo
-        cause: break
-        where: m.py::f
-        code: print(x)
+    functions: {m.py: {f: 4}}
+    causes: [{layer: dynamo, cause: break, where: "m.py::f", code: print(x)}]
 """
 
 
@@ -943,7 +947,7 @@ def test_causes_that_a_profile_does_not_have_are_hidden_by_its_graphs(case: Case
     "text",
     [
         "functions: {m.py: {f: 5}}",
-        "causes: [{layer: dynamo, cause: break, where: m.py::f, code: y()}]",
+        'causes: [{layer: dynamo, cause: break, where: "m.py::f", code: y()}]',
     ],
 )
 def test_what_an_override_has_otherwise_stays_where_only_another_layer_was_measured(
@@ -967,7 +971,7 @@ def test_a_cause_that_comes_more_often_stays_where_it_stands(case: Case) -> None
 
 def test_a_long_name_that_is_new_in_braces_is_one_with_a_question_mark() -> None:
     name = "f" * (render.LONGEST_KEY + 1)
-    assert render.flow_item(name, 2, render.FILE) == f"? {name} : 2"
+    assert render.inline({name: 2}) == f"{{? {name} : 2}}"
 
 
 def test_a_file_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
@@ -1010,19 +1014,32 @@ def test_a_long_name_in_braces_is_a_key_with_a_question_mark(case: Case) -> None
 
 
 def test_a_value_that_begins_beside_its_colon(case: Case) -> None:
-    """Below a key with a question mark the first key may: it stays there."""
     case.has("  test_a:\n    cases:\n      ? x\n      : graphs: {dynamo: 1}\n        note: mine\n")
     case.update(seen("test_a[x]", {"dynamo": 2}))
     assert case.body == (
-        "  test_a:\n    cases:\n      ? x\n      : graphs: {dynamo: 2}\n        note: mine\n"
+        "  test_a:\n    cases:\n      x:\n        note: mine\n        graphs: {dynamo: 2}\n"
     )
-    case.update(seen("test_a[x]", {"dynamo": 2}, breaks=(ITEM,)))
-    found = Baselines(case.directory).expected("test_a.py::test_a[x]", "cpu")
+
+
+@pytest.mark.parametrize("note", ["one\ntwo\n", "one\n\n  two # so", "a\n\n", " a\nb", "a \nb\n"])
+def test_a_note_of_several_lines_stays_what_it_was(case: Case, note: str) -> None:
+    case.has(f"  test_a: {{note: {json.dumps(note)}, graphs: {{dynamo: 1}}}}\n")
+    case.update(seen("test_a", {"dynamo": 2}))
+    found = Baselines(case.directory).entry("test_a.py::test_a")
     assert found is not None
-    assert [item.key for item in found.values.breaks] == [ITEM.key]
-    assert "note: mine" in case.body
-    case.has("  test_a:\n    cases:\n      ? x\n      : graphs:\n          dynamo: 1\n")
-    case.update(seen("test_a[x]", {"dynamo": 3}))
-    found = Baselines(case.directory).expected("test_a.py::test_a[x]", "cpu")
-    assert found is not None
-    assert found.values.graphs == {"dynamo": 3}
+    assert found.note == note
+
+
+@pytest.mark.parametrize("value", ["{a: '1'}  # b", "\n  a: '1'  # b"])
+def test_packages_are_replaced_where_they_stand(case: Case, value: str) -> None:
+    head = 'version: 1\nprofile: cpu\n# p\ntorch: "2.9"\n'
+    tests = "# t\ntests:\n  test_a:\n    graphs: {xla: 1}\n"
+    owned = {"graphs": {"xla": 2}, "torch": "2.9.1"}
+    case.has(f"{head}packages: {value}\n{tests}", head="")
+    case.update(replace(seen("test_a", **owned), packages={"b": "2"}))
+    assert case.text.replace("  # b", "") == (
+        f'{head}packages: {{a: "1", b: "2"}}\n{tests.replace("1", "2")}'
+    )
+    case.has(head + tests, head="")
+    case.update(replace(seen("test_a", **owned), packages={"b": "2"}))
+    assert case.text == f'{head}packages: {{b: "2"}}\n{tests.replace("1", "2")}'

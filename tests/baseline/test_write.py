@@ -31,7 +31,7 @@ profile: cpu
 torch: "2.9"
 tests:
   test_a:
-    graphs: {dynamo: 1}   # by hand
+    graphs: {dynamo: 1}
 """
 
 
@@ -123,7 +123,7 @@ def test_two_writers_of_one_entry(path: Path) -> None:
         finish(process)
     entry = Baselines(path.parent).entry("test_a.py::test_a")
     assert entry is not None
-    assert {name: item.graphs for name, item in entry.overrides.items()} == {
+    assert {name: item.values.graphs for name, item in entry.overrides.items()} == {
         "tt": {"dynamo": 7},
         "cuda": {"dynamo": 8},
     }

@@ -194,7 +194,7 @@ def test_a_dry_run_shows_and_stops(desk: Desk) -> None:
 def test_notes_comments_and_other_entries_are_kept(desk: Desk) -> None:
     before = (
         "# ours\nversion: 1\nprofile: cpu\ntorch: '2.13'\ntests:\n"
-        "  test_b:   # why\n    note: a flag is read back\n    graphs: {dynamo: 1}\n"
+        "  # why\n  test_b:\n    note: a flag is read back\n    graphs: {dynamo: 1}\n"
         "  test_other:\n    graphs:   {dynamo: 2}   # two\n"
     )
     path = desk.path / "baselines/tests/test_a.yaml"
@@ -205,7 +205,7 @@ def test_notes_comments_and_other_entries_are_kept(desk: Desk) -> None:
     assert said.code == 0
     assert "~ test_b   cpu   dynamo recompiles 0 -> 1" in said.out
     text = desk.baseline()
-    assert "test_b:   # why\n    note: a flag is read back\n" in text
+    assert "  # why\n  test_b:\n    note: a flag is read back\n" in text
     assert "  test_other:\n    graphs:   {dynamo: 2}   # two\n" in text
     assert text.startswith("# ours\n")
 

@@ -169,7 +169,7 @@ def test_a_profile_never_recorded_is_judged_where_the_plain_values_are() -> None
 
 
 def test_an_override_is_a_recording_of_its_own() -> None:
-    override = {"tt-n150": Override(graphs={"xla": 3})}
+    override = {"tt-n150": Override(Values(graphs={"xla": 3}))}
     there = base(1, xla=2, profile="tt-n150", overrides=override)
     assert judge(seen(1, xla=3), there).name == "ok"
     assert judge(seen(1, xla=4), there).name == "over"

@@ -151,17 +151,57 @@ def test_a_dry_run_measures_and_checks_nothing(suite: Suite, dry: str) -> None:
     assert result.ret == 0
 
 
-def test_a_broken_baseline_is_a_usage_error_before_any_test(suite: Suite) -> None:
-    suite.write("def test_it():\n    raise SystemExit('ran')\n")
+BAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  a: {graphs: {dynamo: -1}}\n'
+PRINTING = "def test_one():\n    print('a body')\n\ndef test_two():\n    print('a body')\n"
+
+
+@pytest.mark.parametrize("name", ["test_it", "other"])
+def test_a_broken_baseline_is_a_usage_error_before_any_test(suite: Suite, name: str) -> None:
+    """Also that of a file with no tests, in a run of all."""
+    suite.write(PRINTING)
     (suite.path / "baselines").mkdir()
-    (suite.path / "baselines" / "other.yaml").write_text(
-        'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n  a: {graphs: {dynamo: -1}}\n'
+    (suite.path / "baselines" / f"{name}.yaml").write_text(BAD)
+    result = suite.pytester.runpytest_subprocess("--graph-budget", "-s")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: baselines/{name}.yaml:5: *"])
+    result.stdout.no_fnmatch_line("*a body*")
+
+
+def test_a_worker_reads_a_baseline_before_its_tests(suite: Suite) -> None:
+    """No test of a broken file runs, and what other files have runs; the run is red."""
+    suite.write(PRINTING)
+    suite.write("def test_three():\n    pass\n", "test_other")
+    (suite.path / "baselines").mkdir()
+    (suite.path / "baselines" / "test_it.yaml").write_text(BAD)
+    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n2")
+    assert result.ret == 1
+    result.assert_outcomes(errors=2, passed=1)
+    result.stdout.fnmatch_lines(
+        ["baselines/test_it.yaml:5: graphs of dynamo is negative (-1); counts begin at 0"]
     )
-    for args in ((), ("-n2",)):
-        result = suite.pytester.runpytest_subprocess("--graph-budget", *args)
-        assert result.ret == 4
-        result.stderr.fnmatch_lines(["ERROR: baselines/other.yaml:5: *"])
-        result.stdout.no_fnmatch_line("*ran*")
+    result.stdout.no_fnmatch_line("*a body*")
+
+
+def test_a_broken_baseline_that_no_worker_reads_turns_the_run_red(suite: Suite) -> None:
+    suite.write(PRINTING)
+    (suite.path / "baselines").mkdir()
+    (suite.path / "baselines" / "other.yaml").write_text(BAD)
+    result = suite.pytester.runpytest_subprocess("--graph-budget", "-n2")
+    assert result.ret == 1
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*baselines/other.yaml:5: graphs of dynamo is negative*"])
+
+
+@pytest.mark.parametrize("options", [(), ("-n2",)])
+def test_baselines_of_tests_that_do_not_run_are_not_read(
+    suite: Suite, options: tuple[str, ...]
+) -> None:
+    suite.write(PRINTING)
+    suite.write("def test_three():\n    pass\n", "test_other")
+    (suite.path / "baselines").mkdir()
+    (suite.path / "baselines" / "test_other.yaml").write_text(BAD)
+    for some in ("test_it.py", "test_it.py::test_one"):
+        assert suite.pytester.runpytest_subprocess("--graph-budget", some, *options).ret == 0
 
 
 def test_nothing_is_said_where_nothing_was_asked(suite: Suite) -> None:

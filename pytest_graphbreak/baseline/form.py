@@ -1,0 +1,183 @@
+"""What a baseline file may say, as types: it is read, checked, written and described from these.
+
+A key of an entry is a line of ``VALUES``, in the order in which keys are written, and a field of
+``model.budget.Values`` with the same name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from msgspec import UNSET, Meta, Struct, defstruct
+
+from pytest_graphbreak.model.layers import BREAKING, BY_NAME, COMPILERS, LAYERS
+
+VERSION: Final = 1
+MOST: Final = 10**18 - 1
+
+Words = Annotated[str, Meta(pattern=r"\S")]
+Name = Annotated[str, Meta(min_length=1)]
+Version = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+([.+a-z][0-9A-Za-z.+]*)?$")]
+Layer = Annotated[str, Meta(extra_json_schema={"enum": list(LAYERS)})]
+Breaking = Annotated[str, Meta(extra_json_schema={"enum": list(BREAKING)})]
+AnyCause = Annotated[str, Meta(extra_json_schema={"enum": list(BY_NAME)})]
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Times = Annotated[int, Meta(ge=1, le=MOST)]
+Counts = Annotated[
+    dict[Layer, Count], Meta(extra={"holds": "layers to counts, such as {dynamo: 1}"})
+]
+Where = Annotated[str, Meta(description="file::qualified.name")]
+Code = Annotated[str, Meta(description="The source line.")]
+
+
+class PlaceKeys(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A place that breaks, or leaves the compiler."""
+
+    layer: Annotated[Breaking, Meta(description="The layer that was left; dynamo if left out.")] = (
+        BREAKING[0]
+    )
+    reason: Annotated[
+        Words,
+        Meta(
+            description="Why, in torch's words; compared with the same minor version of torch only."
+        ),
+    ] = ""
+    id: Annotated[Words, Meta(description="The GB id; compared as the reason is.")] = ""
+    where: Where
+    code: Code = ""
+    count: Annotated[Times, Meta(description="How often this place broke; 1 if left out.")] = 1
+
+
+class CauseKeys(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Graphs of one cause and place."""
+
+    layer: Layer
+    cause: Annotated[AnyCause, Meta(description="Why the graphs exist.")]
+    where: Where = ""
+    code: Code = ""
+    count: Annotated[Times, Meta(description="How many graphs; 1 if left out.")] = 1
+
+
+def _said(kind: Any, description: str, **errors: str) -> Any:
+    """A type with what the schema says of it.
+
+    For the errors of a mapping: what it ``holds``, and what an ``item`` is called before its key.
+    """
+    return Annotated[kind, Meta(description=description, extra=errors or None)]
+
+
+_COUNTED = Annotated[dict[str, Count], Meta(extra={"holds": "functions to counts"})]
+VALUES: Final[dict[str, Any]] = {
+    "graphs": _said(Counts, "How many graphs, by layer."),
+    "recompiles": _said(Counts, "How many recompiles, by layer."),
+    "ops": _said(Counts, "How many operations the graphs of a layer hold together."),
+    "functions": _said(
+        dict[str, _COUNTED],
+        "The functions that hold the most captured operations, by file, and how many.",
+        holds="files to functions, such as {a.py: {f: 12}}",
+    ),
+    "causes": _said(list[CauseKeys], "Why there are the graphs that are not plain."),
+    "breaks": _said(list[PlaceKeys], "The places where Dynamo breaks graphs."),
+    "eager": _said(list[PlaceKeys], "The places where code leaves the compiler."),
+}
+"""What was measured of a test."""
+
+REMARKS: Final = {
+    "note": _said(Words, "The user's own words; kept by every update."),
+    "ungated": _said(Words, "Why the test is not judged."),
+}
+_MADE = {
+    name: _said(Version, f"The minor version of {name} that measured this, in quotes.")
+    for name in COMPILERS
+}
+
+
+def _form(name: str, keys: dict[str, Any], required: tuple[str, ...] = ()) -> type[Struct]:
+    fields = [(key, kind) if key in required else (key, kind, UNSET) for key, kind in keys.items()]
+    return defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+Override: Final = _form("Override", {**_MADE, **VALUES})
+Entry: Final = _form(
+    "Entry",
+    {
+        **REMARKS,
+        "profile": _said(Words, "Where the plain values were measured, if not as the file says."),
+        **_MADE,
+        **VALUES,
+        "overrides": _said(
+            dict[Name, Override],  # type: ignore[valid-type]
+            "What other profiles have otherwise, by the name of the profile.",
+            holds="profiles to values",
+            item="the override ",
+        ),
+    },
+)
+Cases: Final = _form(
+    "Cases",
+    {
+        **REMARKS,
+        "cases": _said(
+            Annotated[dict[str, Entry], Meta(min_length=1)],  # type: ignore[valid-type]
+            "Entries by parameter id.",
+            holds="parameter ids to entries",
+            item="the case ",
+        ),
+    },
+)
+Test = Annotated[
+    Any,
+    Meta(
+        description="An entry; of a parametrized test its cases.",
+        extra_json_schema={
+            "if": {"type": "object", "required": ["cases"]},
+            "then": {"$ref": "#/$defs/Cases"},
+            "else": {"$ref": "#/$defs/Entry"},
+        },
+    ),
+]
+File: Final = _form(
+    "File",
+    {
+        "version": Annotated[int, Meta(extra_json_schema={"const": VERSION})],
+        "profile": _said(Words, "Where the plain values were measured."),
+        **_MADE,
+        "packages": _said(
+            dict[str, Words],
+            "The packages that own places of these tests, and what versions were measured.",
+            holds="names to versions",
+        ),
+        "tests": _said(
+            dict[Name, Test],
+            "Entries by the name of the test, as pytest has it after the first '::'.",
+            holds="test names to entries",
+            item="",
+        ),
+    },
+    required=("version", "profile", "tests"),
+)
+
+
+def keys(form: type[Struct]) -> tuple[str, ...]:
+    """The keys of a form, in the order in which they are written."""
+    return form.__struct_fields__
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a baseline file."""
+    from msgspec.json import schema_components
+
+    _, found = schema_components((File, Entry, Cases), ref_template="#/$defs/{name}")
+    file = found.pop("File")
+    for part in found.values():
+        del part["title"]
+        for key in part["properties"].values():
+            key.pop("default", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "pytest-graphbreak baseline file, version 1",
+        "description": "The graphs that the tests of one file make, and the breaks that are known. "
+        "One YAML file for each test file.",
+        **{key: value for key, value in file.items() if key != "title"},
+        "$defs": dict(sorted(found.items())),
+    }
