@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.baseline import load, tree
+from pytest_graphbreak.baseline import read, tree
 from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.model import fields, forms, report, sources
@@ -34,7 +34,7 @@ MIB = 2**20
         ("any other text of a report | {} characters", forms.LONGEST_TEXT),
         ("; {} of a failure's message", report.LONGEST_MESSAGE),
         ("a count in a report | {} |", forms.MOST_COUNT),
-        ("a baseline file | {} MiB", load.LARGEST // MIB),
+        ("a baseline file | {} MiB", read.LARGEST // MIB),
         ("and {} levels of nesting", tree.DEEPEST),
         ("a call of git | {} seconds", git.SLOWEST),
         ("read once in blocks of {} MiB", blocks.SIZE // MIB),
