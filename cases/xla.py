@@ -856,8 +856,8 @@ def to_host(x: torch.Tensor) -> torch.Tensor:
 
 
 @case(
-    ("split", "y = torch.sin(x).cpu()", "is a CPU tensor"),
-    ("split", "y = torch.sin(x).cpu()", "is a CPU tensor"),
+    ("split", "y = torch.sin(x).cpu()", "a tensor was moved to the CPU by .cpu()"),
+    ("split", "y = torch.sin(x).cpu()", "a tensor was moved to the CPU by .cpu()"),
     dynamo=1,
 )
 def compiled_result_on_cpu() -> None:

@@ -13,10 +13,10 @@ import ast
 import gc
 import re
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,24 +28,24 @@ else:
     import sre_parse as parser
 
 import pytest_graphbreak
+from tests.growth import cpu, grows
 
 PACKAGE: Final = Path(pytest_graphbreak.__file__).parent
 METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
-LIMITS: Final = {20: 0.0002, 32: 0.0002, 200: 0.001, 3000: 0.002, 12000: 0.004}
-"""Seconds of CPU for so many characters; a linear pattern takes a tenth of each or less.
+WORTH_A_LOOK: Final = {20: 0.0002, 32: 0.0002, 200: 0.001, 3000: 0.002, 12000: 0.004}
+"""Seconds of CPU for so many characters, above which growth is measured; a linear pattern takes
+a tenth of each or less. They decide nothing, since a busy machine exceeds them.
 
 Exponential patterns show at the first two, cubic ones at the next, quadratic at the last.
 """
 
-HOPELESS: Final = 0.2
-"""No machine is so busy that it takes so much CPU for so short a text."""
-
-GROWTH: Final = 8.0
-"""Of the time, where the text is four times as long: 4 is linear, 16 quadratic."""
+GROWTH: Final = {20: 32.0, 32: 32.0, 200: 32.0, 3000: 32.0, 12000: 8.0}
+"""Of the time, from a quarter of a length to the length: 4 is linear, 16 quadratic, 64 cubic. A
+repeat with a bound is quadratic up to it, so only the greatest length tells what is quadratic."""
 
 CUBIC: Final = 64.0
 """The growth from the last length but one to the last that is reckoned with: what grows faster
-showed before. A text on which it cannot reach the limit is not tried at the last."""
+showed before. A text that cannot be worth a look is not tried at the last."""
 
 
 @dataclass(frozen=True)
@@ -303,19 +303,15 @@ def slow(expression: Expression, most: int | None = None) -> str | None:
 
 
 def too_long(pattern: re.Pattern[Any], run: Run, attack: tuple[str, str, str]) -> bool:
-    """Whether time grows faster than the text. The best of several rounds is not the machine's."""
+    """Whether time grows faster than the text. Times are only compared with each other."""
     took = 0.0
-    for size, limit in LIMITS.items():
-        if size == max(LIMITS) and took * CUBIC < limit:
+    for size, limit in WORTH_A_LOOK.items():
+        if size == max(WORTH_A_LOOK) and took * CUBIC < limit:
             break
-        text = _text(pattern, attack, size)
-        took = _cpu(run, text, 1)
-        if took > HOPELESS:
+        quarter, whole = (partial(run, _text(pattern, attack, n)) for n in (size // 4, size))
+        took = cpu(whole)
+        if took > limit and grows(quarter, whole, GROWTH[size]):
             return True
-        if took > limit and (once := _cpu(run, text, 5)) > limit:
-            if size < max(LIMITS):
-                return True
-            return _cpu(run, _text(pattern, attack, size * 4), 2) > GROWTH * once
     return False
 
 
@@ -341,13 +337,3 @@ class _All:
 
     def __call__(self, text: Any) -> object:
         return deque(self.pattern.finditer(text), 0)
-
-
-def _cpu(run: Run, text: Any, rounds: int) -> float:
-    """Seconds of CPU of the fastest round."""
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.thread_time()
-        run(text)
-        best = min(best, time.thread_time() - start)
-    return best

@@ -15,9 +15,9 @@ DEVICE: tuple[Family, ...] = (
     ),
     Family(
         "split-cpu",
-        "an FX graph cut at a tensor that is on the CPU",
+        "an FX graph cut at a tensor that is on the CPU, or was moved there",
         "move the tensor to the device once, in __init__ (register_buffer), not in forward",
-        (Sign(reason=r"^split\b", detail=r"\bCPU tensor\b|^the result of .* is on the CPU"),),
+        (Sign(reason=r"^split\b", detail=r"\bCPU tensor\b|\bmoved to the CPU\b"),),
     ),
     Family(
         "split",

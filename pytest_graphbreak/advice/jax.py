@@ -9,6 +9,7 @@ from __future__ import annotations
 from pytest_graphbreak.advice.family import Family, Sign
 
 _ARRAY = r"\w+\[[\d,]{0,200}\]"
+_WEAK = r"(?: of weak type)?"
 
 RETRACES: tuple[Family, ...] = (
     Family(
@@ -40,14 +41,24 @@ RETRACES: tuple[Family, ...] = (
         "jax-weak-type",
         "a Python number where an array came before, or the other way round",
         "jnp.asarray(1.0, x.dtype), or np.float32(1.0), in place of the bare number",
-        (Sign(reason=r"of weak type|weak_type|weakly typed"),),
+        (
+            # Of both sides: a Python int became a float, or has another shape.
+            Sign(
+                reason=r"^(?!at [^;\n]{0,200} of weak type before, [^;\n]{0,200} of weak type now)"
+                r"[^\n]{0,2000}of weak type"
+            ),
+            Sign(reason=r"weak_type|weakly typed"),
+        ),
     ),
     Family(
         "jax-shape",
         "an array of another shape",
         "pad to a few sizes (buckets) before the call, and mask; drop a last, smaller batch",
         (
-            Sign(reason=r"^at [^\n]{0,200}: (\w+)\[[\d,]{0,200}\] before, \1\[[\d,]{0,200}\] now"),
+            Sign(
+                reason=rf"^at [^\n]{{0,200}}: (\w+)\[[\d,]{{0,200}}\]{_WEAK} before, "
+                rf"\1\[[\d,]{{0,200}}\]{_WEAK} now"
+            ),
             Sign(reason=rf"now {_ARRAY} and before {_ARRAY}|different shape"),
         ),
     ),
@@ -55,7 +66,10 @@ RETRACES: tuple[Family, ...] = (
         "jax-dtype",
         "an array of another type",
         "convert to one type before the call: x.astype(jnp.float32)",
-        (Sign(reason=rf"{_ARRAY} before, {_ARRAY} now|different (input )?types"),),
+        (
+            Sign(reason=rf"{_ARRAY}{_WEAK} before, {_ARRAY}{_WEAK} now"),
+            Sign(reason=r"different (input )?types"),
+        ),
     ),
     Family(
         "jax-sharding",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from pytest_graphbreak.advice import specific
 from pytest_graphbreak.advice.breaks import BREAKS
 from pytest_graphbreak.advice.device import DEVICE
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Family
@@ -72,7 +73,9 @@ def short(item: Item) -> str | None:
     """
     known = family(item)
     if known is not None:
-        return _of_logger(item.where.code) if known.name == "logging" else known.short
+        if known.name == "logging":
+            return _of_logger(item.where.code)
+        return specific.line(known.name, item.reason) or known.short
     return _hint(item.hints) if isinstance(item, Break) else None
 
 

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,10 +156,8 @@ def test_a_lock_that_is_held_times_out(path: Path) -> None:
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        began = time.monotonic()
         with pytest.raises(BaselineError) as raised:
             update(path.parent, [seen("test_a", 2)], lock_timeout=0.3)
-        assert 0.2 < time.monotonic() - began < 10
         lock = writing.lock_path(path.parent)
         assert str(lock) in str(raised.value)
         assert "wait for it and try again" in str(raised.value)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pytest_graphbreak.cli import analyze
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.runs.incoming import load_all
+from tests.growth import grows
 from tests.logs.test_bearing import whole
 from tests.logs.worst import WORST
 from tests.logs.writer import Style, Writer, broke, dynamo, join
@@ -457,17 +459,12 @@ def test_reasons_are_cut_where_they_are_printed(
 
 @pytest.mark.parametrize("kind", list(WORST))
 def test_no_log_takes_longer_than_in_proportion_to_its_size(kind: str, tmp_path: Path) -> None:
-    """A quadratic reader takes sixteen times as long for four times as much, and seconds here."""
-    times = []
-    for size in (40_000, 160_000):
-        path = log(tmp_path, text=WORST[kind](size).encode())
-        rounds = []
-        for _ in range(2):
-            start = time.process_time()
-            read(path, Places(tmp_path))
-            rounds.append(time.process_time() - start)
-        times.append(min(rounds))
-    assert times[1] < max(0.3, 8 * times[0]), times
+    """A quadratic reader takes sixteen times as long for four times as much."""
+    small, large = (
+        partial(read, log(tmp_path, f"{size}.log", WORST[kind](size).encode()), Places(tmp_path))
+        for size in (40_000, 160_000)
+    )
+    assert not grows(small, large, 8)
 
 
 def test_what_a_run_did_besides_is_counted(

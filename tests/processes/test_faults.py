@@ -107,10 +107,8 @@ def test_a_baseline_that_is_none_stops_the_run_before_any_test(
     if isinstance(content, int):
         os.truncate(path, content)  # sparse: takes no room
     before = path.stat()
-    started = time.process_time()
     result = suite.run(option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert time.process_time() - started < 5
     (said,) = [text for text in result.errlines if text]
     assert said.startswith(f"ERROR: baselines/test_it.yaml:{'' if line is None else line}")
     assert message in said

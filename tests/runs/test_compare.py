@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison
 from pytest_graphbreak.runs.incoming import parse
 from tests.drawn import examples
+from tests.growth import grows
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 
 T = "tests/test_a.py::test_b"
@@ -343,13 +344,13 @@ def test_the_growth_of_all_tests_is_the_sum_of_all_changes(made: Any) -> None:
 def test_thousands_of_places_with_one_line_take_no_longer_than_they_are_many() -> None:
     """A stranger's report may have any number of places, all of them alike."""
 
-    def crowded(file: str) -> Data:
-        spots = [place(f"{file}{n}.py", "f", n, "x") for n in range(4000)]
+    def crowded(file: str, count: int) -> Data:
+        spots = [place(f"{file}{n}.py", "f", n, "x") for n in range(count)]
         left = [{"layer": "dynamo", "reason": "r", "count": 1, "where": spot} for spot in spots]
         return a_report(a_test(breaks=[a_break(spot) for spot in spots], eager=left))
 
-    one, other = crowded("a"), crowded("b")
-    start = time.process_time()
-    found = compared(one, other)
-    assert len(found.moved) == 4000
-    assert time.process_time() - start < 10
+    def compare(count: int) -> None:
+        found = compared(crowded("a", count), crowded("b", count))
+        assert len(found.moved) == count
+
+    assert not grows(partial(compare, 1000), partial(compare, 4000), 8)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext
-from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece, constructor, runs_on_cpu
+from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, constructor, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Naming
@@ -30,9 +30,12 @@ _READERS = [
         (r"\b(and|or|not|in)\b", r"`\1`"),
     )
 ]
+_MOVING = re.compile(r"\.(cpu|to|numpy)\(")
 _PRINTING = ("__repr__", "__str__", "__format__", "_str")
 
 
+_COMPILE = "torch_xla.compile()"
+_STEP = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
 _DEFINES = ("def ", "async def ", "@", "class ")
 
 OUTSIDE = "a node of the FX graph did not run on XLA"
@@ -121,7 +124,7 @@ def _why(event: Event, places: Naming) -> _Why:
     if context is not None:
         return _in_context(context, event, candidates, places)
     if frames[0].name in ("sync", "mark_step") and _is_file(frames[0], "torch_xla.py"):
-        return _synced(event.report, candidates)
+        return _synced(event.report, candidates, places)
     if event.backward and not any(places.is_user(frame.file) for frame in frames):
         return _Why("backward", _in_backward(event), event.backward)
     for said, cause, reason in _SAID:
@@ -250,16 +253,21 @@ def _because(cut: Cut, places: Naming) -> str:
         for frame in reversed(stack):
             if places.is_user(frame.file) and (code := places.frame(*frame).code):
                 return f"{cut.reason} from `{constructor(code) or code}`"
+    if cut.reason == MOVED:
+        lines = [places.frame(*frame).code for frame in cut.stack if places.is_user(frame.file)]
+        found = _MOVING.search(lines[-1]) if lines else None
+        return f"{MOVED} by .{found[1]}()" if found else MOVED
     return cut.reason
 
 
-def _synced(report: CompileReport, frames: Sequence[Line]) -> _Why:
+def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _Why:
     inside = report.frames
     if _called("_clear_pending_ops_before_compile", inside):
-        return _Why("pending", "work was still pending before torch_xla.compile()", frames)
+        what = _step_or_compile(frames, places)
+        return _Why("pending", f"work was still pending before {what}", frames)
     if _called("_compile", inside):
-        what = f"torch_xla.compile() of `{report.name}`" if report.name else "torch_xla.compile()"
-        return _Why("sync", what, frames)
+        of = f" of `{report.name}`" if report.name else ""
+        return _Why("sync", f"{_step_or_compile(frames, places)}{of}", frames)
     if _called("optimizer_step", inside):
         return _Why("sync", "xm.optimizer_step() with a barrier", frames)
     if _called_in("next", "parallel_loader.py", inside):
@@ -267,6 +275,14 @@ def _synced(report: CompileReport, frames: Sequence[Line]) -> _Why:
     if _called_in("__exit__", "profiler.py", inside):
         return _Why("sync", "the end of a profiler step", frames)
     return _Why("sync", "explicit sync", frames)
+
+
+def _step_or_compile(frames: Sequence[Line], places: Naming) -> str:
+    """What was called: ``torch_xla.step()`` is ``compile()`` inside, only the user's line tells."""
+    for frame in frames:
+        if places.is_user(frame.file):
+            return "torch_xla.step()" if _STEP.search(places.frame(*frame).code) else _COMPILE
+    return _COMPILE
 
 
 def _unreported(event: Event) -> _Why:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.naming import (
@@ -24,6 +24,9 @@ from pytest_graphbreak.layers.xla.naming import (
 )
 from pytest_graphbreak.model.record import NOWHERE, Frame
 from pytest_graphbreak.model.stacks import Line
+
+MOVED: Final = "a tensor was moved to the CPU"
+_MOVES: Final = ("aten::_to_copy", "aten::to", "cpu", "to")
 
 Stack = tuple[Line, ...]
 """Frames of a node's code, outermost first, as Dynamo wrote them down."""
@@ -198,7 +201,9 @@ def describe_cut(interpreter: Any, node: Any, ops: Iterable[str], fx: FxGraph) -
     if on_host:
         reason, made = _host_operand(*on_host[0], fx)
     else:
-        reason = f"the result of {op_name(node)} is a CPU tensor"
+        name = op_name(node)
+        moved = name in _MOVES
+        reason = MOVED if moved else f"the result of {name} is a CPU tensor"
     position = fx.positions.get(node.name, 0)
     return Cut(position, reason, node_stack(node), module_path(node), made)
 

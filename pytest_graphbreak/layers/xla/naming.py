@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+_GETATTR = re.compile(r"\bgetattr\(([^()]{1,500}), '([^']{1,200})'\)")
+_SELF = "L__self___"
 _NUMBERED = re.compile(r"(?:primals|arg|args|input)?_?\d+(?:_\d+)?")
 """Names of inputs that torch made up."""
 
@@ -29,13 +31,15 @@ class Compiled:
 def input_names(nodes: Iterable[Any], compiled: Compiled | None) -> tuple[str, ...]:
     """What the inputs of a graph are called in the user's code; its own names where unknown."""
     known = compiled.inputs if compiled else ()
+    nodes = list(nodes)
+    paths = _module_paths(nodes)
     inputs = [node for node in nodes if is_input(node)]
     backward = any(node.name.startswith("tangents") for node in inputs)
     numbers = [_number_of(node, position, backward) for position, node in enumerate(inputs)]
     # An export lifts what the module holds, and puts it before the user's inputs.
     lifted = max(0, max((number + 1 for number in numbers), default=0) - len(known))
     return tuple(
-        _input_name(node, position, known, number - lifted, backward)
+        _input_name(node, position, known, number - lifted, backward, paths)
         for position, (node, number) in enumerate(zip(inputs, numbers, strict=True))
     )
 
@@ -49,14 +53,41 @@ def _number_of(node: Any, position: int, backward: bool) -> int:
     return int(label.idx) if plain else -1
 
 
-def _input_name(node: Any, position: int, known: Sequence[str], number: int, backward: bool) -> str:
+def _attribute(target: str, paths: Mapping[str, str]) -> str:
+    """A parameter as the user wrote it, where Dynamo did not inline modules.
+
+    Then it calls a module ``L__self___downs_0_conv_1`` (torch 2.13, torch/_dynamo/output_graph.py).
+    """
+    module, _, name = target.partition(".")
+    if module in paths:
+        return ".".join(filter(None, ("self", paths[module], name)))
+    return f"self.{target.removeprefix(_SELF)}" if target.startswith(_SELF) else target
+
+
+def _module_paths(nodes: Iterable[Any]) -> dict[str, str]:
+    """The path of each module that nodes are in, by Dynamo's name for it."""
+    return {
+        str(key): _path(str(path))
+        for node in nodes
+        for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items()
+    }
+
+
+def _input_name(
+    node: Any,
+    position: int,
+    known: Sequence[str],
+    number: int,
+    backward: bool,
+    paths: Mapping[str, str],
+) -> str:
     label = node.meta.get("desc")
     target = getattr(label, "target", None)
     source = getattr(node, "_dynamo_source", None)  # on the graphs that Dynamo hands over
     if node.name.startswith("tangents"):
         return "the gradient that backward() starts from"
     if target is not None:
-        return f"`{target}`"
+        return f"`{_attribute(str(target), paths)}`"
     if source is not None:
         return source_name(dynamo_name(source))
     if 0 <= number < len(known):
@@ -115,9 +146,16 @@ def module_path(node: Any) -> str | None:
     if not stack:
         return None
     path, _ = list(stack.values())[-1]
-    name = source_name(str(path)).strip("`")
+    return _path(str(path)) or None
+
+
+def _path(source: str) -> str:
+    """``blocks.0.linear`` for ``L['self'].blocks[0].linear``."""
+    while found := _GETATTR.search(source):  # how Dynamo writes a name that is no identifier
+        source = f"{source[: found.start()]}{found[1]}.{found[2]}{source[found.end() :]}"
+    name = source_name(source).strip("`")
     name = re.sub(r"\[(?:'([^']*)'|(\d+))\]", r".\1\2", name)
-    return name.removeprefix("self").removeprefix(".") or None
+    return name.removeprefix("self").removeprefix(".")
 
 
 def common_module(nodes: Iterable[Any]) -> str | None:

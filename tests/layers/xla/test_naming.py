@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.layers.xla.differences import Signature, change
 from pytest_graphbreak.layers.xla.fx import constructor
-from pytest_graphbreak.layers.xla.naming import common_module, op_name, source_name
+from pytest_graphbreak.layers.xla.naming import common_module, input_names, op_name, source_name
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,27 @@ def signature(*shape: int, dtype: str = "float32", number: float = 1.5) -> Signa
 )
 def test_why_a_graph_was_compiled_again(before: Signature | None, now: Signature, why: str) -> None:
     assert change(before, now) == why
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "name"),
+    [
+        ("self.a.0.weight", "L['self'].a[0]", "`self.a.0.weight`"),
+        ("L__self___downs_0_conv_1.weight", "L['self'].downs[0].conv[1]", "downs.0.conv.1.weight"),
+        (
+            "L__self___downs_0_conv_1.weight",
+            "getattr(getattr(L['self'].downs, '0').conv, '1')",
+            "`self.downs.0.conv.1.weight`",
+        ),
+        ("L__self___downs_0_conv_1.bias", "L['self'].up", "`self.downs_0_conv_1.bias`"),
+    ],
+)
+def test_a_parameter_of_a_module_that_dynamo_did_not_inline(
+    target: str, path: str, name: str
+) -> None:
+    key = "L__self___downs_0_conv_1" if "downs" in path else "L__self___up"
+    label = SimpleNamespace(target=target)
+    made = SimpleNamespace(op="placeholder", name="primals_1", meta={"desc": label})
+    used = SimpleNamespace(op="call_function", meta={"nn_module_stack": {key: (path, None)}})
+    (found,) = input_names([made, used], None)
+    assert name in found

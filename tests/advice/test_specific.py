@@ -1,0 +1,88 @@
+"""Advice that names what the reason names."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.advice.family import SHORT_LIMIT
+from pytest_graphbreak.model.record import Graph, Recompile
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("tensor 'x' size mismatch at index 1. expected 8, actual 9", "mark_dynamic(x, 1)"),
+        ("tensor 'L['ids']' size mismatch at index 2. expected 8, actual 9", "(ids, 2)"),
+        ("tensor 'batch['ids']' size mismatch at index 0. expected 8, actual 9", "batch['ids'], 0"),
+        ("tensor 'x + 1 of <lambda>' size mismatch at index 3. expected 8, actual 9", "(x, 3)"),
+        (f"tensor '{'y' * 60}' size mismatch at index 1. expected 8, actual 9", "(x, 1)"),
+        ("tensor 'x' size mismatch at index 1. expected 1, actual 9", "mark_unbacked(x, 1)"),
+        ("2 <= x.size()[1]", "mark_unbacked(x, 1)"),
+        ("tensor 'x' rank mismatch. expected 1, actual 2", "one number of dimensions"),
+    ],
+)
+def test_a_size_names_its_tensor_and_its_dimension(reason: str, said: str) -> None:
+    line = advice.short(Recompile("dynamo", "f", reason))
+    assert line is not None
+    assert said in line
+    assert len(line) <= SHORT_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason", "said"),
+    [
+        ("recompile", "`x` went from float32 to bfloat16", "one dtype"),
+        ("recompile", "`x` went from shape [4] to [5]", "pad inputs"),
+        (
+            "recompile",
+            "the number in aten::mul went from 2 to 3, which is a constant here",
+            "tensor",
+        ),
+        ("split", "a tensor was moved to the CPU by .cpu()", "keep it on the device"),
+        ("split", "CPU tensor of shape [3] from `self.bias`", "register_buffer"),
+        ("sync", "torch_xla.step()", "torch_xla.step() around the whole step"),
+        ("sync", "torch_xla.compile() of `f`", "one torch_xla.sync()"),
+    ],
+)
+def test_a_graph_of_a_device(cause: str, reason: str, said: str) -> None:
+    line = advice.short(Graph("xla", "0", cause, reason=reason))
+    assert line is not None
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("reason", "family", "said"),
+    [
+        ("the static argument self: Net object before, Net object now", "jax-static", "__eq__"),
+        (
+            "the static argument self: another Net object, which is not equal",
+            "jax-static",
+            "__eq__",
+        ),
+        ("the static argument n: 3 before, 4 now", "jax-static", "pass it as an array"),
+        ("the static argument mode: 'a' before, 'b' now", "jax-static", "a few values"),
+        (
+            "at n: int32[] of weak type before, float32[] of weak type now",
+            "jax-dtype",
+            "float(n)",
+        ),
+        ("at n: float32[] before, float32[] of weak type now", "jax-weak-type", "jnp.asarray"),
+        ("at n: float32[] of weak type before, float32[] now", "jax-weak-type", "jnp.asarray"),
+        ("at n: int32[] before, float32[] of weak type now", "jax-weak-type", "jnp.asarray"),
+        (
+            "at n: float32[3] of weak type before, float32[4] of weak type now",
+            "jax-shape",
+            "buckets",
+        ),
+        ("at n: int32[3] before, float32[3] now", "jax-dtype", "x.astype"),
+    ],
+)
+def test_a_function_of_jax(reason: str, family: str, said: str) -> None:
+    item = Recompile("jax", "f", reason)
+    found = advice.family(item)
+    assert found is not None
+    assert found.name == family
+    line = advice.short(item)
+    assert line is not None
+    assert said in line
