@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -12,6 +14,7 @@ from typing import TextIO
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
+from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.repair import ours, report
 from pytest_graphbreak.repair.diff import Diff
@@ -44,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
+    if _lacks_libcst():
+        return UNUSABLE
     target = find("fix", args)
     if target is None or not _writable(target):
         return UNUSABLE
@@ -54,6 +59,16 @@ def run(args: argparse.Namespace) -> int:
     except ServerError as error:
         complain(f"graphbreak fix: {error}")
         return UNUSABLE
+
+
+def _lacks_libcst() -> bool:
+    """Whether what rewrites source is missing, as after ``pip install --no-deps``; says so."""
+    if importlib.util.find_spec("libcst") is not None:
+        return False
+    python = shlex.quote(sys.executable)
+    command = f"{python} -m pip install" if has_pip() else f"uv pip install --python {python}"
+    complain(f"graphbreak fix: libcst, which rewrites source, is not installed: {command} libcst")
+    return True
 
 
 @contextmanager
@@ -131,6 +146,9 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> 
     stop = stop or timed_out
     if args.diff and code == FIXED:
         _show(search.diff(), out)
+    elif code == FIXED and search.outcome.source is not None:
+        command = shlex.join([*own().tool, "fix", "--diff", target.shown])
+        say(f"the change as a diff, also of libraries: {command}")
     if stop is not None:
         complain("graphbreak fix: interrupted")
         return ending.code(stop)

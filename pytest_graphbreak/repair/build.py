@@ -10,7 +10,6 @@ another package is touched.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -65,10 +64,6 @@ class Site:
 
     path: Path
     module: str
-
-
-def has_libcst() -> bool:
-    return importlib.util.find_spec("libcst") is not None
 
 
 def build(

@@ -60,10 +60,6 @@ class SourcePatch:
     def key(self) -> tuple[Edit, ...]:
         return self.edits
 
-    @property
-    def needs_libcst(self) -> bool:
-        return any(isinstance(edit, Rewrite) for edit in self.edits)
-
 
 def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Preamble:
     """The statement that sets a config of torch, where this torch has it."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pytest_graphbreak import advice
 from pytest_graphbreak.repair.search import Problem, SearchResult
 from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import printable
 
 
@@ -72,9 +73,7 @@ def _table(outcome: SearchResult) -> Iterator[str]:
         else:
             rows.append((name, "mended by another" if problem.mended else "none", "", "", ""))
     last = outcome.last
-    equal = f"yes, {last.compared} inputs" if outcome.kept else ""
-    if outcome.kept and last.trained:
-        equal += ", gradients too"
+    equal = _compared(last) if outcome.kept else ""
     rows.append(("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(outcome)))
     widths = [min(60, max(len(row[column]) for row in rows)) for column in range(4)]
     for row in rows:
@@ -82,6 +81,16 @@ def _table(outcome: SearchResult) -> Iterator[str]:
             printable(text)[:60].ljust(width) for text, width in zip(row, widths, strict=False)
         ]
         yield "  ".join((*cells, row[4])).rstrip()
+
+
+def _compared(last: Trial) -> str:
+    """What was compared with the original and found equal."""
+    if last.compared:
+        inputs = plural(last.compared, "input")
+        return f"yes, {inputs}{', gradients too' if last.trained else ''}"
+    if last.lines:
+        return f"yes, {plural(len(last.lines), 'printed line')}; no call was seen"
+    return "it ran; no output was seen"
 
 
 def _time(outcome: SearchResult) -> str:

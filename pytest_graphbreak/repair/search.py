@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.build import BuildError, Site, build, has_libcst, home
+from pytest_graphbreak.repair.build import BuildError, Site, build, home
 from pytest_graphbreak.repair.diff import Diff, difference
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.source import lines, read
@@ -302,8 +302,6 @@ class Search:
             return "it is there already"
         if patch.drops and self._keep_side_effects:
             return f"--keep-side-effects: {patch.drops}"
-        if patch.needs_libcst and not has_libcst():
-            return "needs libcst: pip install 'pytest-graphbreak[fix]'"
         return None
 
     def _try(self, patches: Sequence[SourcePatch]) -> tuple[Trial | None, str | None]:

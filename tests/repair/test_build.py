@@ -38,7 +38,6 @@ def test_without_patches_the_source_is_as_it_was() -> None:
 
 
 def test_a_rewrite_that_fits_nothing_is_an_error() -> None:
-    pytest.importorskip("libcst")
     patch = SourcePatch("no", (Rewrite("where", Frame("a.py", "f", 1, "if x:")),))
     with pytest.raises(BuildError):
         build("def f(x):\n    return x\n", "a.py", [patch], {})
@@ -47,7 +46,6 @@ def test_a_rewrite_that_fits_nothing_is_an_error() -> None:
 def test_a_function_of_another_module_gets_a_new_body(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("libcst")
     library = tmp_path / "their_library.py"
     source = (
         "import functools\nimport torch\n\n"

@@ -44,7 +44,6 @@ def python(path: Path, *args: str) -> str:
 
 
 def test_a_mended_test_is_no_test_of_the_suite(suite: Shop) -> None:
-    pytest.importorskip("libcst")
     said = suite.run("fix", "tests/test_net.py::test_net")
     assert said.code == 0, said.out + said.err
     assert "Wrote tests/net_fixed.py.\n`python tests/net_fixed.py` runs the test" in said.out

@@ -7,8 +7,6 @@ import subprocess
 
 import pytest
 
-pytest.importorskip("libcst")
-
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.diff import difference

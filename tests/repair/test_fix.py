@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("libcst")
-
 import torch
 import torch._dynamo
 
@@ -454,9 +454,16 @@ def test_a_file_that_does_otherwise_under_its_own_name_is_not_kept(shop: Shop) -
 
 
 def test_without_libcst_it_says_how_to_get_it(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_graphbreak.repair.search.has_libcst", lambda: False)
+    find = importlib.util.find_spec
+
+    def without(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "libcst" else find(name, package)
+
+    monkeypatch.setattr("importlib.util.find_spec", without)
     shop.write("a.py", SAYS)
     said = shop.run("fix", "a.py")
-    assert said.code == 1
-    assert "pip install 'pytest-graphbreak[fix]'" in said.out
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.count("libcst, which rewrites source, is not installed: ") == 1
+    assert re.search(r"(-m pip install|uv pip install --python \S+) libcst\n$", said.err)
     assert shop.files() == {"a.py"}

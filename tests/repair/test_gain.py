@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libcst")
-
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.repair.search import better, cleaner
 from tests.repair.conftest import Shop

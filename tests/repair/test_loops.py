@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libcst")
-
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.target import Target

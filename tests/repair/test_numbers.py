@@ -6,9 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("libcst")
-
 import torch
 
 from pytest_graphbreak.model.record import Frame

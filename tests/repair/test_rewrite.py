@@ -6,8 +6,6 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("libcst")
-
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
 

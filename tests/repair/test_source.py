@@ -52,7 +52,6 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
 
 
 def test_lines_are_counted_as_python_counts_them() -> None:
-    pytest.importorskip("libcst")
     source = "import torch\n\x0c\ndef f(x):\n    y = '\x0b \x1c'\n    print(x)\n    return x\n"
     where = Frame("a.py", "f", 5, "print(x)")
     text = build(source, "a.py", [SourcePatch("quiet", (Rewrite("only_eager", where),))], {})

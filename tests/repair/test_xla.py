@@ -12,9 +12,6 @@ pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
     ),
-    pytest.mark.skipif(
-        importlib.util.find_spec("libcst") is None, reason="libcst is not installed"
-    ),
 ]
 
 HOLDS = """

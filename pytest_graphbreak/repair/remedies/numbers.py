@@ -8,7 +8,6 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.build import has_libcst
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.around import ARGUMENTS, AROUND
 from pytest_graphbreak.repair.remedies.configs import SCALARS
@@ -92,8 +91,6 @@ def otherwise(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 def _everywhere(items: Sequence[Break], trial: Trial) -> list[Edit]:
     """The edits for the lines of breaks, and for what else their functions visibly read."""
-    if not has_libcst():
-        return []
     functions = {(one.where.file, one.where.function): one.where for one in items}
     wanted = [("constants", one.where) for one in items]
     wanted += [

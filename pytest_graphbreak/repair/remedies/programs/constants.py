@@ -31,7 +31,9 @@ def _graphbreak_numbers(value):
         pass
     numbers = _graphbreak_constant(value)
     known = torch.tensor(numbers, dtype=value.dtype, device=value.device)
-    same = (value == known) | (value != value)
+    same = (value == known) | ((value != value) & (known != known))
+    if value.is_floating_point():  # 0.0 == -0.0, and 1 / x tells them apart
+        same = same & ((torch.signbit(value) == torch.signbit(known)) | (value != value))
     torch._assert_async(same.all(), "graphbreak: numbers that are constants of the graph changed")
     return numbers
 

@@ -1,0 +1,180 @@
+"""No remedy changes a result without an error, whatever the inputs are.
+
+Each function at the head of a patched file is run compiled, beside the plain code that it takes
+the place of, with inputs that are drawn: with NaN, infinities, negative zeros, other sizes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_graphbreak.repair.remedies import programs
+from pytest_graphbreak.repair.remedies.opaque import OP
+
+Function = Callable[..., torch.Tensor]
+
+VALUES = st.sampled_from([0.0, -0.0, 1.0, -1.5, 2.0, math.inf, -math.inf, math.nan])
+LISTS = st.lists(VALUES, min_size=2, max_size=2)
+TENSORS = st.builds(
+    lambda values, dtype: torch.tensor(values, dtype=dtype),
+    LISTS,
+    st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+)
+
+
+MASKS = st.lists(st.booleans(), min_size=3, max_size=3)
+
+
+def loaded(*sources: str) -> dict[str, Any]:
+    space: dict[str, Any] = {"torch": torch}
+    for source in sources:
+        exec(source, space)
+    return space
+
+
+def bits(value: torch.Tensor) -> list[Any]:
+    """The values to the last bit; NaN is one value."""
+    flat = value.detach().to(torch.float64).reshape(-1).tolist()
+    numbers = ("nan" if math.isnan(one) else struct.pack("d", one) for one in flat)
+    return [str(value.dtype), *value.shape, *numbers]
+
+
+def same_or_error(plain: Function, patched: Function, *inputs: torch.Tensor) -> None:
+    wanted = plain(*(one.clone() for one in inputs))
+    try:
+        given = patched(*(one.clone() for one in inputs))
+    except (RuntimeError, TypeError):
+        return
+    assert bits(given) == bits(wanted)
+
+
+@pytest.fixture(autouse=True)
+def _reset() -> None:
+    torch._dynamo.reset()
+
+
+def test_a_number_that_becomes_nan_is_noticed() -> None:
+    """The program of issue 27: ``scales.fill_(nan)`` gave 1.904 in place of NaN."""
+    space = loaded(programs.program("constants"))
+    scales, x = torch.tensor([0.5, 2.0]), torch.ones(())
+
+    def model(x: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        for scale in space["_graphbreak_numbers"](scales):
+            x = x + torch.tanh(x) * scale
+        return x
+
+    run = torch.compile(model, backend="eager", fullgraph=True)
+    wanted = run(x, scales)
+    assert torch.equal(wanted, model(x, scales))
+    with pytest.raises(RuntimeError, match="numbers that are constants of the graph changed"):
+        run(x, scales.fill_(math.nan))
+
+
+@settings(max_examples=20, deadline=None)
+@given(TENSORS, TENSORS)
+def test_numbers_that_are_constants(first: torch.Tensor, then: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    space = loaded(programs.program("constants"))
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        y = torch.ones(3, dtype=torch.float64)
+        for one in x.tolist():
+            y = y + torch.atan2(torch.full((3,), one, dtype=torch.float64), -y)
+        return y
+
+    def patched(x: torch.Tensor) -> torch.Tensor:
+        y = torch.ones(3, dtype=torch.float64)
+        for one in space["_graphbreak_numbers"](x):
+            y = y + torch.atan2(torch.full((3,), one, dtype=torch.float64), -y)
+        return y
+
+    run = torch.compile(patched, backend="eager", fullgraph=True)
+    for inputs in (first, then, first):
+        same_or_error(plain, run, inputs)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.booleans(), min_size=3, max_size=3), st.lists(st.booleans(), min_size=3, max_size=3)
+)
+def test_places_that_are_constants(first: list[bool], then: list[bool]) -> None:
+    torch._dynamo.reset()
+    space = loaded(programs.program("constants"))
+    values = torch.tensor([1.0, math.nan, -0.0])
+
+    def plain(mask: torch.Tensor) -> torch.Tensor:
+        return values[mask] * 2
+
+    def patched(mask: torch.Tensor) -> torch.Tensor:
+        return values[space["_graphbreak_places"](mask)] * 2
+
+    run = torch.compile(patched, backend="eager", fullgraph=True)
+    for drawn in (first, then, first):
+        same_or_error(plain, run, torch.tensor(drawn))
+
+
+CHANGES: dict[str, Function] = {
+    "nothing": lambda x: x * 2,
+    "fills": lambda x: x.fill_(3.0) * 2,
+    "a sign": lambda x: x.neg_() * 2,
+    "nan to num": lambda x: x.nan_to_num_() * 2,
+    "an alias": lambda x: x,
+    "another shape": lambda x: x.sum(),
+    "another dtype": lambda x: x.to(torch.float16),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_a_function_that_is_one_node(name: str) -> None:
+    """What changes its argument cannot be a node: the change would be lost."""
+    function = CHANGES[name]
+    space = loaded(OP.source)
+    op = space["_graphbreak_op"](function)
+
+    @settings(max_examples=15, deadline=None)
+    @given(TENSORS)
+    def check(x: torch.Tensor) -> None:
+        def plain(x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([function(x).sum().double(), x.sum().double()])
+
+        def patched(x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([op(x).sum().double(), x.sum().double()])
+
+        torch._dynamo.reset()
+        same_or_error(plain, torch.compile(patched, backend="eager", fullgraph=True), x)
+
+    check()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64]),
+    st.sampled_from([(), (3,), (2, 2)]),
+    st.lists(st.sampled_from([0.1, 1.0, -2.5, 1e-12, 3.0]), min_size=2, max_size=3),
+)
+def test_floats_that_become_tensors(
+    dtype: torch.dtype, shape: tuple[int, ...], numbers: list[float]
+) -> None:
+    torch._dynamo.reset()
+    space = loaded(programs.program("around"), programs.program("numbers"))
+
+    def plain(x: torch.Tensor, scale: float) -> torch.Tensor:
+        return x * scale + 1
+
+    compiled = torch.compile(plain, backend="eager")
+    patched = space["_graphbreak_numbers_as_tensors"](plain, compiled)
+    x = torch.ones(shape, dtype=dtype) * 3
+    for number in numbers:
+        try:
+            given = patched(x, number)
+        except (RuntimeError, TypeError):
+            continue
+        assert bits(given) == bits(plain(x, number))
