@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-
-import pytest
+from typing import TYPE_CHECKING
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.diff import difference
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
 from tests.repair.conftest import Shop
+
+if TYPE_CHECKING:
+    import pytest
 
 LIBRARY = """\
 import torch
