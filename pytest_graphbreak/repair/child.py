@@ -59,7 +59,7 @@ def _measured(order: Answer) -> Answer:
         error: str | None = None
         seen = None
         try:
-            with observe() as seen, recorder.installed():
+            with observe() as seen:
                 try:
                     yield
                 except SystemExit as left:
@@ -89,7 +89,9 @@ def _measured(order: Answer) -> Answer:
         if error is None and order["outputs"]:
             answer.update(_outputs(order, recorder))
 
-    answer.update(_go(order, around) or {})
+    # Also around a test's fixtures and the import of its module, which may compile what it calls.
+    with recorder.installed():
+        answer.update(_go(order, around) or {})
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
     answer["homes"] = _homes(order["base"])

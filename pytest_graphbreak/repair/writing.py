@@ -16,6 +16,9 @@ from pytest_graphbreak.repair.target import Target
 
 Answer = dict[str, Any]
 
+_WHOLE: Final = "the whole program"
+_PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
+
 MOST_WIDTH: Final = 60
 """Longer arguments stand one on a line."""
 
@@ -124,7 +127,7 @@ class Writer:
 
     def whole(self, item: Break) -> str:
         """The program as it is."""
-        lines = [*self._header(item, "the whole program"), ""]
+        lines = [*self._header(item, _WHOLE), ""]
         path = located(self.target.path, self.out)
         first = ["from pathlib import Path"] if "Path(" in path else []
         body = [f"path = {path}"]
@@ -140,7 +143,7 @@ class Writer:
                 f"sys.argv = [path, *{list(self.target.arguments)!r}]",
                 'runpy.run_path(path, run_name="__main__")',
             ]
-        return "\n".join([*lines, *_indented(body), *self._end("main()"), ""])
+        return "\n".join([*lines, *_indented(body), *self._end("main()", prints=False), ""])
 
     def owns(self, module: str) -> bool:
         """Whether a module's name is that of the target's own file."""
@@ -185,7 +188,8 @@ class Writer:
             yield "torch_xla.sync()"
         yield "return result"
 
-    def _end(self, call: str) -> Iterator[str]:
+    def _end(self, call: str, *, prints: bool = True) -> Iterator[str]:
+        """Call it. ``prints``: torch is there, and is to print the break."""
         yield from ("", "")
         if self.as_test:
             yield "@pytest.mark.max_graphs(1, breaks=0)"
@@ -193,6 +197,8 @@ class Writer:
             yield f"    {call}"
         else:
             yield 'if __name__ == "__main__":'
+            if prints:
+                yield f"    {_PRINTS}"
             yield f"    {call}"
 
     def _imports(self) -> list[str]:
@@ -210,6 +216,11 @@ class Writer:
             f"{name}{item.reason}",
             f"{item.where.file}:{item.where.line} in {item.where.function}",
             f"    {item.where.code}",
+            "Under pytest it fails as long as the break is there."
+            if self.as_test
+            else "Run it with TORCH_LOGS=graph_breaks in the environment to see the break."
+            if what == _WHOLE
+            else "Run it to see the break: torch prints it.",
         ]
         return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
 

@@ -78,6 +78,66 @@ def test_each_break_has_a_script_of_its_smallest_function(shop: Shop) -> None:
         [sys.executable, "here/a_repro_1.py"], capture_output=True, cwd=shop.path, text=True
     )
     assert (done.returncode, done.stdout) == (0, "inner\n"), done.stderr
+    assert "# Run it to see the break: torch prints it.\n" in first
+    assert "Graph break in user code at" in done.stderr
+    assert 'print("inner")' in done.stderr
+
+
+COMPILED_BEFORE = {
+    "fixture": """
+        import pytest
+        import torch
+
+        def f(x):
+            y = x.sin()
+            print("local")
+            return y + 1
+
+        @pytest.fixture
+        def run():
+            return torch.compile(f, backend="eager")
+
+        def test_local(run):
+            run(torch.ones(3))
+    """,
+    "setup_method": """
+        import torch
+
+        def f(x):
+            y = x.sin()
+            print("local")
+            return y + 1
+
+        class TestIt:
+            def setup_method(self):
+                self.run = torch.compile(f, backend="eager")
+
+            def test_local(self):
+                self.run(torch.ones(3))
+    """,
+    "module": """
+        import torch
+
+        @torch.compile(backend="eager")
+        def f(x):
+            y = x.sin()
+            print("local")
+            return y + 1
+
+        def test_local():
+            f(torch.ones(3))
+    """,
+}
+
+
+@pytest.mark.parametrize("where", sorted(COMPILED_BEFORE))
+def test_the_backend_of_what_was_compiled_before_the_test(where: str, shop: Shop) -> None:
+    shop.write("test_a.py", COMPILED_BEFORE[where])
+    name = "TestIt::test_local" if where == "setup_method" else "test_local"
+    said = shop.run("repro", f"test_a.py::{name}")
+    assert said.code == 0, said.out + said.err
+    (script,) = (shop.path / "repros").glob("*.py")
+    assert ', backend="eager")' in script.read_text()
 
 
 LOCAL = """
