@@ -147,7 +147,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> 
     if args.diff and code == FIXED:
         _show(search.diff(), out)
     elif code == FIXED and search.outcome.source is not None:
-        command = shlex.join([*own().tool, "fix", "--diff", target.shown])
+        command = own().graphbreak("fix", "--diff", target.shown)
         say(f"the change as a diff, also of libraries: {command}")
     if stop is not None:
         complain("graphbreak fix: interrupted")
