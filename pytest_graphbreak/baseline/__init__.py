@@ -1,11 +1,12 @@
-"""The baseline files: read strictly, resolved by profile, updated in place.
+"""The baseline files: read strictly, resolved by profile, changed entry by entry.
 
-``model`` is the data and the rules of profiles, ``paths`` go from node ids to
-files, ``tree`` and ``read`` from text to data, ``render`` and ``edit`` back,
-``plan`` says what an entry becomes, ``write`` puts files in place, ``store``
-and ``update`` are what the rest of the package calls.
+``form`` is what may stand in a file, as types, ``model`` the data and the rules of profiles,
+``paths`` go from node ids to files, ``tree`` and ``read`` from text to data, ``render`` and
+``edit`` back, ``plan`` says what an entry becomes, ``write`` puts files in place, ``store`` and ``update``
+are what the rest of the package calls, and ``changes`` what an update did.
 """
 
+from pytest_graphbreak.baseline.changes import Change, Changes, FileChange
 from pytest_graphbreak.baseline.model import (
     BaselineError,
     Entry,
@@ -16,7 +17,7 @@ from pytest_graphbreak.baseline.model import (
 )
 from pytest_graphbreak.baseline.paths import baseline_path, split_nodeid
 from pytest_graphbreak.baseline.store import Baselines
-from pytest_graphbreak.baseline.update import Change, Changes, FileChange, preview, update
+from pytest_graphbreak.baseline.update import preview, update
 from pytest_graphbreak.model.budget import BaselinePlace, Values
 
 __all__ = [

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pytest_graphbreak.baseline.form import VALUES
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
@@ -126,7 +127,7 @@ def by_place(items: Iterable[BaselinePlace]) -> dict[tuple[str, str, str], Basel
     for item in items:
         before = found.get(item.key)
         if before is not None:
-            item = replace(before, count=before.count + item.count)
+            item = _place(item.key, before, before.count + item.count)
         found[item.key] = item
     return found
 
@@ -158,7 +159,7 @@ def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
     found["causes"] = _causes(old.causes, new.causes, layers)
     if PLACES_LAYER in layers:
         found["functions"] = _functions(new)
-    return replace(old, **found)
+    return Values(**{key: getattr(old, key) for key in VALUES} | found)
 
 
 def _counts(
@@ -176,15 +177,15 @@ def _causes(
     old: Iterable[Cause], new: Iterable[Cause], layers: Collection[str]
 ) -> tuple[Cause, ...]:
     """Known causes where they stand, then the new ones."""
-    wanted = {item.key: item for item in new if item.layer in layers}
+    wanted = {item.key: Cause(*item.key, item.count) for item in new if item.layer in layers}
     items = []
     for item in old:
         after = wanted.pop(item.key, None)
         if after is not None:
-            items.append(replace(item, count=after.count))
+            items.append(after if item.count != after.count else item)
         elif item.layer not in layers:
             items.append(item)
-    return (*items, *(Cause(*key, item.count) for key, item in wanted.items()))
+    return (*items, *wanted.values())
 
 
 def _places(
@@ -203,17 +204,17 @@ def _places(
             items.append(item if _same(item, after, wording) else _reworded(item, after, wording))
         elif item.layer not in layers:
             items.append(item)
-    return (*items, *(_place(key, item) for key, item in wanted.items()))
+    return (*items, *(_place(key, item, item.count) for key, item in wanted.items()))
 
 
 def _reworded(item: BaselinePlace, after: BaselinePlace, wording: bool) -> BaselinePlace:
-    said = _place(after.key, after) if wording else item
-    return replace(item, count=after.count, reason=said.reason, id=said.id)
+    return _place(item.key, after if wording else item, after.count)
 
 
-def _place(key: tuple[str, str, str], item: BaselinePlace) -> BaselinePlace:
+def _place(key: tuple[str, str, str], item: BaselinePlace, count: int) -> BaselinePlace:
+    """A place as it is written, with the reason of an item."""
     layer, where, code = key
-    return BaselinePlace(where, code, item.count, _text(item.reason), _text(item.id), layer)
+    return BaselinePlace(where, code, count, _text(item.reason), _text(item.id), layer)
 
 
 def _text(text: str | None) -> str | None:

@@ -7,13 +7,14 @@ say what was meant is never put in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pytest_graphbreak.baseline import form, plan, render, write
+from pytest_graphbreak.baseline.changes import Change, Changes, FileChange, Kind
 from pytest_graphbreak.baseline.edit import Editor
 from pytest_graphbreak.baseline.model import (
     BaselineError,
@@ -27,7 +28,7 @@ from pytest_graphbreak.baseline.model import (
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
 from pytest_graphbreak.baseline.read import document, is_cut_off, load_text, parsed
 from pytest_graphbreak.baseline.tree import Mapping
-from pytest_graphbreak.model.budget import Values, writable
+from pytest_graphbreak.model.budget import writable
 from pytest_graphbreak.model.layers import COMPILERS, LAYERS
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.garbage import uncollected
@@ -36,71 +37,6 @@ LOCK_TIMEOUT = 60.0
 """Seconds to wait for another run that writes."""
 
 Mode = Literal["update", "record"]
-Kind = Literal["added", "changed", "unchanged", "ungated", "pruned", "kept"]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What became of one entry.
-
-    ``profile`` is whose values they are. ``old`` is what was expected of it
-    before (None: nothing), ``new`` what is expected now (None: pruned).
-    """
-
-    kind: Kind
-    nodeid: str
-    path: Path
-    profile: str
-    old: Values | None
-    new: Values | None
-
-    def __str__(self) -> str:
-        moved = ", ".join(_moved(self.old, self.new or Values()))
-        if self.kind not in ("added", "changed"):
-            return self.nodeid
-        return f"{self.nodeid}  {moved or 'no graphs'}  ({self.profile})"
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """A file before and after; None where there is none."""
-
-    path: Path
-    old: str | None
-    new: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What an update did, or would do: entry by entry, and file by file those that change."""
-
-    items: tuple[Change, ...] = ()
-    files: tuple[FileChange, ...] = ()
-
-    def of(self, *kinds: Kind) -> list[Change]:
-        return [item for item in self.items if item.kind in kinds]
-
-    @property
-    def added(self) -> list[Change]:
-        return self.of("added")
-
-    @property
-    def changed(self) -> list[Change]:
-        return self.of("changed")
-
-    @property
-    def written(self) -> list[Change]:
-        """Added and changed, in the order of the measurements."""
-        return self.of("added", "changed")
-
-    @property
-    def pruned(self) -> list[Change]:
-        return self.of("pruned")
-
-    @property
-    def kept(self) -> list[Change]:
-        """What ``record`` did not write, since an entry that is there would have gone."""
-        return self.of("kept")
 
 
 def update(
@@ -429,31 +365,3 @@ class _File:
             path=after.path,
             step="write the entries of this run's tests in plain block style, or delete them",
         )
-
-
-def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
-    """Captured operations before and after, of the layers of which both are known."""
-    layers = old.ops.keys() & new.ops.keys()
-    return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
-
-
-def _moved(before: Values | None, new: Values) -> Iterator[str]:
-    """What is another count now, in words: of an entry that is new, the counts alone."""
-    old = before or Values()
-
-    def step(was: int, now: int) -> str:
-        return f"{now}" if before is None else f"{was} -> {now}"
-
-    for what, was, now in (
-        ("", old.graphs, new.graphs),
-        (" recompiles", old.recompiles, new.recompiles),
-        (" operations", *both_ops(old, new)),
-    ):
-        for layer in LAYERS:
-            if was.get(layer, 0) != now.get(layer, 0):
-                yield f"{layer}{what} {step(was.get(layer, 0), now.get(layer, 0))}"
-    for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
-        if len(one) != len(other):
-            yield f"{what} {step(len(one), len(other))}"
-        elif one != other:
-            yield f"other {what}"

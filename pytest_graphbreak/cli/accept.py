@@ -28,7 +28,7 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
-from pytest_graphbreak.baseline.update import both_ops
+from pytest_graphbreak.baseline.changes import both_ops
 from pytest_graphbreak.cli import artifacts
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
 from pytest_graphbreak.cli.messages import complain, listing, say

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError
-from pytest_graphbreak.baseline.update import FileChange
+from pytest_graphbreak.baseline.changes import FileChange
 from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, settle, show_changes
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.report import REPORTS

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from pytest_graphbreak.baseline.update import Change as Entry
-from pytest_graphbreak.baseline.update import FileChange
+from pytest_graphbreak.baseline.changes import Change as Entry
+from pytest_graphbreak.baseline.changes import FileChange
 from pytest_graphbreak.report.comparison import commit, data, markdown, page, text, words
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import Comparison

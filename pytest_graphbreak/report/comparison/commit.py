@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from pytest_graphbreak.baseline.update import Change as Entry
-from pytest_graphbreak.baseline.update import FileChange
+from pytest_graphbreak.baseline.changes import Change as Entry
+from pytest_graphbreak.baseline.changes import FileChange
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.lines import position

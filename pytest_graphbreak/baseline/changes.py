@@ -1,0 +1,106 @@
+"""What an update of baselines did, or would do, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pytest_graphbreak.model.budget import Values
+from pytest_graphbreak.model.layers import LAYERS
+
+Kind = Literal["added", "changed", "unchanged", "ungated", "pruned", "kept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one entry.
+
+    ``profile`` is whose values they are. ``old`` is what was expected of it
+    before (None: nothing), ``new`` what is expected now (None: pruned).
+    """
+
+    kind: Kind
+    nodeid: str
+    path: Path
+    profile: str
+    old: Values | None
+    new: Values | None
+
+    def __str__(self) -> str:
+        moved = ", ".join(_moved(self.old, self.new or Values()))
+        if self.kind not in ("added", "changed"):
+            return self.nodeid
+        return f"{self.nodeid}  {moved or 'no graphs'}  ({self.profile})"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file before and after; None where there is none."""
+
+    path: Path
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an update did, or would do: entry by entry, and file by file those that change."""
+
+    items: tuple[Change, ...] = ()
+    files: tuple[FileChange, ...] = ()
+
+    def of(self, *kinds: Kind) -> list[Change]:
+        return [item for item in self.items if item.kind in kinds]
+
+    @property
+    def added(self) -> list[Change]:
+        return self.of("added")
+
+    @property
+    def changed(self) -> list[Change]:
+        return self.of("changed")
+
+    @property
+    def written(self) -> list[Change]:
+        """Added and changed, in the order of the measurements."""
+        return self.of("added", "changed")
+
+    @property
+    def pruned(self) -> list[Change]:
+        return self.of("pruned")
+
+    @property
+    def kept(self) -> list[Change]:
+        """What ``record`` did not write, since an entry that is there would have gone."""
+        return self.of("kept")
+
+
+def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
+    """Captured operations before and after, of the layers of which both are known."""
+    layers = old.ops.keys() & new.ops.keys()
+    return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
+
+
+def _moved(before: Values | None, new: Values) -> Iterator[str]:
+    """What is another count now, in words: of an entry that is new, the counts alone."""
+    old = before or Values()
+
+    def step(was: int, now: int) -> str:
+        return f"{now}" if before is None else f"{was} -> {now}"
+
+    for what, was, now in (
+        ("", old.graphs, new.graphs),
+        (" recompiles", old.recompiles, new.recompiles),
+        (" operations", *both_ops(old, new)),
+    ):
+        for layer in LAYERS:
+            if was.get(layer, 0) != now.get(layer, 0):
+                yield f"{layer}{what} {step(was.get(layer, 0), now.get(layer, 0))}"
+    for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
+        if len(one) != len(other):
+            yield f"{what} {step(len(one), len(other))}"
+        elif one != other:
+            yield f"other {what}"
