@@ -2,8 +2,8 @@
 
 ``form`` is what may stand in a file, as types, ``model`` the data and the rules of profiles,
 ``paths`` go from node ids to files, ``tree`` and ``read`` from text to data, ``render`` and
-``edit`` back, ``plan`` says what an entry becomes, ``write`` puts files in place, ``store`` and ``update``
-are what the rest of the package calls, and ``changes`` what an update did.
+``edit`` back, ``plan`` says what an entry becomes, ``write`` puts files in place, ``store`` and
+``update`` are what the rest of the package calls, and ``changes`` what an update did.
 """
 
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange
