@@ -254,3 +254,31 @@ def test_compile_model_says_that_it_is_of_torch(suite: Suite) -> None:
     result.stdout.fnmatch_lines(["compile_model compiles models of torch, and torch is not*"])
     assert "Traceback" not in result.stdout.str()
     assert "torch" not in sys.modules
+
+
+def test_with_markers_alone_only_marked_tests_are_isolated(suite: Suite) -> None:
+    suite.write(
+        """
+import jax
+import jax.numpy as jnp
+import pytest
+
+calls = []
+clear = jax.clear_caches
+jax.clear_caches = lambda: (calls.append(1), clear())
+
+def test_first():
+    jnp.ones(3)
+
+def test_unmarked():
+    assert not calls
+
+@pytest.mark.max_graphs(jax=5)
+def test_marked():
+    assert len(calls) == 1
+
+def test_after():
+    assert len(calls) == 1
+"""
+    )
+    suite.run().assert_outcomes(passed=4)

@@ -68,6 +68,7 @@ class JaxObserver(Observer):
     def forget(self) -> None:
         """Have JAX compile everything anew. Raises ``MissingName``."""
         SENSORS.ledger.clear()
+        SENSORS.kept.is_on = True
         if private.has_compiled():
             private.value(private.CLEAR)()
             _forget_traces()

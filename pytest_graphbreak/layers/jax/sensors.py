@@ -26,6 +26,7 @@ from pytest_graphbreak.layers.jax.events import (
     MissedExecutable,
     SensorFault,
 )
+from pytest_graphbreak.layers.jax.kept import KeptExecutables
 from pytest_graphbreak.layers.jax.ledger import FunctionLedger
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.notify import NOTIFIER
@@ -37,11 +38,13 @@ _PLAIN: Final = ("constant", "return", "func", "call", "module")
 
 class _Local(threading.local):
     """Of one thread: the programs that are being compiled, the innermost last, whether XLA was
-    asked; how many ended of which JAX has not told yet; the exception that was told last."""
+    asked; whether the innermost is compiled ahead of time; how many ended of which JAX has not
+    told yet; the exception that was told last."""
 
     def __init__(self) -> None:
         self.compiling: list[bool] = []
         self.is_reading = False
+        self.is_aot = False
         self.raised: weakref.ref[BaseException] | None = None
         self.unheard = 0
 
@@ -53,6 +56,7 @@ class JaxSensors:
         self.events: Events[Event] = Events()
         self.errors: list[str] = []
         self.ledger = FunctionLedger()
+        self.kept = KeptExecutables()
         self.attached = False
         self._lock = threading.RLock()
         self._local = _Local()
@@ -86,6 +90,7 @@ class JaxSensors:
         self._lock = threading.RLock()
         self._local = _Local()
         self.ledger.in_child()
+        self.kept.in_child()
 
     def _attach(self) -> None:
         with self._lock:
@@ -169,6 +174,7 @@ class JaxSensors:
         finally:
             local.is_reading = False
         local.compiling.append(False)
+        local.is_aot = program.cause == "aot"
         if listener is not None:
             listener.begins()
         try:
@@ -190,7 +196,9 @@ class JaxSensors:
         __tracebackhide__ = True
         if self._local.compiling:
             self._local.compiling[-1] = True
-        return original(*args, **kwargs)
+        if self._local.is_aot:  # its text and its costs may be read, with the lines of the source
+            return original(*args, **kwargs)
+        return self.kept.made(original, args, kwargs)
 
     def _heard(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """JAX tells its listeners how long something took."""

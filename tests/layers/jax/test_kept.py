@@ -1,0 +1,134 @@
+"""Executables are handed back to isolated tests, counted as programs, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pytest_graphbreak.layers.jax import kept
+from pytest_graphbreak.layers.jax.observer import JaxObserver
+from pytest_graphbreak.layers.jax.sensors import SENSORS
+from pytest_graphbreak.model.places import Places
+
+PLACES = Places(Path(__file__).parents[3])
+THREE = np.ones(3, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SENSORS, "kept", kept.KeptExecutables())
+
+
+def isolated(run: Callable[[], Any]) -> int:
+    """How many programs a window counts from cleared caches."""
+    observer = JaxObserver()
+    observer.isolate("test")
+    window = observer.open(PLACES)
+    run()
+    record = window.close()
+    assert record is not None
+    assert not record.errors
+    return record.graphs.get("jax", 0)
+
+
+def test_a_program_counts_where_xla_is_not_asked() -> None:
+    def run() -> None:
+        assert float((jnp.asarray(THREE) * 3).sum()) == 9
+
+    first = isolated(run)
+    made = len(SENSORS.kept._found)
+    assert first == made > 0
+    assert isolated(run) == first
+    assert len(SENSORS.kept._found) == made
+
+
+def test_nothing_is_kept_before_a_test_is_isolated() -> None:
+    window = JaxObserver().open(PLACES)
+    jax.jit(lambda x: x - 7)(THREE)
+    window.close()
+    assert not SENSORS.kept._found
+
+
+def test_donated_arrays_are_donated_only_where_they_are() -> None:
+    def run(donated: tuple[int, ...]) -> bool:
+        x = jax.device_put(THREE)
+        jax.jit(lambda x: x + 5, donate_argnums=donated)(x)
+        return x.is_deleted()
+
+    for donated in ((), (0,), (), (0,)):
+        found: list[bool] = []
+        isolated(lambda donated=donated, found=found: found.append(run(donated)))  # type: ignore[misc]
+        assert found == [bool(donated)]
+
+
+def test_a_program_runs_on_its_own_device() -> None:
+    for device in (*jax.devices()[:2], *jax.devices()[:2]):
+        found: list[Any] = []
+
+        def run(device: Any = device, found: list[Any] = found) -> None:
+            found.append(jax.jit(lambda x: x + 6)(jax.device_put(THREE, device)))
+
+        assert isolated(run) == 1
+        assert found[0].devices() == {device}
+
+
+@pytest.mark.parametrize("kind", ["pure", "io", "debug"])
+def test_callbacks_are_those_of_their_own_closure(kind: str) -> None:
+    for value in (1.0, 2.0):
+        seen: list[float] = []
+
+        def call(x: Any, value: float = value, seen: list[float] = seen) -> Any:
+            seen.append(value)
+            return np.asarray(x) * np.float32(value)
+
+        def wave(x: Any, call: Callable[[Any], Any] = call) -> Any:
+            if kind == "debug":
+                jax.debug.callback(call, x)
+                return x
+            outside = jax.pure_callback if kind == "pure" else jax.experimental.io_callback
+            return outside(call, jax.ShapeDtypeStruct((3,), np.float32), x)
+
+        def run(wave: Callable[[Any], Any] = wave) -> None:
+            jax.block_until_ready(jax.jit(wave)(THREE))
+            jax.effects_barrier()
+
+        assert isolated(run) == 1
+        assert set(seen) == {value}
+
+
+def test_a_function_that_forbids_compiling_still_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jax._src import compiler
+
+    isolated(lambda: jax.jit(lambda x: x - 8)(THREE))
+
+    def forbidden(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("compilation is forbidden")
+
+    def run() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(compiler, "backend_compile_and_load", forbidden)
+            with pytest.raises(RuntimeError, match="forbidden"):
+                jax.jit(lambda x: x - 8)(THREE)
+
+    assert isolated(run) == 0
+
+
+def test_no_more_are_kept_than_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST", 2)
+    for size in range(1, 6):
+        isolated(lambda size=size: jax.jit(jnp.cos)(np.ones(size, np.float32)))  # type: ignore[misc]
+    assert len(SENSORS.kept._found) == 2
+
+
+def test_a_program_compiled_ahead_of_time_is_not_kept() -> None:
+    isolated(lambda: jax.jit(lambda x: x - 9).lower(THREE).compile())
+    assert not SENSORS.kept._found
