@@ -33,7 +33,7 @@ def rules(*parts: str) -> Iterator[str]:
 
 
 DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
-    "baseline/read.py:kind.pattern": lambda: [
+    "baseline/read.py:words.pattern": lambda: [
         kind.__metadata__[0].pattern for kind in (form.Words, form.Version)
     ],
     "advice/family.py:part": signs,

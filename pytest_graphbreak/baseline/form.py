@@ -81,6 +81,8 @@ VALUES: Final[dict[str, Any]] = {
     "eager": _said(list[PlaceKeys], "The places where code leaves the compiler."),
 }
 """What was measured of a test."""
+COUNTS: Final = ("graphs", "recompiles")
+"""Those that count by layer, and are compared and merged alike: one that is absent is zero."""
 
 REMARKS: Final = {
     "note": _said(Words, "The user's own words; kept by every update."),

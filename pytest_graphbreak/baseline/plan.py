@@ -9,14 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_graphbreak.baseline.form import VALUES
+from pytest_graphbreak.baseline.form import COUNTS, VALUES
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import Versions, minor, same_minor
 
-COUNTS = ("graphs", "recompiles")
-"""Counts by layer of which one that is absent is zero."""
 LISTS = ("breaks", "eager")
 
 

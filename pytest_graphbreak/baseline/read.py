@@ -320,11 +320,11 @@ def _items(kind: inspect.ListType) -> Read:
     return read
 
 
-def _text(kind: inspect.StrType, allowed: Iterable[str] | None) -> Read:
-    pattern = re.compile(kind.pattern) if kind.pattern else None
+def _text(words: inspect.StrType, allowed: Iterable[str] | None) -> Read:
+    pattern = re.compile(words.pattern) if words.pattern else None
 
     def read(node: Node, what: str) -> str:
-        if not isinstance(node, Scalar) or _kind(node) != "str":
+        if not isinstance(node, Scalar) or kind(node) != "str":
             _wrong(node, what, "text")
         text = str(node.value)
         if pattern is not None and not pattern.search(text):
@@ -368,7 +368,6 @@ _BUILD: Final[Map[type, Callable[[Raw, Mapping], Any]]] = {
     form.CauseKeys: _cause,
 }
 _NOUN: Final[Map[type, str]] = {form.PlaceKeys: "place", form.CauseKeys: "cause"}
-_kind = kind
 
 
 # errors
