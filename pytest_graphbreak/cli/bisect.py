@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bisect(args: argparse.Namespace, work: Runner) -> int:
-    row = _releases(args, work) if args.package else _commits(args, work)
+    among = _releases(args, work) if args.package else _commits(args, work)
     progress = Progress()
     done = 0
 
@@ -88,32 +88,29 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
         nonlocal done
         done += 1
         left = f", about {steps} more" if steps else ""
-        words = f"{row.label(name)}{left}"
-        progress.step(done - 1, done + steps, words, row.status)
+        words = f"{among.label(name)}{left}"
+        progress.step(done - 1, done + steps, words, among.status)
 
     def show_step(word: str, name: str, side: MeasuredEnd | None, why: str) -> None:
         progress.clear()
-        say(answer.step(row, word, name, side, why))
+        say(answer.step(among, word, name, side, why))
 
     def differs(what: str) -> None:
         if what != COUNTS:
             say(f"note   the counts are equal at both ends; what differs are {what}")
 
     try:
-        found = search(row, begin, show_step, differs)
+        found = search(among, begin, show_step, differs)
     finally:
         progress.clear()
-    for line in answer.lines(found, row):
+    for line in answer.lines(found, among):
         say(line)
-    if isinstance(row, Commits) and row.missing:
-        say(f"note       submodules that are not in your checkout were empty: {_some(row.missing)}")
+    if isinstance(among, Commits) and among.missing:
+        missing = ", ".join(sorted(among.missing)[:5])
+        say(f"note       submodules that are not in your checkout were empty: {missing}")
     if not keep(args.reports, found.before.path, found.after.path):
         return UNUSABLE
     return FOUND if len(found.answers) == 1 else UNSURE
-
-
-def _some(names: set[str]) -> str:
-    return ", ".join(sorted(names)[:5])
 
 
 def _commits(args: argparse.Namespace, work: Runner) -> Commits:
@@ -121,15 +118,15 @@ def _commits(args: argparse.Namespace, work: Runner) -> Commits:
     good, bad = checkout.commit(args.good), checkout.commit(args.bad or "HEAD")
     if good.hash == bad.hash:
         raise BisectError(f"--good and --bad are the same commit, {good.hash[:10]}")
-    base = checkout.base(good.hash, bad.hash)
-    if base is None:
+    bases = checkout.bases(good.hash, bad.hash)
+    if not bases:
         raise BisectError("--good and --bad have no commit in common")
-    if base == bad.hash:
+    if bad.hash in bases:
         raise BisectError(
             f"--good {args.good} comes after --bad: turn them round; what is looked for is the "
             "first commit that is no longer like --good"
         )
-    for line in _notes(args, checkout, good.hash, base):
+    for line in _notes(args, checkout, good.hash, bases[0]):
         say(line)
     return Commits(
         work,

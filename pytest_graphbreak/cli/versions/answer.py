@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from pytest_graphbreak.cli.versions import hunks
-from pytest_graphbreak.cli.versions.bisecting import BisectResult, MeasuredEnd
+from pytest_graphbreak.cli.versions.bisecting import BisectResult, MeasuredEnd, Versions
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Eager, Frame, Record
 from pytest_graphbreak.report import text
@@ -22,30 +22,10 @@ MOST_NAMED: Final = 10
 """Files, commits or releases that are named; the rest are counted."""
 
 
-class SearchedRow(Protocol):
-    """Where names and differences come from: the row that was searched."""
-
-    def title(self, name: str) -> str:
-        """One line on a commit or a release."""
-        ...
-
-    def label(self, name: str) -> str:
-        """A word for it."""
-        ...
-
-    def difference(self, before: str, after: str, file: str) -> str:
-        """The unified diff of a file, as records name it; empty where it is the same."""
-        ...
-
-    def changed(self, before: str, after: str) -> list[str]:
-        """What else is to be named: the files of a commit, the packages that came along."""
-        ...
-
-
-def step(source: SearchedRow, word: str, name: str, side: MeasuredEnd | None, why: str) -> str:
+def step(versions: Versions, word: str, name: str, side: MeasuredEnd | None, why: str) -> str:
     """One line for one step: ``good  1a2b3c4d5e  2026-08-21  Record the baselines   dynamo 1``."""
     end = f"   {counts(side.record)}" if side is not None else f"   skipped: {cut(printable(why))}"
-    return f"{word:<6} {printable(source.title(name))}{end}"
+    return f"{word:<6} {printable(versions.title(name))}{end}"
 
 
 def counts(record: Record) -> str:
@@ -61,7 +41,7 @@ def counts(record: Record) -> str:
     return ", ".join(parts) or "nothing was compiled"
 
 
-def lines(found: BisectResult, source: SearchedRow) -> Iterator[str]:
+def lines(found: BisectResult, versions: Versions) -> Iterator[str]:
     """All that is to be told of an answer."""
     nodeid = printable(found.after.test.nodeid)
     yield ""
@@ -71,21 +51,21 @@ def lines(found: BisectResult, source: SearchedRow) -> Iterator[str]:
         yield f"{nodeid} moved with one of these; those before the last could not be tried"
     yield ""
     for name in found.answers[-MOST_NAMED:]:
-        yield f"  {printable(source.title(name))}"
+        yield f"  {printable(versions.title(name))}"
     if len(found.answers) > MOST_NAMED:
         yield f"  ... and {len(found.answers) - MOST_NAMED:,} before them"
     yield ""
     for word, side in (("before", found.before), ("after", found.after)):
-        yield f"{word:<7} {printable(source.label(side.name)):<12} {counts(side.record)}"
+        yield f"{word:<7} {printable(versions.label(side.name)):<12} {counts(side.record)}"
     yield ""
     yield text.between(*_judged(found.before, found.after))
     yield ""
-    yield from _difference(found, source)
+    yield from _difference(found, versions)
     if counts(found.after.record) != counts(found.end.record):
         yield ""
         yield (
             f"It moved again after that: {counts(found.end.record)} at --bad. "
-            f"To find that, too: --good {source.label(found.after.name)}"
+            f"To find that, too: --good {versions.label(found.after.name)}"
         )
 
 
@@ -98,13 +78,13 @@ def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
     return judge(record, expected, versions=after.report.versions), record
 
 
-def _difference(found: BisectResult, source: SearchedRow) -> Iterator[str]:
+def _difference(found: BisectResult, versions: Versions) -> Iterator[str]:
     """The hunks that hold the new places, or else the calls that lead there."""
     before, after = found.before.name, found.after.name
     shown: set[tuple[str, str]] = set()
     stacks, new = _stacks(found)
     for stack in stacks:
-        place = _hunk(stack, source, before, after, new=new)
+        place = _hunk(stack, versions, before, after, new=new)
         if place is None or len(shown) == MOST:
             continue
         frame, hunk = place
@@ -117,7 +97,7 @@ def _difference(found: BisectResult, source: SearchedRow) -> Iterator[str]:
         yield ""
     if stacks and not shown:
         yield "Its difference touches neither these places nor the calls that lead there."
-    if changed := source.changed(before, after):
+    if changed := versions.changed(before, after):
         rest = len(changed) - MOST_NAMED
         named = ", ".join(map(printable, changed[:MOST_NAMED]))
         yield f"it changes  {named}{f' and {rest:,} more' if rest > 0 else ''}"
@@ -140,13 +120,13 @@ def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
 
 
 def _hunk(
-    stack: tuple[Frame, ...], source: SearchedRow, before: str, after: str, *, new: bool
+    stack: tuple[Frame, ...], versions: Versions, before: str, after: str, *, new: bool
 ) -> tuple[Frame, hunks.Hunk] | None:
     """The hunk that holds a place, or else the nearest call that leads there."""
     for frame in reversed(stack):
         if not (frame.file and frame.line):
             continue
-        for hunk in hunks.read(source.difference(before, after, frame.file)):
+        for hunk in hunks.read(versions.difference(before, after, frame.file)):
             if hunk.touches(frame.line, new=new):
                 return frame, hunk
     return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,33 +27,19 @@ class BisectError(RuntimeError):
         self.words = words or []
 
 
-class Row(Protocol):
+class Versions(Protocol):
     """What is searched: commits, or releases. Each has a name by which it is asked for."""
 
     good: str
     bad: str
+    names: list[str]
+    """All between both ends, oldest first."""
 
-    def start(self) -> None:
-        """Both ends were measured, and the test moved between them."""
-        ...
+    def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
+        """Those that may have moved the test before ``bad`` did, the best to try first.
 
-    @property
-    def next(self) -> str | None:
-        """What to try; None where there is nothing left to try."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """About how many steps there are after the next."""
-        ...
-
-    @property
-    def answers(self) -> list[str]:
-        """The first that is bad; several where those between could not be tried."""
-        ...
-
-    def say(self, word: str, name: str) -> None:
-        """Whether it is ``good`` or ``bad``, or to be skipped."""
+        Raises ``BisectError`` where they cannot be searched.
+        """
         ...
 
     def before(self, name: str) -> str:
@@ -65,6 +52,22 @@ class Row(Protocol):
 
     def status(self) -> str:
         """How far that is."""
+        ...
+
+    def title(self, name: str) -> str:
+        """One line on a commit or a release."""
+        ...
+
+    def label(self, name: str) -> str:
+        """A word for it."""
+        ...
+
+    def difference(self, before: str, after: str, file: str) -> str:
+        """The unified diff of a file, as records name it; empty where it is the same."""
+        ...
+
+    def changed(self, before: str, after: str) -> list[str]:
+        """What else is to be named: the files of a commit, the packages that came along."""
         ...
 
 
@@ -98,73 +101,100 @@ class BisectResult:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
+OnBegin = Callable[[str, int], None]
+"""Is told what is tried next, and about how many steps are left after it."""
 OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
 """Is told each step: good, bad or skip; its name; what was measured; why it was skipped."""
 
 
 def search(
-    row: Row, begin: Callable[[str, int], None], on_step: OnStep, differs: Callable[[str], None]
+    versions: Versions, begin: OnBegin, on_step: OnStep, differs: Callable[[str], None]
 ) -> BisectResult:
-    """Search. ``begin`` is told what is tried next, and about how many steps are left after it.
-
-    ``differs`` is told what is another one at both ends (``Likeness.what``).
+    """Search. ``differs`` is told what is another one at both ends (``Likeness.what``).
 
     Raises ``BisectError`` where an end cannot be measured, and where nothing moved.
     """
-    begin(row.good, 0)
-    good = _end(row, row.good, "--good")
-    on_step(GOOD, row.good, good, "")
-    begin(row.bad, 0)
-    bad = _end(row, row.bad, "--bad")
+    going = _Search(versions, begin, on_step)
+    good = going.end(versions.good, "--good")
+    on_step(GOOD, versions.good, good, "")
+    bad = going.end(versions.bad, "--bad")
     moved = Likeness(good.record, bad.record)
+    on_step(BAD if moved.what else GOOD, versions.bad, bad, "")
     if not moved.what:
-        on_step(GOOD, row.bad, bad, "")
         raise BisectError("the test is the same at --good and at --bad: there is nothing to find")
-    on_step(BAD, row.bad, bad, "")
     differs(moved.what)
-    known = {row.good: good, row.bad: bad}
-    found = BisectResult(moved.what, good, bad, bad)
-    row.start()
-    while (name := row.next) is not None:
-        begin(name, row.steps)
-        side, why = _side(row, name)
+    answers = going.narrowed(moved)
+    before, after = going.sides(answers, moved)
+    return BisectResult(moved.what, before, after, bad, answers, going.skipped)
+
+
+class _Search:
+    """A search that is under way: what was measured, and what could not be."""
+
+    def __init__(self, versions: Versions, begin: OnBegin, on_step: OnStep) -> None:
+        self._versions = versions
+        self._begin = begin
+        self._on_step = on_step
+        self._known: dict[str, MeasuredEnd] = {}
+        self.skipped: dict[str, str] = {}
+
+    def end(self, name: str, option: str) -> MeasuredEnd:
+        """Measure one of both ends."""
+        self._begin(name, 0)
+        run = self._versions.measure(name)
+        side, why = _read(run, name)
         if side is None:
-            found.skipped[name] = why
-            on_step(SKIP, name, None, why)
-            row.say(SKIP, name)
-            continue
-        known[name] = side
-        word = BAD if moved(side.record) else GOOD
-        on_step(word, name, side, "")
-        row.say(word, name)
-    found.answers = row.answers
-    if not found.answers:
-        raise BisectError("git bisect came to no answer")
-    # What could not be tried comes first, the one that is known to be bad comes last.
-    found.answers.sort(key=lambda name: name in known)
-    found.after = known.get(found.answers[-1]) or bad
-    before = [row.before(name) for name in found.answers]
-    if len(found.answers) == 1 and before[0] not in known:
-        name = before[0]  # git knew it by another: it is in the history of a good one
-        begin(name, 0)
-        side, _ = _side(row, name)
-        known[name] = side or good
-    found.before = next(
-        (known[n] for n in before if n in known and not moved(known[n].record)), good
-    )
-    return found
+            raise BisectError(f"{option} {name}: {why}", run.ended.last(20))
+        self._known[name] = side
+        return side
+
+    def narrowed(self, moved: Likeness) -> list[str]:
+        """Try until nothing is left to try: the first that is bad, and before it those skipped."""
+        good, bad = [self._versions.good], self._versions.bad
+        while True:
+            left = self._versions.between(good, bad, self.skipped)
+            untried = [name for name in left if name not in self.skipped]
+            if not untried:
+                return [*(name for name in self._versions.names if name in left), bad]
+            name = untried[choice(len(untried), len(left) - len(untried))]
+            side = self._try(name, max(0, len(untried).bit_length() - 1))
+            if side is None:
+                self._on_step(SKIP, name, None, self.skipped[name])
+            elif moved(side.record):
+                bad = name
+                self._on_step(BAD, name, side, "")
+            else:
+                good.append(name)
+                self._on_step(GOOD, name, side, "")
+
+    def _try(self, name: str, steps: int) -> MeasuredEnd | None:
+        self._begin(name, steps)
+        side, why = _read(self._versions.measure(name), name)
+        if side is None:
+            self.skipped[name] = why
+        else:
+            self._known[name] = side
+        return side
+
+    def sides(self, answers: Sequence[str], moved: Likeness) -> tuple[MeasuredEnd, MeasuredEnd]:
+        """What was measured on either side of an answer."""
+        before = [self._versions.before(name) for name in answers]
+        if len(answers) == 1 and before[0] not in self._known:
+            self._try(before[0], 0)  # it is in the history of a good one
+        known = [self._known[name] for name in before if name in self._known]
+        good = self._known[self._versions.good]
+        return (
+            next((side for side in known if not moved(side.record)), good),
+            self._known[answers[-1]],
+        )
 
 
-def _end(row: Row, name: str, option: str) -> MeasuredEnd:
-    run = row.measure(name)
-    side, why = _read(run, name)
-    if side is None:
-        raise BisectError(f"{option} {name}: {why}", run.ended.last(20))
-    return side
+def choice(untried: int, skipped: int) -> int:
+    """Which one to try, of so many, the best first; after skips one further away.
 
-
-def _side(row: Row, name: str) -> tuple[MeasuredEnd | None, str]:
-    return _read(row.measure(name), name)
+    Neighbours mostly fail together: the same bias as ``git bisect skip`` has (bisect.c).
+    """
+    return int(untried * random.Random(skipped).random() ** 1.5) if skipped else 0
 
 
 def _read(run: SuiteRun, name: str) -> tuple[MeasuredEnd | None, str]:

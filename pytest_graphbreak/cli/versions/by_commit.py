@@ -1,14 +1,14 @@
-"""Commits between two, as a row that is searched: the test runs in a worktree of each."""
+"""Commits between two, which ``bisect`` searches: the test runs in a worktree of each."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pytest_graphbreak.cli.versions.bisecting import BisectError
-from pytest_graphbreak.cli.versions.commits import Bisection, CommitInfo, UserCheckout, paths
+from pytest_graphbreak.cli.versions.commits import CommitInfo, UserCheckout, Worktrees, paths
 from pytest_graphbreak.cli.versions.environment import present
 from pytest_graphbreak.cli.versions.inside import CHECKOUT
 from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
@@ -17,7 +17,7 @@ from pytest_graphbreak.runs.git import GitError
 
 
 class Commits:
-    """See ``bisecting.Row``. A commit is asked for by its hash.
+    """See ``bisecting.Versions``. A commit is asked for by its hash.
 
     ``nodeid`` names the test as it is typed in the user's checkout; where its file had another
     name in a commit, that one is run. ``setup`` is a command of the user's that makes a worktree
@@ -43,7 +43,9 @@ class Commits:
         self._runner = runner
         self._setup = setup
         self._first_parent = first_parent
-        self._bisection = Bisection(runner, checkout)
+        self.names = checkout.between([good.hash], bad.hash, first_parent=first_parent)
+        self._bases = [one for one in checkout.bases(good.hash, bad.hash) if one != good.hash]
+        self._worktrees = Worktrees(runner, checkout)
         self._tests = Tests(runner, arguments)
         self._file, self._mark, self._rest = nodeid.partition("::")
         self._path = os.path.normpath(checkout.below / self._file)
@@ -54,7 +56,7 @@ class Commits:
     @property
     def missing(self) -> set[str]:
         """Submodules of which the checkout has nothing."""
-        return self._bisection.missing
+        return self._worktrees.missing
 
     def _where_it_is(self) -> str:
         """A commit in which the file of the test has the name that was typed."""
@@ -67,24 +69,15 @@ class Commits:
             f"{self._file}: this file is in neither --bad nor --good; is it committed?"
         )
 
-    def start(self) -> None:
-        self._bisection.start(self.good, self.bad, first_parent=self._first_parent)
-
-    @property
-    def next(self) -> str | None:
-        return self._bisection.next
-
-    @property
-    def steps(self) -> int:
-        return self._bisection.steps
-
-    @property
-    def answers(self) -> list[str]:
-        return self._bisection.answers
-
-    def say(self, word: str, name: str) -> None:
-        if why := self._bisection.say(word, name):
-            raise BisectError(why)
+    def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
+        """See ``Versions``. Where both ends have branched, it is good where they did."""
+        if bad in self._bases:
+            raise BisectError(
+                f"The merge base {bad} is bad: what moved the test was undone between it and --good"
+            )
+        if pending := [one for one in self._bases if one not in {*good, *skipped}]:
+            return pending
+        return self.checkout.between(good, bad, first_parent=self._first_parent, halving=True)
 
     def before(self, name: str) -> str:
         parents = self.commit(name).parents
@@ -119,7 +112,7 @@ class Commits:
     def measure(self, name: str) -> SuiteRun:
         self._runs += 1
         try:
-            with self._bisection.tree(name) as tree:
+            with self._worktrees.tree(name) as tree:
                 return self._run(name, tree)
         except GitError as error:
             return SuiteRun(CommandResult(1), None, f"it cannot be checked out: {error}")

@@ -1,15 +1,14 @@
-"""Releases of a package, as a row that is searched: the test runs in an environment with each."""
+"""Releases of a package, which ``bisect`` searches: the test runs in an environment with each."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_graphbreak.cli.versions import environment
 from pytest_graphbreak.cli.versions.environment import Environment, InstallError
-from pytest_graphbreak.cli.versions.halving import Halving
 from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
 from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
 
@@ -21,7 +20,7 @@ LARGEST: Final = 2 * 2**20
 
 
 class Releases:
-    """See ``bisecting.Row``. A release is asked for by its version.
+    """See ``bisecting.Versions``. A release is asked for by its version.
 
     The environments of the last good and of the first bad one are kept, for the difference
     between them.
@@ -37,38 +36,23 @@ class Releases:
     ) -> None:
         self._runner = runner
         self._package = package
-        self._names = [str(version) for version in versions]
-        self.good, self.bad = self._names[0], self._names[-1]
-        self._halving = Halving(self._names)
+        self.names = [str(version) for version in versions]
+        self.good, self.bad = self.names[0], self.names[-1]
         self._tests = Tests(runner, [nodeid, *arguments])
         self._installing = False
         self.environments: dict[str, Environment] = {}
 
-    def start(self) -> None:
-        """Nothing more is needed."""
-
-    @property
-    def next(self) -> str | None:
-        number = self._halving.next
-        return None if number is None else self._names[number]
-
-    @property
-    def steps(self) -> int:
-        return self._halving.steps
-
-    @property
-    def answers(self) -> list[str]:
-        return [self._names[number] for number in self._halving.answers]
-
-    def say(self, word: str, name: str) -> None:
-        self._halving.say(word, self._names.index(name))
-        wanted = {self._names[self._halving.good], self._names[self._halving.bad]}
-        for one in list(self.environments):
-            if one not in wanted:
-                environment.remove(self.environments.pop(one))
+    def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
+        """See ``Versions``. Environments that are needed no more are removed."""
+        low, high = max(map(self.names.index, good)), self.names.index(bad)
+        for name in {*self.environments} - {self.names[low], bad}:
+            environment.remove(self.environments.pop(name))
+        inside = self.names[low + 1 : high]
+        middle = (low + high) / 2
+        return sorted(inside, key=lambda name: abs(self.names.index(name) - middle))
 
     def before(self, name: str) -> str:
-        return self._names[self._names.index(name) - 1]
+        return self.names[self.names.index(name) - 1]
 
     def title(self, name: str) -> str:
         return f"{self._package} {name}"

@@ -1,6 +1,6 @@
-"""The commits of the user's repository, each in a worktree of its own, halved by ``git bisect``.
+"""The commits of the user's repository, and a worktree of each.
 
-All of it happens in a repository of ours that borrows the objects of the user's: that one is read
+Worktrees are made in a repository of ours that borrows the objects of the user's: that one is read
 and never written, so that its worktrees, its index and a bisection of the user's own stay as they
 are, and whatever ends this leaves nothing in it.
 """
@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,8 +23,6 @@ from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
 from pytest_graphbreak.runs.git import GitError, git, names
 
 _GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")
-_FIRST: Final = re.compile(r"# first bad commit: \[([0-9a-f]{40,64})\]")
-_POSSIBLE: Final = re.compile(r"# possible first bad commit: \[([0-9a-f]{40,64})\]")
 _DEEPEST: Final = 8
 """Submodules in submodules."""
 
@@ -72,11 +70,24 @@ class UserCheckout:
         )
         return CommitInfo(full, date, author, subject, tuple(parents.split()))
 
-    def base(self, one: str, other: str) -> str | None:
-        """A commit from which both come; None where there is none."""
+    def bases(self, one: str, other: str) -> list[str]:
+        """The commits from which both come; none where their histories are apart."""
         with contextlib.suppress(GitError):
-            return _line(self.top, "merge-base", one, other)
-        return None
+            return _line(self.top, "merge-base", "--all", one, other).split()
+        return []
+
+    def between(
+        self, good: Iterable[str], bad: str, *, first_parent: bool = False, halving: bool = False
+    ) -> list[str]:
+        """The commits of ``bad`` that no good one has, without itself, oldest first.
+
+        ``halving`` puts those first that leave the fewest to try (``git rev-list --bisect-all``).
+        """
+        order = "--bisect-all" if halving else "--topo-order"
+        flags = [order, *(["--first-parent"] if first_parent else [])]
+        listed = _line(self.top, "rev-list", *flags, bad, *(f"^{one}" for one in good), "--")
+        found = [line.split()[0] for line in listed.splitlines()]
+        return [one for one in (found if halving else reversed(found)) if one != bad]
 
     def has_changes(self) -> bool:
         """Whether something is in the checkout and in no commit."""
@@ -120,8 +131,8 @@ def _line(directory: Path, *args: str) -> str:
     return git(directory, *args).decode("utf-8", "surrogateescape").rstrip("\n")
 
 
-class Bisection:
-    """``git bisect`` in a repository of ours. ``next`` is what to try, until there is an answer."""
+class Worktrees:
+    """Worktrees of the user's commits, in a repository of ours that borrows its objects."""
 
     def __init__(self, runner: Runner, checkout: UserCheckout) -> None:
         self._runner = runner
@@ -133,7 +144,10 @@ class Bisection:
         """Submodules that the user's checkout does not have, and that stay empty."""
 
     def _borrow(self, objects: Path, common: Path, to: Path) -> None:
-        """An empty repository that reads the objects of another one."""
+        """An empty repository that reads the objects of another one.
+
+        Not by ``git clone --shared``, which refuses a shallow source and copies all of its refs.
+        """
         done = self._runner.run(
             ["git", "init", "--quiet", "--bare", "--template=",
              f"--object-format={self._checkout.format}", str(to)]
@@ -144,59 +158,6 @@ class Bisection:
         (to / "objects" / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
         with contextlib.suppress(OSError):
             shutil.copyfile(common / "shallow", to / "shallow")
-
-    def start(self, good: str, bad: str, *, first_parent: bool) -> None:
-        self._git("update-ref", "--no-deref", "HEAD", bad)
-        flags = ["--no-checkout", *(["--first-parent"] if first_parent else [])]
-        self._git("bisect", "start", *flags, bad, good, "--")
-
-    @property
-    def next(self) -> str | None:
-        """The commit to try; None where there is nothing left to try."""
-        if self.answers:
-            return None
-        with contextlib.suppress(GitError):
-            found = self._git("rev-parse", "--verify", "--quiet", "BISECT_HEAD").strip()
-            if found not in self._marked():
-                return found
-        return None
-
-    @property
-    def answers(self) -> list[str]:
-        """The first bad commit; several where those between could not be tried."""
-        log = self._git("bisect", "log")
-        return _FIRST.findall(log) or _POSSIBLE.findall(log)
-
-    @property
-    def steps(self) -> int:
-        """About how many steps there are after the next."""
-        with contextlib.suppress(GitError, ValueError):
-            good = [f"^{line}" for line in self._refs("refs/bisect/good-*")]
-            bad = self._refs("refs/bisect/bad")
-            count = int(self._git("rev-list", "--count", *bad, *good).strip())
-            return max(0, (count - 1).bit_length() - 1)
-        return 0
-
-    def say(self, word: str, commit: str) -> str:
-        """``good``, ``bad`` or ``skip``. What git says against going on, which is seldom."""
-        try:
-            self._git("bisect", word, commit)
-        except GitError as error:  # exit 2 where only skipped ones are left
-            return "" if self.answers else str(error)
-        return ""
-
-    def _marked(self) -> set[str]:
-        """The commits of which something was said."""
-        return {*self._refs("refs/bisect/*"), *self._refs("refs/bisect/bad")}
-
-    def _refs(self, pattern: str) -> list[str]:
-        found = self._git("for-each-ref", "--format=%(objectname)", pattern)
-        return found.split()
-
-    def _git(self, *args: str) -> str:
-        # safe.bareRepository: a repository that is named is explicit.
-        words = (f"--git-dir={self._repository}", "-c", "core.hooksPath=/dev/null", *args)
-        return git(self._repository, *words).decode("utf-8", "surrogateescape")
 
     @contextlib.contextmanager
     def tree(self, commit: str) -> Iterator[Path]:
@@ -209,8 +170,6 @@ class Bisection:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
-            with contextlib.suppress(GitError):
-                self._git("worktree", "prune")
 
     def _check_out(self, repository: Path, commit: str, path: Path) -> None:
         done = self._runner.run(

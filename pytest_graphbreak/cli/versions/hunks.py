@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
-_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_START: Final = re.compile(r"^(?=@@ -)", re.MULTILINE)
+_HEAD: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_SIGNS: Final = ("+", "-", " ", "\\")
 LONGEST: Final = 40
 """Lines of one hunk that are shown."""
 
@@ -49,33 +52,17 @@ class Hunk:
 
 
 def read(text: str) -> list[Hunk]:
-    """The hunks of the diff of one file."""
-    found: list[Hunk] = []
-    lines = text.split("\n")
-    number = 0
-    while number < len(lines):
-        match = _HUNK.match(lines[number])
-        if match is None:
-            number += 1
-            continue
-        head = lines[number]
-        old = (int(match[1]), int(match[2] or 1))
-        new = (int(match[3]), int(match[4] or 1))
-        body, number = _body(lines, number + 1, old[1], new[1])
-        found.append(Hunk(head, old, new, tuple(body)))
-    return found
+    """The hunks of the diff of one file.
+
+    Not by unidiff, which is no shorter for this and takes a form feed for the end of a line.
+    """
+    return list(_hunks(text))
 
 
-def _body(lines: Sequence[str], number: int, old: int, new: int) -> tuple[list[str], int]:
-    """The lines of a hunk: as many of both sides as its head says, whatever they look like."""
-    body: list[str] = []
-    while number < len(lines) and (old > 0 or new > 0):
-        line = lines[number]
-        sign = line[:1]
-        if sign not in ("+", "-", " ", "\\", ""):
-            break
-        old -= sign in ("-", " ", "")
-        new -= sign in ("+", " ", "")
-        body.append(line)
-        number += 1
-    return body, number
+def _hunks(text: str) -> Iterator[Hunk]:
+    for part in _START.split(text)[1:]:
+        head, *rest = part.split("\n")
+        if match := _HEAD.match(head):
+            old, old_count, new, new_count = match.groups(default="1")
+            body = tuple(takewhile(lambda line: line[:1] in _SIGNS, rest))
+            yield Hunk(head, (int(old), int(old_count)), (int(new), int(new_count)), body)

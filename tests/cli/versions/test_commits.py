@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.versions.commits import Bisection, UserCheckout
+from pytest_graphbreak.cli.versions.bisecting import BisectError
+from pytest_graphbreak.cli.versions.by_commit import Commits
+from pytest_graphbreak.cli.versions.commits import UserCheckout, Worktrees
 from pytest_graphbreak.cli.versions.runner import Runner
 from pytest_graphbreak.runs.git import GitError
 from tests.cli.versions.history import Past
@@ -45,15 +47,15 @@ def test_submodules_are_those_of_the_commit(tmp_path: Path, work: Runner) -> Non
         inner.commit(name, {"model.py": name})
     one, two = with_submodule(past, inner)
     before = past.state()
-    bisection = Bisection(work, UserCheckout(past.path))
+    worktrees = Worktrees(work, UserCheckout(past.path))
     for commit, text in ((two, "two"), (one, "one")):
-        with bisection.tree(commit) as tree:
+        with worktrees.tree(commit) as tree:
             assert (tree / "a.txt").read_text() == text
             assert (tree / "third party/models/model.py").read_text() == text
             assert not list((tree / "evil").iterdir())
             assert not list((tree / "never").iterdir())
         assert not tree.exists()
-    assert bisection.missing == {"evil", "never"}
+    assert worktrees.missing == {"evil", "never"}
     assert past.state() == before
     assert inner.git("worktree", "list").count("\n") == 1
 
@@ -74,16 +76,32 @@ def test_a_shallow_clone_and_a_linked_worktree_are_searched(tmp_path: Path, work
     checkout = UserCheckout(linked / "sub")
     assert checkout.below == Path("sub")
     good, bad = checkout.commit("HEAD~3"), checkout.commit("HEAD")
-    bisection = Bisection(work, checkout)
-    bisection.start(good.hash, bad.hash, first_parent=False)
-    tried = []
-    while (commit := bisection.next) is not None:
-        with bisection.tree(commit) as tree:
-            tried.append((tree / "number").read_text())
-            assert not bisection.say("bad" if tried[-1] >= "5" else "good", commit)
-    assert [checkout.about(one).subject for one in bisection.answers] == ["5"]
-    assert 1 <= len(tried) <= 2
+    worktrees = Worktrees(work, checkout)
+    left = checkout.between([good.hash], bad.hash)
+    assert [checkout.about(one).subject for one in left] == ["4", "5"]
+    for commit, text in zip(left, ("4", "5"), strict=True):
+        with worktrees.tree(commit) as tree:
+            assert (tree / "number").read_text() == text
     assert clone.state() == before
+
+
+def test_those_in_the_middle_are_tried_first(tmp_path: Path) -> None:
+    past = Past(tmp_path / "checkout")
+    for number in range(9):
+        past.commit(str(number), {"a": str(number)})
+    past.commit("side", {"b": ""}, parents=("3",))
+    past.commit("merge", {}, parents=("8", "side"))
+    hashes = past.made()
+    names = {hash: name for name, hash in hashes.items()}
+    checkout = UserCheckout(past.path)
+    left = checkout.between([hashes["0"]], hashes["8"], halving=True)
+    assert {names[one] for one in left} == set("1234567")
+    assert names[left[0]] in "45"
+    both = checkout.between([hashes["2"], hashes["7"]], hashes["merge"])
+    assert {names[one] for one in both} == {"8", "side"}
+    first = checkout.between([hashes["2"]], hashes["merge"], first_parent=True)
+    assert [names[one] for one in first] == list("345678")
+    assert checkout.bases(hashes["side"], hashes["8"]) == [hashes["3"]]
 
 
 def test_a_merge_base_that_has_moved_is_told(tmp_path: Path, work: Runner) -> None:
@@ -92,11 +110,14 @@ def test_a_merge_base_that_has_moved_is_told(tmp_path: Path, work: Runner) -> No
     past.commit("side", {"a": "2"}, parents=("base",))
     past.commit("main", {"a": "3"}, parents=("base",))
     hashes = past.made()
-    bisection = Bisection(work, UserCheckout(past.path))
-    bisection.start(hashes["side"], hashes["main"], first_parent=False)
-    assert bisection.next == hashes["base"]
-    assert "merge base" in bisection.say("bad", hashes["base"])
-    assert bisection.next is None
+    base, side, main = (hashes[name] for name in ("base", "side", "main"))
+    checkout = UserCheckout(past.path)
+    ends = checkout.about(side), checkout.about(main)
+    commits = Commits(work, checkout, "a", [], *ends)
+    assert commits.between([side], main, []) == [base]
+    assert commits.between([side, base], main, []) == []
+    with pytest.raises(BisectError, match="merge base"):
+        commits.between([side], base, [])
 
 
 def test_hooks_and_filters_of_the_repository_are_not_run(tmp_path: Path, work: Runner) -> None:
@@ -111,7 +132,7 @@ def test_hooks_and_filters_of_the_repository_are_not_run(tmp_path: Path, work: R
     past.git("config", "core.fsmonitor", f"touch {tmp_path}/monitor")
     checkout = UserCheckout(past.path)
     checkout.has_changes()
-    with Bisection(work, checkout).tree(commit) as tree:
+    with Worktrees(work, checkout).tree(commit) as tree:
         assert (tree / "a.txt").read_text() == "text"
     assert {path.name for path in tmp_path.iterdir()} == {"checkout", "tmp"}
 
@@ -130,6 +151,6 @@ def test_names_are_no_options_and_no_patterns(tmp_path: Path, work: Runner) -> N
     for revision in ("--all", "", "HEAD HEAD", "HEAD:a", "HEAD^{tree}", "a\nb", "\x1b"):
         with pytest.raises(GitError, match="there is no commit"):
             checkout.commit(revision)
-    bisection = Bisection(work, checkout)
-    with pytest.raises(GitError, match="1111111111: fatal: "), bisection.tree("1" * 40):
+    worktrees = Worktrees(work, checkout)
+    with pytest.raises(GitError, match="1111111111: fatal: "), worktrees.tree("1" * 40):
         pytest.fail("there is no such commit")

@@ -1,0 +1,92 @@
+"""The search finds the first bad one, whatever is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from pytest_graphbreak.cli.versions.bisecting import BisectError, BisectResult, search
+from pytest_graphbreak.cli.versions.by_release import Releases
+from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
+from pytest_graphbreak.cli.versions.running import SuiteRun
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.report import RunReport
+
+
+class Counted(Releases):
+    """Releases whose test makes so many graphs; -1 where it cannot be tried."""
+
+    def __init__(self, graphs: Sequence[int]) -> None:
+        self.graphs = graphs
+        self.tried: list[str] = []
+        versions = [Version(str(number)) for number in range(len(graphs))]
+        super().__init__(cast("Runner", _Nowhere()), "torch", versions, "a.py::test_a", [])
+
+    def measure(self, name: str) -> SuiteRun:
+        self.tried.append(name)
+        graphs = self.graphs[int(name)]
+        if graphs < 0:
+            return SuiteRun(CommandResult(1), None, "it does not install")
+        return SuiteRun(CommandResult(0), _report(graphs))
+
+
+class _Nowhere:
+    directory = Path("nowhere")
+
+
+def _report(graphs: int) -> RunReport:
+    record = Record(layers=("dynamo",), graphs={"dynamo": graphs})
+    test = SimpleNamespace(record=record, outcome="passed", failed_by=None, verdict="ok")
+    return cast("RunReport", SimpleNamespace(tests=[test]))
+
+
+def found(graphs: Sequence[int]) -> tuple[BisectResult, Counted]:
+    among = Counted(graphs)
+    return search(among, lambda *_: None, lambda *_: None, lambda _: None), among
+
+
+@given(st.data(), st.integers(2, 60))
+def test_the_first_bad_one_is_among_the_answers(data: st.DataObject, count: int) -> None:
+    first = data.draw(st.integers(1, count - 1))
+    torn = data.draw(st.sets(st.integers(1, max(1, count - 2))))
+    graphs = [2 if number >= first else 1 for number in range(count)]
+    for number in torn - {0, count - 1}:
+        graphs[number] = -1
+    result, among = found(graphs)
+    answers = [int(name) for name in result.answers]
+    assert first in answers
+    assert answers == sorted(answers)
+    assert all(graphs[number] < 0 for number in answers[:-1])
+    assert {int(name) for name in result.skipped} >= {*answers[:-1]}
+    assert (result.before.record.graphs, result.after.record.graphs) == (
+        {"dynamo": 1},
+        {"dynamo": 2},
+    )
+    assert len(among.tried) == len({*among.tried})
+    if not torn - {0, count - 1}:
+        assert answers == [first]
+        assert len(among.tried) - 2 <= (count - 2).bit_length()
+
+
+def test_where_neighbours_fail_together_the_next_is_further_away() -> None:
+    graphs = [1] * 400 + [-1] * 200 + [1] * 300 + [2] * 100
+    result, among = found(graphs)
+    assert result.answers == ["900"]
+    assert len(among.tried) < 40
+
+
+def test_neighbours_need_no_step() -> None:
+    result, among = found([1, 2])
+    assert (result.answers, among.tried) == (["1"], ["0", "1"])
+
+
+def test_nothing_is_found_where_nothing_moved() -> None:
+    with pytest.raises(BisectError, match="there is nothing to find"):
+        found([1, 2, 1])
