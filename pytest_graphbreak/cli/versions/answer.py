@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_graphbreak.cli.versions import hunks
-from pytest_graphbreak.cli.versions.bisecting import BisectResult, MeasuredEnd, Versions
+from pytest_graphbreak.cli.versions.bisecting import Bisectable, BisectResult, MeasuredEnd
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Eager, Frame, Record
 from pytest_graphbreak.report import text
@@ -22,7 +22,7 @@ MOST_NAMED: Final = 10
 """Files, commits or releases that are named; the rest are counted."""
 
 
-def step(versions: Versions, word: str, name: str, side: MeasuredEnd | None, why: str) -> str:
+def step(versions: Bisectable, word: str, name: str, side: MeasuredEnd | None, why: str) -> str:
     """One line for one step: ``good  1a2b3c4d5e  2026-08-21  Record the baselines   dynamo 1``."""
     end = f"   {counts(side.record)}" if side is not None else f"   skipped: {cut(printable(why))}"
     return f"{word:<6} {printable(versions.title(name))}{end}"
@@ -41,7 +41,7 @@ def counts(record: Record) -> str:
     return ", ".join(parts) or "nothing was compiled"
 
 
-def lines(found: BisectResult, versions: Versions) -> Iterator[str]:
+def lines(found: BisectResult, versions: Bisectable) -> Iterator[str]:
     """All that is to be told of an answer."""
     nodeid = printable(found.after.test.nodeid)
     yield ""
@@ -78,7 +78,7 @@ def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
     return judge(record, expected, versions=after.report.versions), record
 
 
-def _difference(found: BisectResult, versions: Versions) -> Iterator[str]:
+def _difference(found: BisectResult, versions: Bisectable) -> Iterator[str]:
     """The hunks that hold the new places, or else the calls that lead there."""
     before, after = found.before.name, found.after.name
     shown: set[tuple[str, str]] = set()
@@ -120,7 +120,7 @@ def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
 
 
 def _hunk(
-    stack: tuple[Frame, ...], versions: Versions, before: str, after: str, *, new: bool
+    stack: tuple[Frame, ...], versions: Bisectable, before: str, after: str, *, new: bool
 ) -> tuple[Frame, hunks.Hunk] | None:
     """The hunk that holds a place, or else the nearest call that leads there."""
     for frame in reversed(stack):

@@ -27,7 +27,7 @@ class BisectError(RuntimeError):
         self.words = words or []
 
 
-class Versions(Protocol):
+class Bisectable(Protocol):
     """What is searched: commits, or releases. Each has a name by which it is asked for."""
 
     good: str
@@ -108,13 +108,13 @@ OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
 
 
 def search(
-    versions: Versions, begin: OnBegin, on_step: OnStep, differs: Callable[[str], None]
+    versions: Bisectable, begin: OnBegin, on_step: OnStep, differs: Callable[[str], None]
 ) -> BisectResult:
     """Search. ``differs`` is told what is another one at both ends (``Likeness.what``).
 
     Raises ``BisectError`` where an end cannot be measured, and where nothing moved.
     """
-    going = _Search(versions, begin, on_step)
+    going = _Bisection(versions, begin, on_step)
     good = going.end(versions.good, "--good")
     on_step(GOOD, versions.good, good, "")
     bad = going.end(versions.bad, "--bad")
@@ -128,10 +128,10 @@ def search(
     return BisectResult(moved.what, before, after, bad, answers, going.skipped)
 
 
-class _Search:
+class _Bisection:
     """A search that is under way: what was measured, and what could not be."""
 
-    def __init__(self, versions: Versions, begin: OnBegin, on_step: OnStep) -> None:
+    def __init__(self, versions: Bisectable, begin: OnBegin, on_step: OnStep) -> None:
         self._versions = versions
         self._begin = begin
         self._on_step = on_step

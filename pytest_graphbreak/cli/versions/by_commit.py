@@ -17,7 +17,7 @@ from pytest_graphbreak.runs.git import GitError
 
 
 class Commits:
-    """See ``bisecting.Versions``. A commit is asked for by its hash.
+    """See ``bisecting.Bisectable``. A commit is asked for by its hash.
 
     ``nodeid`` names the test as it is typed in the user's checkout; where its file had another
     name in a commit, that one is run. ``setup`` is a command of the user's that makes a worktree
@@ -70,7 +70,7 @@ class Commits:
         )
 
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
-        """See ``Versions``. Where both ends have branched, it is good where they did."""
+        """See ``Bisectable``. Where both ends have branched, it is good where they did."""
         if bad in self._bases:
             raise BisectError(
                 f"The merge base {bad} is bad: what moved the test was undone between it and --good"

@@ -20,7 +20,7 @@ LARGEST: Final = 2 * 2**20
 
 
 class Releases:
-    """See ``bisecting.Versions``. A release is asked for by its version.
+    """See ``bisecting.Bisectable``. A release is asked for by its version.
 
     The environments of the last good and of the first bad one are kept, for the difference
     between them.
@@ -43,7 +43,7 @@ class Releases:
         self.environments: dict[str, Environment] = {}
 
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
-        """See ``Versions``. Environments that are needed no more are removed."""
+        """See ``Bisectable``. Environments that are needed no more are removed."""
         low, high = max(map(self.names.index, good)), self.names.index(bad)
         for name in {*self.environments} - {self.names[low], bad}:
             environment.remove(self.environments.pop(name))
