@@ -64,6 +64,7 @@ PURE: Final = (
     "tests/cli/test_compare.py",
     "tests/cli/test_elsewhere.py",
     "tests/cli/test_history.py",
+    "tests/cli/test_hostile.py",
     "tests/cli/test_import_csv.py",
     "tests/cli/test_report.py",
     "tests/cli/test_strange_checkouts.py",

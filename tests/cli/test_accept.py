@@ -7,8 +7,8 @@ import io
 import pytest
 
 from tests.cli.conftest import Desk
-from tests.hostile import PATHS, STRINGS, a_hostile_report
-from tests.reports import Data, a_break, a_graph, a_report, a_test, over, place
+from tests.hostile import PATHS, a_hostile_report
+from tests.reports import a_break, a_graph, a_report, a_test, over, place
 
 T = "tests/test_a.py::test_b"
 
@@ -407,24 +407,6 @@ def test_a_name_that_no_file_system_takes_is_refused(file: str, desk: Desk) -> N
     said = desk.run("accept", "--yes", "one.json")
     assert said.code in (0, 2)
     assert "Traceback" not in said.err
-
-
-@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
-def test_hostile_text_ends_as_text_in_yaml_and_on_the_terminal(text: str, desk: Desk) -> None:
-    case = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)[:300]
-    where: Data = {"file": "a.py", "function": text, "line": 1, "code": text}
-    test = a_test(
-        f"tests/test_a.py::test_b[{case}]", 2, breaks=[a_break(where, reason=text, id=text)]
-    )
-    desk.report("one.json", a_report(test, unmeasured=[f"t.py::{text[:300]}"]))
-    said = desk.run("accept", "--yes", "one.json")
-    assert said.code == 0, said.err
-    for line in (said.out + said.err).split("\n"):
-        assert line.isprintable()
-        assert not line.lstrip().startswith("::")
-        assert "##[" not in line
-    assert desk.run("check", "one.json").code in (0, 1)
-    assert "Nothing to write" in desk.run("accept", "--yes", "one.json").out
 
 
 def test_a_wholly_hostile_report(desk: Desk) -> None:

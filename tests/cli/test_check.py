@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Desk
-from tests.hostile import PATHS, STRINGS, everywhere
+from tests.hostile import PATHS
 from tests.reports import Data, a_break, a_report, a_test, over, place
 from tests.runs.test_history import Repository
 
@@ -536,19 +535,3 @@ def test_a_page_that_cannot_be_written_is_an_error(desk: Desk) -> None:
     said = desk.run("check", "accepted.json", "--markdown", "file/comment.md")
     assert said.code == 2
     assert "file/comment.md: cannot be written" in said.err
-
-
-# hostile
-
-
-@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
-def test_hostile_text_ends_as_text_on_the_terminal(text: str, desk: Desk) -> None:
-    report = a_report(everywhere(text, T), unmeasured=[text[:3000]], stale=[text[:3000]])
-    report["tests"][0] |= {"errors": [], "ungated": None}
-    desk.report("one.json", json.loads(json.dumps(report)))
-    said = desk.run("check", "one.json")
-    assert said.code == 1
-    for line in (said.out + said.err).split("\n"):
-        assert line.isprintable()
-        assert not line.lstrip().startswith("::")
-        assert "##[" not in line

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Desk
-from tests.hostile import a_hostile_report
 from tests.reports import a_report, a_test
 
 
@@ -85,19 +84,6 @@ def test_a_bad_report_is_named(desk: Desk) -> None:
     said = desk.run("compare", "a.json", "b.json")
     assert said.code == 2
     assert "b.json: the report: a list where a mapping is expected" in said.err
-
-
-def test_hostile_text_on_the_terminal(desk: Desk) -> None:
-    desk.report("a.json", a_report())
-    desk.report("b.json", a_hostile_report())
-    desk.report("c.json", a_report(a_test()))
-    for pair in (("a.json", "b.json"), ("b.json", "b.json"), ("b.json", "c.json")):
-        said = desk.run("compare", *pair)
-        assert said.code == 0
-        for line in said.out.split("\n"):
-            assert line.isprintable()
-            assert not line.lstrip().startswith("::")
-            assert "##[" not in line
 
 
 T = "tests/test_a.py::test_b"

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from tests.cli.conftest import Desk
-from tests.hostile import a_hostile_report
 from tests.reports import a_report, a_test, over
 
 
@@ -102,13 +101,3 @@ def test_reports_are_read_without_torch_and_pytest(command: tuple[str, ...], des
     )
     assert "Traceback" not in done.stderr
     assert done.returncode == {"report": 0, "check": 1, "accept": 0, "history": 2}[command[0]]
-
-
-def test_hostile_text_on_the_terminal(desk: Desk) -> None:
-    desk.report("one.json", a_hostile_report())
-    said = desk.run("report", "one.json")
-    assert said.code == 0
-    for line in said.out.split("\n"):
-        assert line.isprintable()
-        assert not line.lstrip().startswith("::")
-        assert "##[" not in line

@@ -249,23 +249,6 @@ def test_a_commit_counts_what_is_recorded_or_dropped(kind: str) -> None:
     assert note.endswith(f"\n1 test {said[kind]}.\n")
 
 
-def test_strangers_write_no_line_of_a_commit() -> None:
-    """Neither a hunk of a patch, nor a trailer, a mention, or the number of an issue."""
-    for number, evil in enumerate((*STRINGS, "x\ndiff --git a/x b/x\n--- a/x\n+++ b/x", "--- x")):
-        where = {"file": evil, "function": evil, "line": 1, "code": evil}
-        name = f"t.py::{evil[:3000]}{number}"
-        item = a_break(where, reason=evil, id=evil)
-        found = found_in(a_report(a_test(name)), a_report(a_test(name, breaks=[item])))
-        note = note_of(found, name)
-        for line in note.rstrip("\n").split("\n"):
-            assert line.isprintable()
-            assert line[:2] in ("", "  ", "+ ", "+") or line.startswith(
-                ("Graph ", "1 test ", "New:")
-            )
-        assert "@octocat" not in note
-        assert "#123" not in note
-
-
 def sides(old: str | None, new: str | None) -> str:
     return commit.patch("why\n", [FileChange(Path("b.yaml"), old, new)], ['b/ü ".yaml'])
 

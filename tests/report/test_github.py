@@ -9,7 +9,6 @@ import pytest
 
 from pytest_graphbreak.report import github
 from pytest_graphbreak.runs.incoming import parse
-from tests.hostile import STRINGS, a_hostile_report, everywhere
 from tests.report.test_markdown import as_runs
 from tests.reports import a_break, a_report, a_test, as_tests, known, over, place
 
@@ -123,15 +122,6 @@ def test_files_outside_of_the_workspace_are_named_from_the_root(root: Path, tmp_
     assert parts(command)[0]["file"] == "models/head.py"
 
 
-@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
-def test_hostile_text_makes_no_command_of_its_own(text: str, root: Path) -> None:
-    (command,) = github.annotations(as_tests(everywhere(text)), root)
-    assert command.isprintable()
-    properties, _ = parts(command)
-    assert set(properties) <= {"file", "line", "title"}
-    assert properties["file"] == "tests/test_a.py"
-
-
 @pytest.mark.parametrize("file", ["../secret.py", "/etc/passwd", "<string>", "missing.py", ""])
 def test_no_file_outside_of_the_repository_is_named(file: str, root: Path) -> None:
     (root.parent / "secret.py").write_text("pass")
@@ -171,10 +161,3 @@ def test_publish_is_silent_elsewhere(environ: dict[str, str], root: Path) -> Non
     said: list[str] = []
     github.publish(parse("x", a_report(over())), root, environ, said.append)
     assert not said
-
-
-def test_publish_of_a_hostile_run(root: Path) -> None:
-    said: list[str] = []
-    github.publish(parse("x", a_hostile_report()), root, {"GITHUB_ACTIONS": "true"}, said.append)
-    assert len(said) == 11
-    assert all(line.startswith("::error ") for line in said[1:])

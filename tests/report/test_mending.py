@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import mending
 from pytest_graphbreak.report.source import CheckoutSources
-from tests.hostile import a_hostile_report
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
 
 PRINT = place(line=4, code="print(scores)")
@@ -83,9 +81,3 @@ def test_of_a_script_each_break_is_a_finding_and_none_is_red() -> None:
 
 def test_a_green_run_has_no_findings() -> None:
     assert told(a_test("t.py::fine", 1, verdict="ok"), a_test("t.py::none", 0)) == []
-
-
-def test_of_hostile_tests_only_json_comes_out() -> None:
-    for test in a_hostile_report()["tests"]:
-        for one in told(test):
-            json.loads(json.dumps(one))

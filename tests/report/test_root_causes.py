@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report import explained
 from pytest_graphbreak.report.root_causes import RootCauses, by_nodeid, headline, root_causes
-from tests.hostile import a_hostile_report
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, known, over, place
 
 PRINT, ITEM = place(line=11, code="print(scores)"), place(line=30, code="x.item()")
@@ -189,11 +187,3 @@ def test_lines_are_bounded() -> None:
     assert shown[-2:] == ["  ... and 489 more causes", ""]
     assert len(shown) < 70
     assert max(map(len, shown)) < 500
-
-
-def test_hostile_text_stays_on_its_line() -> None:
-    tests = [test | {"failed_by": "gate"} for test in a_hostile_report()["tests"]]
-    found = causes(*tests)
-    for cause in found.all:
-        for line in explained.cause_lines(replace(cause, tests=cause.tests[:1])):
-            assert line.isprintable()

@@ -41,12 +41,6 @@ def test_what_torch_xla_sets_is_told_where_it_is_another_value_or_torch_xla_is_n
     ]
 
 
-def test_text_of_strangers_is_made_harmless() -> None:
-    assert shown({"stance\x1b[31m": "a\nb"}) == [
-        "  settings  measured with stance\\x1b[31m = a\\nb"
-    ]
-
-
 def test_what_was_left_is_one_line() -> None:
     left = {"torch._dynamo.config.disable": True, "grad_mode": False}
     tests = [TestReport("t.py::test_it", "passed", leaks=left), TestReport("t.py::b", "passed")]

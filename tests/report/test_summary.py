@@ -13,7 +13,6 @@ from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.report.summary import BOLD, GREEN, PLAIN, RED, YELLOW, Outcome
-from tests.hostile import STRINGS
 from tests.reports import Data, a_break, a_test, as_tests, over, place
 
 ROOT = Path("/suite")
@@ -208,10 +207,3 @@ def test_a_run_that_only_observes_says_what_there_is() -> None:
     found = shown(a_run(a_test("t.py::a", 2), settings=replace(CHECK, gate=False)))
     assert found[0] == "not judged: what 1 test made, by cause"
     assert found[-1] == "1 test on cpu: 1 not judged"
-
-
-@pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
-def test_hostile_text_stays_on_its_line(text: str) -> None:
-    outcome = a_run(over(f"t.py::test[{text}]"), faults=[text], unmeasured=[text])
-    for line in shown(outcome):
-        assert line.isprintable()

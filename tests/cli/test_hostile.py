@@ -1,0 +1,156 @@
+"""The matrix of sinks and hostile texts: each text shows itself, and does nothing anywhere.
+
+What a browser and a parser of Markdown make of them is in ``tests/report``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+import pytest
+
+from pytest_graphbreak.baseline.update import Change
+from pytest_graphbreak.config.settings import Settings
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report import github, summary
+from pytest_graphbreak.report.comparison import commit
+from pytest_graphbreak.report.settings import measured_with
+from pytest_graphbreak.runs.compare import compare
+from pytest_graphbreak.runs.incoming import parse
+from pytest_graphbreak.text.safe import console
+from tests.cli.conftest import Desk
+from tests.hostile import STRINGS, everywhere
+from tests.reports import a_break, a_report, a_test, as_tests, over
+
+TEXTS: Final = (*STRINGS, "x\ndiff --git a/x b/x\n--- a/x\n+++ b/x", "--- x", "a\nb\x1b[31m")
+NODEID: Final = "tests/test_a.py::test_b"
+Sink = Callable[[str, Desk], str]
+
+
+def prints(*typed: str) -> Sink:
+    """What a command prints of a report that is full of a text."""
+
+    def sink(text: str, desk: Desk) -> str:
+        said = desk.run(*typed)
+        assert "Traceback" not in said.err
+        return said.out + said.err
+
+    return sink
+
+
+def writes(page: str, *typed: str) -> Sink:
+    """The page that a command writes of such a report."""
+
+    def sink(text: str, desk: Desk) -> str:
+        assert desk.run(*typed, page).code in (0, 1)
+        return (desk.path / page).read_text()
+
+    return sink
+
+
+def summed_up(text: str, desk: Desk) -> str:
+    outcome = summary.Outcome("cpu", Settings(desk.path, desk.path / "baselines", gate=True))
+    outcome.tests, outcome.faults = as_tests(over(f"t.py::test[{text}]")), [text]
+    outcome.unmeasured = [text]
+    lines = [line for _, line in summary.lines(outcome)]
+    lines += measured_with(Record(settings={text: text}))
+    return "\n".join(map(console, lines))  # as the session prints them
+
+
+def committed(text: str) -> str:
+    where = {"file": text, "function": text, "line": 1, "code": text}
+    name = f"t.py::{text[:3000]}"
+    mild, bad = a_test(name), a_test(name, breaks=[a_break(where, reason=text, id=text)])
+    found = compare([parse("a.json", a_report(mild))], [parse("b.json", a_report(bad))])
+    entry = Change("changed", name, Path("x.yaml"), "cpu", None, None)
+    return commit.message(found, [entry])
+
+
+LINES: Final[dict[str, Sink]] = {
+    "check": prints("check", "bad.json"),
+    "check --against": prints("check", "bad.json", "--against", "mild.json"),
+    "report": prints("report", "bad.json"),
+    "accept": prints("accept", "--yes", "bad.json"),
+    "explain": prints("explain", "bad.json"),
+    "explain --json": prints("explain", "--json", "bad.json"),
+    "compare": prints("compare", "mild.json", "bad.json"),
+    "compare, and it is gone": prints("compare", "bad.json", "mild.json"),
+    "compare, both": prints("compare", "bad.json", "bad.json"),
+    "summary": summed_up,
+}
+"""What ends on a terminal, or in the log of CI."""
+
+PAGES: Final[dict[str, Sink]] = {
+    "comment": writes("c.md", "report", "bad.json", "--markdown"),
+    "comment of a check": writes("c.md", "check", "bad.json", "--markdown"),
+    "comment of a comparison": writes("c.md", "compare", "mild.json", "bad.json", "--markdown"),
+    "page": writes("p.html", "report", "bad.json", "--html"),
+    "page of a comparison": writes("p.html", "compare", "mild.json", "bad.json", "--html"),
+}
+
+
+@pytest.fixture(params=range(len(TEXTS)))
+def text(request: pytest.FixtureRequest, desk: Desk) -> str:
+    """A hostile text, in every place of ``bad.json``; ``mild.json`` has the same tests."""
+    text = TEXTS[request.param]
+    report = a_report(everywhere(text, NODEID), unmeasured=[text[:3000]], stale=[text[:3000]])
+    report["tests"][0] |= {"errors": [], "ungated": None}
+    desk.report("bad.json", json.loads(json.dumps(report)))
+    desk.report("mild.json", a_report(a_test(NODEID)))
+    return text
+
+
+def test_no_line_is_obeyed(text: str, desk: Desk) -> None:
+    for name, sink in LINES.items():
+        for line in sink(text, desk).split("\n"):
+            assert line.isprintable(), name
+            assert not line.lstrip().startswith("::"), name
+            assert "##[" not in line, name
+
+
+def test_an_annotation_is_one_command_with_properties_of_ours(text: str, desk: Desk) -> None:
+    (command,) = github.annotations(as_tests(everywhere(text)), desk.path)
+    assert command.isprintable()
+    assert command.startswith("::error file=tests/test_a.py,")
+    properties = command.removeprefix("::error ").partition("::")[0].split(",")
+    assert {name.partition("=")[0] for name in properties} <= {"file", "line", "title"}
+
+
+def test_no_page_runs_it(text: str, desk: Desk) -> None:
+    for name, sink in PAGES.items():
+        page = sink(text, desk)
+        is_html = page.startswith("<!doctype")
+        assert page.count("<script") == (2 if is_html else 0), name
+        for evil in ("<img src=x", "<svg onload", *(() if is_html else ("@octocat", "${"))):
+            assert evil not in page, name
+
+
+def test_no_line_of_a_commit_is_a_hunk_a_trailer_or_a_mention(text: str) -> None:
+    note = committed(text)
+    starts = ("  ", "+ ", "Graph ", "1 test ", "New:")
+    for line in note.rstrip("\n").split("\n"):
+        assert line.isprintable()
+        assert line.startswith(starts) or line in ("", "+")
+    assert "@octocat" not in note
+    assert "#123" not in note
+
+
+def test_junit_is_of_its_own_elements(text: str, desk: Desk) -> None:
+    root = ElementTree.fromstring(writes("j.xml", "report", "bad.json", "--junit")(text, desk))
+    known = {"testsuites", "testsuite", "properties", "property", "testcase", "failure", "error"}
+    assert {element.tag for element in root.iter()} <= known
+
+
+def test_a_baseline_holds_it_as_text(text: str, desk: Desk) -> None:
+    """It is written once and read back: then there is nothing left to accept."""
+    case = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)[:300]
+    where = {"file": "a.py", "function": text, "line": 1, "code": text}
+    found = [a_break(where, reason=text, id=text)]
+    desk.report("one.json", a_report(a_test(f"tests/test_a.py::t[{case}]", 2, breaks=found)))
+    assert desk.run("accept", "--yes", "one.json").code == 0
+    assert desk.run("check", "one.json").code in (0, 1)
+    assert "Nothing to write" in desk.run("accept", "--yes", "one.json").out
