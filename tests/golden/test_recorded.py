@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
+from importlib.resources import files
 
+import jsonschema
 import pytest
 
 from tests.golden.__main__ import RECORDED, everything
@@ -36,3 +39,10 @@ def test_outputs_are_as_before(name: str) -> None:
 
 def test_each_folder_is_of_a_situation() -> None:
     assert sorted(path.name for path in DATA.iterdir()) == sorted(ALL)
+
+
+def test_recorded_reports_are_of_the_schema() -> None:
+    schema = json.loads((files("pytest_graphbreak") / "schemas" / "report.json").read_text())
+    valid = jsonschema.Draft202012Validator(schema)
+    for path in DATA.glob("*/after.json"):
+        valid.validate(json.loads(path.read_text()))

@@ -78,22 +78,6 @@ def test_one_graph_has_no_causes(suite: Suite) -> None:
     assert "causes" not in suite.baseline()
 
 
-def test_check_and_accept_agree(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_graphbreak.cli import main
-
-    suite.write(functions("f, g"))
-    suite.run("--graph-budget-record", "--graph-budget-report=before.json")
-    suite.write(functions("f, h"))
-    suite.run("--graph-budget", "--graph-budget-report=graphs.json")
-    monkeypatch.chdir(suite.path)
-    suite.pytester.makeini("[pytest]\ngraph_budget_strict = true\n")
-    assert main(["check", "graphs.json"]) == 1
-    assert main(["check", "graphs.json", "--against", "before.json"]) == 1
-    assert main(["accept", "--yes", "graphs.json"]) == 0
-    assert main(["check", "graphs.json"]) == 0
-    assert 'where: "test_it.py::h"' in suite.baseline()
-
-
 LAZY = """
     import torch
     import torch_xla

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tests.conftest import BROKEN, CLEAN, Suite
@@ -49,20 +46,6 @@ def test_growth_fails_with_the_reason_that_is_new(recorded: Suite) -> None:
     result.stdout.no_fnmatch_line("*torch.__trace*")
 
 
-def test_a_test_without_a_baseline_is_new(suite: Suite) -> None:
-    suite.write(CLEAN)
-    result = suite.run("--graph-budget")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "graph budget: no baseline for this test (1 dynamo graph)",
-            "  record    *pytest * --graph-budget-record test_it.py::test_model",
-            "new        test_it.py::test_model*",
-            "next       record what is missing: *pytest * --graph-budget-record",
-        ]
-    )
-
-
 def test_a_test_that_compiles_nothing_needs_none(suite: Suite) -> None:
     suite.write("import torch\ndef test_eager():\n    torch.ones(3).sin()\n")
     suite.run("--graph-budget").assert_outcomes(passed=1)
@@ -72,48 +55,6 @@ def test_nothing_is_written_by_the_gate(suite: Suite) -> None:
     suite.write(CLEAN)
     suite.run("--graph-budget")
     assert not (suite.path / "baselines").exists()
-
-
-def test_code_that_is_not_compiled_any_more_is_lost(recorded: Suite) -> None:
-    recorded.write(CLEAN.replace('torch.compile(f, backend="eager")', "f"))
-    result = recorded.run("--graph-budget")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "graph budget: no dynamo graph any more, the baseline has 1 (nothing was compiled)",
-            "lost       test_it.py::test_model*",
-        ]
-    )
-
-
-def test_fewer_graphs_pass_and_ask_for_a_tighter_baseline(suite: Suite) -> None:
-    suite.write(BROKEN)
-    suite.run("--graph-budget-update")
-    suite.write(CLEAN)
-    result = suite.run("--graph-budget")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["improved   test_it.py::test_model   dynamo 2 -> 1", "next       tighten the baseline*"]
-    )
-
-
-def test_an_edit_above_a_break_changes_nothing(suite: Suite) -> None:
-    suite.write(BROKEN)
-    suite.run("--graph-budget-update")
-    suite.write(BROKEN.replace("def f(x):", "# a comment\n    # and another\n    def f(x):"))
-    report = suite.report("--graph-budget")
-    assert [test["verdict"] for test in report["tests"]] == ["ok"]
-
-
-def test_another_place_with_equal_counts_is_changed(
-    suite: Suite, tests_of: Callable[[dict[str, Any]], dict[str, Any]]
-) -> None:
-    suite.write(BROKEN)
-    suite.run("--graph-budget-update")
-    suite.write(BROKEN.replace('print("hello")', 'print("good bye")'))
-    report = suite.report("--graph-budget")
-    assert tests_of(report)["test_it.py::test_model"]["verdict"] == "changed"
-    assert report["session"]["exit"] == 0
 
 
 @pytest.mark.parametrize("text", ["graph_budget = true", "graph_budget = 1"])
@@ -209,87 +150,6 @@ def test_nothing_is_said_where_nothing_was_asked(suite: Suite) -> None:
     result = suite.run()
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*graph*budget*")
-
-
-TWO = """
-    import torch
-
-    def f(x):
-        return x + 1
-
-    def g(x):
-        return x * 2
-
-    def test_model():
-        for function in (f, g, g):
-            torch._dynamo.reset()
-            torch.compile(function, backend="eager")(torch.ones(3))
-"""
-
-
-def test_functions_that_are_compiled_beside_it_are_named(suite: Suite) -> None:
-    """No break and no recompile tells why there are more graphs: the test compiles more."""
-    suite.write(CLEAN)
-    suite.run("--graph-budget-update")
-    suite.write(TWO)
-    result = suite.run("--graph-budget")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  3 dynamo graphs = 3 entries",
-            "",
-            "  + entry   x2",
-            "      test_it.py:* in g",
-            "          def g(x):",
-            "  = 1 of 3 dynamo graphs known",
-        ]
-    )
-
-
-def test_functions_are_not_listed_where_a_break_tells_why(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-update")
-    twice = "def test_model():\n        twice(f)\n"
-    suite.write(BROKEN.replace("def test_model():", twice) + TWICE)
-    result = suite.run("--graph-budget")
-    result.stdout.fnmatch_lines(["  + GB0059*"])
-    result.stdout.no_fnmatch_line("*entry   x2*")
-
-
-TWICE = """
-    def twice(f):
-        torch.compile(f, backend="eager")(torch.ones(3))
-        torch._dynamo.reset()
-"""
-
-
-def test_a_recompile_says_which_call_did_it(suite: Suite) -> None:
-    suite.write(
-        """
-        import torch
-
-        def f(x):
-            return x + 1
-
-        def test_sizes():
-            g = torch.compile(f, backend="eager", dynamic=False)
-            g(torch.ones(3))
-            g(torch.ones(4))
-        """
-    )
-    source = (suite.path / "test_it.py").read_text()
-    (suite.path / "test_it.py").write_text(source.replace("g(torch.ones(4))", ""))
-    suite.run("--graph-budget-record").assert_outcomes(passed=1)
-    (suite.path / "test_it.py").write_text(source)
-    result = suite.run("--graph-budget")
-    result.stdout.fnmatch_lines(
-        [
-            "  + recompile 0/1   tensor * size mismatch *",
-            "      test_it.py:* in f",
-            "      from test_it.py:* in test_sizes",
-            "          g(torch.ones(4))",
-        ]
-    )
 
 
 def test_the_final_line_leaves_no_test_out(suite: Suite) -> None:

@@ -28,16 +28,6 @@ def test_alone_it_observes_and_judges_nothing(suite: Suite) -> None:
     assert (test["baseline"], test["budget"], test["message"]) == (None, None, None)
 
 
-def test_alone_it_enforces_markers(suite: Suite) -> None:
-    marked = BROKEN.replace(
-        "def test_model", "import pytest\n    @pytest.mark.max_graphs(1)\n    def test_model"
-    )
-    suite.write(marked)
-    report = suite.report()
-    (test,) = report["tests"]
-    assert (test["verdict"], test["failed_by"]) == ("over", "gate")
-
-
 def test_alone_it_reads_no_baseline(suite: Suite) -> None:
     suite.write(CLEAN)
     (suite.path / "baselines").mkdir()
@@ -92,29 +82,6 @@ def test_every_outcome_is_in_it(suite: Suite) -> None:
         "test_setup": ("failed", "test", {}),
         "test_teardown": ("failed", "test", one),
     }
-
-
-def test_with_the_gate_it_holds_what_the_failed_test_showed(suite: Suite) -> None:
-    suite.write(CLEAN)
-    suite.run("--graph-budget-update")
-    suite.write(BROKEN)
-    report = suite.report("--graph-budget")
-    validate(report)
-    (test,) = report["tests"]
-    assert (test["verdict"], test["failed_by"], test["outcome"]) == ("over", "gate", "failed")
-    assert test["message"].startswith("graph budget: 2 dynamo graphs, the baseline allows 1 (+1)")
-    # Where an earlier test has loaded torch_xla, the budget also says xla: 0.
-    assert test["budget"]["graphs"] | {"xla": 0} == {"dynamo": 1, "xla": 0}
-    assert test["baseline"]["graphs"] == {"dynamo": 1}
-    (place,) = test["breaks"]
-    assert place["where"] == {
-        "file": "test_it.py",
-        "function": "f",
-        "line": 5,
-        "code": 'print("hello")',
-    }
-    assert [graph["cause"] for graph in test["graph_list"]] == ["entry", "break"]
-    assert report["session"]["exit"] == 1
 
 
 def test_the_environment(suite: Suite) -> None:
