@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak import advice
+from pytest_graphbreak.judging.attribution import Attribution, Key, key_of
 from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.model.budget import Values
+from pytest_graphbreak.model.differences import Item
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, JUDGED, MEANT
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
@@ -154,7 +156,7 @@ class Shared:
     """Frames and texts that many tests have in common: written once, named by their number."""
 
     def __init__(self, sources: CheckoutSources) -> None:
-        self.frames: list[list[Any]] = []
+        self.frames: list[Plain] = []
         self.texts: list[str] = []
         self._sources = sources
         self._frames: dict[Frame, int] = {}
@@ -167,9 +169,11 @@ class Shared:
         if where not in self._frames:
             self._frames[where] = len(self.frames)
             excerpt = self._sources.excerpt(where)
-            lines = None if excerpt is None else [excerpt[0], [_clean(one) for one in excerpt[1]]]
             file, function, code = map(_clean, (where.file, where.function, where.code))
-            self.frames.append([file, where.line, function, code, lines])
+            found = {"file": file, "line": where.line, "function": function, "code": code}
+            if excerpt is not None:
+                found |= {"first": excerpt[0], "source": [_clean(one) for one in excerpt[1]]}
+            self.frames.append(found)
         return self._frames[where]
 
     def text(self, text: str) -> int:
@@ -248,11 +252,15 @@ def _result(number: int, test: TestReport, places: _Places) -> Plain:
         "attempts": test.attempts,
         "layers": [_layer(number, move, test, places) for move in _all_moves(test)],
         "recompiles": sum(test.record.recompiles.values()),
-        "breaks": [None if was is None else len(was.breaks), len(test.record.breaks)],
-        "eager": [None if was is None else len(was.eager), len(test.record.eager)],
+        "breaks": _both(None if was is None else len(was.breaks), len(test.record.breaks)),
+        "eager": _both(None if was is None else len(was.eager), len(test.record.eager)),
         "message": "\n".join(_clean(line) for line in (test.message or "").split("\n")),
         "notes": [_clean(note) for note in _notes(test)],
     }
+
+
+def _both(was: int | None, now: int) -> Plain:
+    return {"was": was, "now": now}
 
 
 def _all_moves(test: TestReport) -> list[Move]:
@@ -283,22 +291,20 @@ def _layer(number: int, move: Move, test: TestReport, places: _Places) -> Plain:
     }
 
 
-def _graph(number: int, graph: Graph, places: _Places) -> list[Any]:
-    """As a list, since there are many: name, cause, ops, place, where, from, inputs, outputs.
-
-    Last comes whether it was loaded or found; of one that was compiled None.
-    """
-    return [
-        _clean(graph.name),
-        _clean(graph.cause),
-        graph.ops,
-        places.of_graph(number, graph),
-        places.shared.frame(graph.where),
-        [_clean(name) for name in graph.sources],
-        graph.inputs,
-        graph.outputs,
-        None if graph.cached in (None, "compiled") else _clean(graph.cached),
-    ]
+def _graph(number: int, graph: Graph, places: _Places) -> Plain:
+    """``place`` is the row that says why it exists; what has nothing to say is left out."""
+    found = {
+        "name": _clean(graph.name),
+        "cause": _clean(graph.cause),
+        "ops": graph.ops,
+        "place": places.of_graph(number, graph),
+        "at": places.shared.frame(graph.where),
+        "from": [_clean(name) for name in graph.sources] or None,
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+        "cached": None if graph.cached in (None, "compiled") else _clean(graph.cached),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class _Places:
@@ -313,9 +319,9 @@ class _Places:
         self.shared = shared
         self._runs = runs
         self._index: dict[tuple[str, ...], int] = {}
-        self._recompiles: dict[tuple[int, str, str], tuple[str, ...]] = {}
-        self._frames: dict[tuple[str, str], int] = {}
-        self._functions: dict[tuple[str, str], int] = {}
+        self._rows: dict[tuple[int, Key], int] = {}
+        self._recompiles: dict[tuple[int, str, str], int] = {}
+        self._names: dict[int, Mapping[tuple[str, str], Key]] = {}
 
     def add_baseline(self, number: int, was: Values | None) -> None:
         """What the baseline of this run knows, also where it is gone."""
@@ -326,11 +332,12 @@ class _Places:
                 file, _, function = known.where.partition("::")
                 where = Frame(file, function, code=known.code)
                 row = self._row(kind, known.layer, where, known.reason or kind, known.id)
-                row["counts"][number][0] = known.count
+                row["counts"][number]["was"] = known.count
 
     def add_found(self, number: int, test: TestReport) -> None:
         """What was seen in this run."""
         gated, record = test.baseline is not None, test.record
+        self._names[number] = Attribution(record, record.layers).names
         for item in record.breaks:
             row = self._row("break", item.layer, item.where, item.reason, item.id)
             self._describe(row, item.where, advice.short(item))
@@ -339,11 +346,7 @@ class _Places:
                 self.shared.text(text) for text in (item.explanation, *item.hints) if text
             ]
             _count(row, number, item.count, gated)
-            at = self._index[_key("break", item.layer, item.where, item.reason)]
-            for frame in (item.where, *reversed(item.stack)):
-                if frame != NOWHERE:
-                    self._frames.setdefault(_identity(frame), at)
-                    self._functions.setdefault(_function(frame), at)
+            self._explains(number, item, _key("break", item.layer, item.where, item.reason))
         for left in record.eager:
             row = self._row("eager", left.layer, left.where, left.reason)
             self._describe(row, left.where, advice.short(left))
@@ -354,7 +357,8 @@ class _Places:
             row["stack"] = row["stack"] or self._calls(recompile.stack)
             row["graphs"].append(_clean(recompile.graph))
             key = _key("recompile", recompile.layer, recompile.where, recompile.reason)
-            self._recompiles[number, recompile.layer, recompile.graph] = key
+            self._explains(number, recompile, key)
+            self._recompiles[number, recompile.layer, recompile.graph] = self._index[key]
             # A baseline says how many recompiles there are, and not which.
             was = test.baseline and test.baseline.values.recompiles.get(recompile.layer)
             _count(row, number, 1, gated and not was)
@@ -366,28 +370,24 @@ class _Places:
                 self._describe(row, graph.where, advice.short(graph))
                 row["stack"] = row["stack"] or self._calls(graph.stack[:-1])
                 _count(row, number, 1, False)
+                self._explains(number, graph, _of_graph(graph))
                 pair = row["counts"][number]
-                pair[0] = _recorded(graph, test) if pair[0] is None else pair[0]
+                pair["was"] = _recorded(graph, test) if pair["was"] is None else pair["was"]
 
     def _calls(self, frames: Sequence[Frame]) -> list[int | None]:
         """The calls that led to a place, outermost first."""
         return [self.shared.frame(frame) for frame in frames if frame != NOWHERE]
 
+    def _explains(self, number: int, item: Item, key: tuple[str, ...]) -> None:
+        self._rows.setdefault((number, key_of(item)), self._index[key])
+
     def of_graph(self, number: int, graph: Graph) -> int | None:
         """The row that says why this graph exists; None for a graph that is meant to be."""
-        layer, cause = graph.layer, DESCRIPTIONS[graph.layer].cause(graph.cause)
-        if cause.is_meant:
-            return None
-        if cause.explained_by == "break":
-            where = graph.where
-            if where == NOWHERE:
-                return None
-            # A frame that called the one that broke goes on after its call; what it called is
-            # compiled from its first line.
-            found = self._frames.get(_identity(where))
-            return self._functions.get(_function(where)) if found is None else found
-        key = self._recompiles.get((number, layer, graph.name))
-        return self._index.get(key or _of_graph(graph))
+        made_for = self._names[number].get((graph.layer, graph.name), ())
+        if self._is_cut(graph) and made_for == key_of(graph):  # of several reasons there its own
+            return self._index.get(_of_graph(graph))
+        of_name = self._recompiles.get((number, graph.layer, graph.name))
+        return self._rows.get((number, made_for)) if of_name is None else of_name
 
     def _is_cut(self, graph: Graph) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
@@ -413,7 +413,7 @@ class _Places:
                     "id": _clean(id) if id else None,
                     "reason": self.shared.text(reason),
                     "at": self.shared.frame(where),
-                    "counts": [[None, 0] for _ in range(self._runs)],
+                    "counts": [_both(None, 0) for _ in range(self._runs)],
                     "stack": [],
                     "more": [],
                     "graphs": [],
@@ -449,17 +449,13 @@ def _recorded(graph: Graph, test: TestReport) -> int | None:
 
 def _count(row: Plain, number: int, count: int, gated: bool) -> None:
     pair = row["counts"][number]
-    pair[1] += count
-    if gated and pair[0] is None:
-        pair[0] = 0
+    pair["now"] += count
+    if gated and pair["was"] is None:
+        pair["was"] = 0
 
 
 def _identity(where: Frame) -> tuple[str, str]:
     return ("", "") if where == NOWHERE else place_of(where)
-
-
-def _function(where: Frame) -> tuple[str, str]:
-    return where.file, where.function
 
 
 def _key(kind: str, layer: str, where: Frame, reason: str) -> tuple[str, ...]:

@@ -166,16 +166,16 @@ def test_a_long_comment_says_what_it_leaves_out() -> None:
 def test_both_sides_of_a_test_are_in_the_page() -> None:
     shown = data_of(page.render(a_comparison()))
     (test,) = [test for test in shown["tests"] if test["id"] == "t.py::reworded"]
-    (row,) = [row for row in test["rows"] if row[0] == "graph break"]
-    assert [cell[0] for cell in row[2:]] == ["GB0156", "GB4347"]
+    (row,) = [row for row in test["rows"] if row["kind"] == "graph break"]
+    assert [row[side]["id"] for side in ("before", "after")] == ["GB0156", "GB4347"]
     assert [len(side["dynamo"]) for side in test["strips"]] == [2, 2]
     (test,) = [test for test in shown["tests"] if test["id"] == "t.py::new"]
-    (row,) = [row for row in test["rows"] if row[0] == "graph break"]
-    assert row[2] is None
-    assert row[3][2:] == [1, "dynamo 1"]
-    file, line, function, code, _ = shown["frames"][row[1]]
-    assert (file, line, function) == ("transformers/models/bart.py", 9, "Decoder.forward")
-    assert code == "if mask.any():"
+    (row,) = [row for row in test["rows"] if row["kind"] == "graph break"]
+    assert row["before"] is None
+    assert (row["after"]["times"], row["after"]["graphs"]) == (1, "dynamo 1")
+    at = shown["frames"][row["at"]]
+    assert (at["file"], at["line"]) == ("transformers/models/bart.py", 9)
+    assert (at["function"], at["code"]) == ("Decoder.forward", "if mask.any():")
 
 
 @pytest.fixture

@@ -105,10 +105,15 @@ def test_recompiles_are_new_where_the_baseline_knows_of_none() -> None:
     again = {"layer": "dynamo", "graph": "0/1", "reason": "n == 3", "where": place()}
     test = over() | {"recompile_list": [again], "recompiles": {"dynamo": 1}}
     row = places_of(rendered(a_report(test)))[-1]
-    assert (row["kind"], row["counts"]) == ("recompile", [[0, 1]])
+    assert (row["kind"], row["counts"]) == ("recompile", pairs((0, 1)))
     test["baseline"]["recompiles"] = {"dynamo": 1}
     row = places_of(rendered(a_report(test)))[-1]
-    assert row["counts"] == [[None, 1]]
+    assert row["counts"] == pairs((None, 1))
+
+
+def pairs(*counts: tuple[int | None, int]) -> list[Data]:
+    """Numbers before and now, one pair for each run."""
+    return [{"was": was, "now": now} for was, now in counts]
 
 
 def places_of(page: str, test: int = 0) -> list[Any]:
@@ -131,10 +136,10 @@ def test_breaks_of_baseline_and_runs_stand_side_by_side() -> None:
     there = over(breaks=[a_break(stays)])
     there["baseline"]["breaks"] = [known(stays)]
     rows = places_of(rendered(a_report(here), a_report(there, profile="tt-n150")))
-    assert {row["at"][3]: row["counts"] for row in rows} == {
-        "line 1": [[1, 0], [None, 0]],
-        "line 2": [[1, 1], [1, 1]],
-        "line 3": [[0, 2], [None, 0]],
+    assert {row["at"]["code"]: row["counts"] for row in rows} == {
+        "line 1": pairs((1, 0), (None, 0)),
+        "line 2": pairs((1, 1), (1, 1)),
+        "line 3": pairs((0, 2), (None, 0)),
     }
 
 
@@ -161,13 +166,15 @@ def test_a_graph_points_to_what_cut_it() -> None:
     layers = data_of(page)["tests"][0]["runs"][0]["layers"]
     rows = places_of(page)
     pointed = [
-        None if graph[3] is None else rows[graph[3]]["kind"]
+        rows[graph["place"]]["kind"] if "place" in graph else None
         for layer in layers
         for graph in layer["graphs"]
     ]
     assert pointed == [None, "break", "break", "break", "bucket", None, "split"]
     (split,) = [row for row in rows if row["kind"] == "split"]
-    assert [data_of(page)["frames"][number][3] for number in split["stack"]] == ["self.head(x)"]
+    assert [data_of(page)["frames"][number]["code"] for number in split["stack"]] == [
+        "self.head(x)"
+    ]
 
 
 def test_recompiles_are_found_by_their_graph() -> None:
@@ -181,7 +188,7 @@ def test_recompiles_are_found_by_their_graph() -> None:
     )
     page = rendered(a_report(test))
     graphs = data_of(page)["tests"][0]["runs"][0]["layers"][0]["graphs"]
-    row = places_of(page)[graphs[1][3]]
+    row = places_of(page)[graphs[1]["place"]]
     assert (row["kind"], row["reason"], row["graphs"]) == ("recompile", "size mismatch", ["0/1"])
 
 
@@ -203,11 +210,11 @@ def test_graphs_of_a_cause_are_new_where_the_baseline_knows_of_none() -> None:
     test["baseline"] |= {"graphs": {"jax": 2}, "ops": {"jax": 8}, "breaks": [], "causes": [cause]}
     rows = places_of(rendered(a_report(test)))
     assert {
-        (row["layer"], row["at"][3]): row["counts"] for row in rows if row["layer"] != "dynamo"
+        (row["layer"], row["at"]["code"]): row["counts"] for row in rows if row["layer"] != "dynamo"
     } == {
-        ("jax", "was there"): [[1, 1]],
-        ("jax", "is new"): [[0, 1]],
-        ("jax_host", "is new"): [[None, 1]],
+        ("jax", "was there"): pairs((1, 1)),
+        ("jax", "is new"): pairs((0, 1)),
+        ("jax_host", "is new"): pairs((None, 1)),
     }
 
 
@@ -217,7 +224,7 @@ def test_source_excerpts_come_from_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "models/head.py").write_text("\n".join(lines))
     where = place(line=8, code="line_8")
     (row,) = places_of(rendered(a_report(over(breaks=[a_break(where)])), root=tmp_path))
-    assert row["at"][4] == [5, lines[4:11]]
+    assert (row["at"]["first"], row["at"]["source"]) == (5, lines[4:11])
 
 
 def test_343_graphs_are_all_there() -> None:
@@ -234,7 +241,8 @@ def test_what_makes_tests_red_leads_by_cause() -> None:
     (cause,) = data["causes"]["list"]
     assert data["causes"]["headline"] == "1 place explains 121 red tests"
     assert (cause["red"], cause["graphs"], len(cause["tests"])) == (121, 121, 120)
-    assert data["frames"][cause["at"]][:3] == ["models/head.py", 10, "Head.forward"]
+    at = data["frames"][cause["at"]]
+    assert (at["file"], at["line"], at["function"]) == ("models/head.py", 10, "Head.forward")
     assert data["tests"][cause["tests"][0]]["id"] == cause["first"].partition("   on ")[0]
     many = [
         over(f"t.py::test[{n}]", 1, 2, breaks=[a_break(place(code=f"line {n}"))])

@@ -9,7 +9,7 @@
   function cause(change) {
     const at = frame(change.at);
     const body = make("div", { class: "body" });
-    if (at) body.append(make("p", { class: "at" }, where(at)), code(at[3], change.sign === "+" ? "" : "known"));
+    if (at) body.append(make("p", { class: "at" }, where(at)), code(at.code, change.sign === "+" ? "" : "known"));
     if (data.texts[change.was]) body.append(make("p", { class: "note" }, `before: ${data.texts[change.was]}`));
     if (change.owner) body.append(make("p", { class: "note" }, change.owner));
     if (data.texts[change.try]) body.append(make("p", { class: "mend" }, make("b", {}, "Try: "), data.texts[change.try]));
@@ -29,7 +29,7 @@
   function unsure(pair) {
     const side = (change) => {
       const at = frame(change.at);
-      return make("section", {}, make("p", { class: "at" }, `${change.sign} ${at ? where(at) : ""}`), at ? code(at[3], "known") : "",
+      return make("section", {}, make("p", { class: "at" }, `${change.sign} ${at ? where(at) : ""}`), at ? code(at.code, "known") : "",
         make("p", { class: "tally" }, [change.amount, change.owner].filter(Boolean).join(" \u00b7 ")));
     };
     return make("article", { class: "cause" },
@@ -39,8 +39,7 @@
   }
 
   function hay(change) {
-    const at = frame(change.at) ?? [];
-    return [data.texts[change.name], data.texts[change.was], change.owner, ...at.slice(0, 4), ...change.tests].join("\n").toLowerCase();
+    return [data.texts[change.name], data.texts[change.was], change.owner, ...wordsOf(frame(change.at)), ...change.tests].join("\n").toLowerCase();
   }
 
   const groups = data.sections.map(({ title, changes }) => ({
@@ -70,11 +69,11 @@
   function strip(test, side, layer, count, most) {
     const graphs = test.strips[side][layer];
     const line = make("span", { class: "strip", "aria-hidden": "true" });
-    graphs.slice(0, most).forEach(([name, reason, ops, row], number) => {
+    graphs.slice(0, most).forEach(({ name, cause: reason, ops, row }, number) => {
       const why = row === null ? null : test.rows[row];
-      const alone = why !== null && !why[2 + (1 - side)];
+      const alone = why !== null && !why[SIDES[1 - side]];
       if (!MEANT.has(reason) && !AGAIN.has(reason) && number > 0) {
-        line.append(make("i", { class: alone && side === 1 ? "cut new" : "cut", title: why ? [reason, ...named(why[2 + side])].join(" ") : reason }));
+        line.append(make("i", { class: alone && side === 1 ? "cut new" : "cut", title: why ? [reason, ...named(why[SIDES[side]])].join(" ") : reason }));
       }
       const box = make("i", { class: AGAIN.has(reason) ? "g again" : "g", title: `${name}: ${reason}${ops === null ? "" : `, ${plural(ops, "op")}`}` });
       box.style.width = `${Math.min(52, Math.round(8 + 4 * Math.log2(1 + (ops ?? 1))))}px`;
@@ -85,7 +84,8 @@
     return line;
   }
 
-  const named = (cell) => (cell ? [cell[0], data.texts[cell[1]]].filter(Boolean) : []);
+  const SIDES = ["before", "after"];
+  const named = (cell) => (cell ? [cell.id, data.texts[cell.reason]].filter(Boolean) : []);
 
   function counts(was, now) {
     if (was === now) return make("span", { class: "count" }, `${now}`);
@@ -99,12 +99,12 @@
     name.append(split > 0 ? test.id.slice(split + 2) : test.id);
     const word = test.lost ? "lost" : test.growth > 0 ? "more" : test.growth < 0 ? "fewer" : "changed";
     const kind = { lost: "lost", more: "over", fewer: "improved", changed: "changed" }[word];
-    const spoken = test.layers.map(([layer, was, now]) => `${layer}: ${was} before, ${now} after.`).join(" ");
+    const spoken = test.layers.map(({ name, was, now }) => `${name}: ${was} before, ${now} after.`).join(" ");
     const grid = make("span", { class: "layers", role: "img", "aria-label": spoken });
-    for (const [layer, was, now] of test.layers) {
+    for (const { name: layer, was, now } of test.layers) {
       grid.append(make("span", { class: "layer" }, layer), strip(test, 1, layer, now, BOXES), counts(was, now));
     }
-    const ops = test.layers.filter(([, , , was, now]) => was !== now).map(([layer, , , was, now]) => `${layer} ${was} \u2192 ${now}`);
+    const ops = test.layers.filter(({ ops }) => ops[0] !== ops[1]).map(({ name, ops }) => `${name} ${ops[0]} \u2192 ${ops[1]}`);
     const because = word === "changed" && ops.length ? make("span", { class: "because" }, `captured operations ${ops.join(", ")}`) : null;
     const details = make("details", { class: "test" },
       make("summary", {}, make("span", { class: `verdict ${kind}` }, word), name, grid, because));
@@ -119,23 +119,24 @@
     node.append(make("div", { class: "side two" }, [0, 1].map((side) => make("section", {},
       make("h3", {}, data.sides[side][0], make("span", { class: "profile" }, test.profile.split(" -> ")[side] ?? test.profile)),
       make("div", { class: "layers" }, test.layers.map((layer) => {
-        const ops = layer[3 + side];
-        return [make("span", { class: "layer" }, layer[0]), strip(test, side, layer[0], layer[1 + side], 400),
-          make("span", { class: "count" }, plural(layer[1 + side], "graph") + (ops === null ? "" : `, ${plural(ops, "op")}`))];
+        const ops = layer.ops[side], count = side ? layer.now : layer.was;
+        return [make("span", { class: "layer" }, layer.name), strip(test, side, layer.name, count, 400),
+          make("span", { class: "count" }, plural(count, "graph") + (ops === null ? "" : `, ${plural(ops, "op")}`))];
       }))))));
     if (!test.rows.length) return node;
+    const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
     const cell = (values, other) => {
       if (!values) return make("td", { class: "absent" }, "\u2013");
-      const same = other && values.join("\n") === other.join("\n");
+      const same = other && alike(values, other);
       return make("td", { class: same ? "same" : null },
-        make("b", {}, [...named(values), `\u00d7${values[2]}`].join(" ")), values[3] ? make("p", { class: "at" }, values[3]) : "");
+        make("b", {}, [...named(values), `\u00d7${values.times}`].join(" ")), values.graphs ? make("p", { class: "at" }, values.graphs) : "");
     };
-    const state = ([, , was, now]) => (!was ? 0 : !now ? 1 : was.join("\n") === now.join("\n") ? 3 : 2);
+    const state = ({ before, after }) => (!before ? 0 : !after ? 1 : alike(before, after) ? 3 : 2);
     const rows = [...test.rows].sort((a, b) => state(a) - state(b)).map((one) => {
-      const [kind, at, was, now] = one;
+      const { kind, at, before: was, after: now } = one;
       const place = frame(at);
       return make("tr", { class: ["isnew", "isgone", "", "known"][state(one)] },
-        make("td", {}, kind, place ? make("p", { class: "at" }, where(place)) : "", place ? code(place[3], state(one) ? "known" : "") : ""),
+        make("td", {}, kind, place ? make("p", { class: "at" }, where(place)) : "", place ? code(place.code, state(one) ? "known" : "") : ""),
         cell(was, now), cell(now, was));
     });
     const head = ["cause", "before", "after"].map((word) => make("th", { scope: "col" }, word));
@@ -145,7 +146,7 @@
 
   for (const test of data.tests) {
     const words = [test.id, test.profile];
-    for (const [kind, at, was, now] of test.rows) words.push(kind, ...(frame(at) ?? []).slice(0, 4), ...named(was), ...named(now));
+    for (const { kind, at, before, after } of test.rows) words.push(kind, ...wordsOf(frame(at)), ...named(before), ...named(after));
     test.hay = words.join("\n").toLowerCase();
   }
 

@@ -6,7 +6,7 @@
 
   function isNew(test, run, place) {
     const pair = place === null ? null : test.places[place].counts[run];
-    return pair !== null && pair[0] === 0 && pair[1] > 0;
+    return pair !== null && pair.was === 0 && pair.now > 0;
   }
 
   function width(ops) {
@@ -15,7 +15,7 @@
 
   function strip(test, run, layer, most) {
     const line = make("span", { class: "strip", "aria-hidden": "true" });
-    layer.graphs.slice(0, most).forEach(([name, cause, ops, place], number) => {
+    layer.graphs.slice(0, most).forEach(({ name, cause, ops = null, place = null }, number) => {
       if (!MEANT.has(cause) && !AGAIN.has(cause) && (number > 0 || place !== null)) {
         line.append(make("i", { class: isNew(test, run, place) ? "cut new" : "cut", title: why(test, cause, place) }));
       }
@@ -56,7 +56,7 @@
 
   function spoken(layer) {
     const causes = new Map();
-    for (const [, cause] of layer.graphs) causes.set(cause, (causes.get(cause) ?? 0) + 1);
+    for (const { cause } of layer.graphs) causes.set(cause, (causes.get(cause) ?? 0) + 1);
     const parts = [...causes].map(([cause, count]) => `${count} ${ofCause(cause, count)}`).join(", ");
     const was = layer.was === null || layer.was === layer.now ? "" : `, the baseline allows ${layer.was}`;
     return `${layer.name}: ${plural(layer.now, "graph")}${parts ? ` (${parts})` : ""}${was}.`;
@@ -102,14 +102,14 @@
     const result = test.runs[run];
     if (!TOLD.has(result.verdict)) return "";
     if (result.verdict === "error" && result.notes.length) return result.notes[0];
-    const places = test.places.filter((place) => place.counts[run][1] > 0 || place.counts[run][0] > 0);
+    const places = test.places.filter((place) => place.counts[run].now > 0 || place.counts[run].was > 0);
     const ranked = places.map((place) => [status(place).rank, place]).sort(([a], [b]) => a - b);
     const wanted = result.verdict === "improved" ? 3 : 0;
     const matter = ranked.filter(([rank]) => rank === wanted);
     const [first] = matter.length ? matter[0].slice(1) : (ranked[0] ?? []).slice(1);
     if (!first) return "";
     const gone = status(first).word === "gone" ? "gone: " : "";
-    const at = first.at ? `, ${first.at[0]}${first.at[1] ? `:${first.at[1]}` : ""}` : "";
+    const at = first.at ? `, ${first.at.file}${first.at.line ? `:${first.at.line}` : ""}` : "";
     const more = (matter.length || ranked.length) - 1;
     return `${gone}${first.id ?? first.kind} ${first.reason}${at}${more ? `, and ${more} more` : ""}`;
   }
@@ -139,7 +139,7 @@
     const tally = [`outcome ${result.outcome}${result.failedBy ? `, by the ${result.failedBy}` : ""}`];
     if (result.attempts > 1) tally.push(plural(result.attempts, "attempt"));
     for (const [word, pair] of [["breaking place", result.breaks], ["eager place", result.eager]]) {
-      const [was, now] = pair;
+      const { was, now } = pair;
       if (now || was) tally.push(was === null || was === now ? plural(now, word) : `${was} \u2192 ${plural(now, word)}`);
     }
     if (result.recompiles) tally.push(plural(result.recompiles, "recompile"));
@@ -151,10 +151,10 @@
   }
 
   function status(place) {
-    const known = place.counts.filter(([was]) => was !== null);
-    const seen = place.counts.some(([, now]) => now > 0);
+    const known = place.counts.filter(({ was }) => was !== null);
+    const seen = place.counts.some(({ now }) => now > 0);
     if (!seen) return { word: "gone", rank: 3 };
-    if (known.some(([was, now]) => was === 0 && now > 0)) return { word: "new", rank: 0 };
+    if (known.some(({ was, now }) => was === 0 && now > 0)) return { word: "new", rank: 0 };
     return known.length ? { word: "known", rank: 2 } : { word: "", rank: 1 };
   }
 
@@ -164,7 +164,7 @@
       make("span", { class: "id" }, place.id ?? place.kind),
       place.reason || place.kind);
     const seen = make("div", { class: "seen" }, present.map(([, run]) => {
-      const [was, now] = place.counts[run];
+      const { was, now } = place.counts[run];
       const words = was === null || was === now ? `\u00d7${now}` : `\u00d7${was} \u2192 \u00d7${now}`;
       return make("div", {}, present.length > 1 ? `${data.runs[run].label} ${words}` : words);
     }));
@@ -174,7 +174,7 @@
     if (place.try) body.append(make("p", { class: "mend" }, make("b", {}, "Try: "), place.try));
     if (place.stack.length) {
       body.append(fold("more", `Called from ${plural(place.stack.length, "frame")}`,
-        [...place.stack].reverse().map((frame) => [make("p", { class: "at" }, where(frame)), code(frame[3], "known")])));
+        [...place.stack].reverse().map((frame) => [make("p", { class: "at" }, where(frame)), code(frame.code, "known")])));
     }
     if (place.more.length) body.append(fold("more", "What torch says", place.more.map((text) => make("p", {}, text))));
     return make("article", { class: "cause" }, title, seen, body);
@@ -182,10 +182,10 @@
 
   function source(place, state) {
     const kind = state.word === "new" ? "" : "known";
-    if (!place.at[4]) return code(place.at[3], kind);
-    const [first, lines] = place.at[4];
+    if (!place.at.source) return code(place.at.code, kind);
+    const { first, source: lines } = place.at;
     return make("pre", { class: "source" }, lines.map((text, number) =>
-      make("span", { class: first + number === place.at[1] ? `here ${kind}` : null },
+      make("span", { class: first + number === place.at.line ? `here ${kind}` : null },
         make("span", { class: "no", "aria-hidden": "true" }, `${first + number}`), text || " ")));
   }
 
@@ -205,7 +205,7 @@
     return make("div", { class: "wide" }, make("table", {},
       make("caption", {}, `${layer.name}, ${plural(layer.now, "graph")}${rest}`),
       make("thead", {}, make("tr", {}, head.map((word) => make("th", { scope: "col", class: ["ops", "in", "out"].includes(word) ? "number" : null }, word)))),
-      make("tbody", {}, layer.graphs.map(([name, reason, ops, place, at, from, inputs, outputs, cached]) => make("tr", {},
+      make("tbody", {}, layer.graphs.map(({ name, cause: reason, ops = null, place = null, at = null, from = [], inputs = null, outputs = null, cached = null }) => make("tr", {},
         make("td", { class: "mono" }, name), make("td", {}, [why(test, reason, place), cached].filter(Boolean).join(", ")), number(ops), number(inputs), number(outputs),
         make("td", { class: "mono" }, from.join(", ")), make("td", { class: "mono" }, at === null ? "" : where(data.frames[at])))))));
   }
@@ -225,7 +225,7 @@
   }
   tests.forEach((test, order) => {
     const words = [test.id, ...data.runs.map((run) => run.label)];
-    for (const place of test.places) words.push(place.kind, place.id ?? "", place.reason, ...(place.at ?? []).slice(0, 4).map(String));
+    for (const place of test.places) words.push(place.kind, place.id ?? "", place.reason, ...wordsOf(place.at));
     test.hay = words.join("\n").toLowerCase();
     test.order = order;
   });

@@ -14,7 +14,8 @@
   }
   const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
   const signed = (count) => (count > 0 ? `+${count}` : `${count}`).replace("-", "\u2212");
-  const where = ([file, line, name]) => `${file}${line ? `:${line}` : ""}${name ? ` in ${name}` : ""}`;
+  const where = (frame) => `${frame.file}${frame.line ? `:${frame.line}` : ""}${frame.function ? ` in ${frame.function}` : ""}`;
+  const wordsOf = (frame) => (frame ? [frame.file, `${frame.line}`, frame.function, frame.code] : []);
   const fold = (kind, title, content) => make("details", { class: kind }, make("summary", {}, title), content);
   const code = (text, kind) => (text ? make("pre", { class: "source" }, make("span", { class: `here ${kind}` }, text)) : "");
 

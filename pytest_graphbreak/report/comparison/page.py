@@ -7,7 +7,7 @@ too, are made here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
 from pytest_graphbreak.model.forms import Plain
@@ -112,7 +112,11 @@ def _test(pair: Pair, shared: Shared) -> Plain:
         "growth": pair.growth,
         "lost": bool(pair.emptied),
         "layers": [
-            [layer, *pair.graphs.get(layer, (0, 0)), *pair.ops.get(layer, (None, None))]
+            {
+                "name": layer,
+                **dict(zip(("was", "now"), pair.graphs.get(layer, (0, 0)), strict=True)),
+                "ops": list(pair.ops.get(layer, (None, None))),
+            }
             for layer in pair.layers
         ],
         "strips": [
@@ -123,36 +127,40 @@ def _test(pair: Pair, shared: Shared) -> Plain:
     }
 
 
-def _strip(
-    seen: SeenTest, layer: str, one: Attribution, rows: Mapping[Key, int]
-) -> list[list[Any]]:
-    """The graphs of one side: name, cause, operations, and the row that says why it is there."""
+def _strip(seen: SeenTest, layer: str, one: Attribution, rows: Mapping[Key, int]) -> list[Plain]:
+    """The graphs of one side, each with the row that says why it is there."""
     graphs = [graph for graph in seen.test.record.graph_list if graph.layer == layer]
     return [
-        [
-            printable(graph.name),
-            printable(graph.cause),
-            graph.ops,
-            rows.get(one.names.get((layer, graph.name), ())),
-        ]
+        {
+            "name": printable(graph.name),
+            "cause": printable(graph.cause),
+            "ops": graph.ops,
+            "row": rows.get(one.names.get((layer, graph.name), ())),
+        }
         for graph in graphs[:MOST_GRAPHS]
     ]
 
 
-def _row(before: PlacedCause | None, after: PlacedCause | None, shared: Shared) -> list[Any]:
-    """A cause of a test: its kind, place, and what it is called and does on either side."""
+def _row(before: PlacedCause | None, after: PlacedCause | None, shared: Shared) -> Plain:
+    """A cause of a test, and what it is called and does on either side."""
     shown = after or before
     assert shown is not None
-    return [
-        printable(words.KINDS.get(shown.kind, shown.kind)),
-        shared.frame(shown.where if shown.where.file else NOWHERE),
-        *(_cell(cause, shared) for cause in (before, after)),
-    ]
+    return {
+        "kind": printable(words.KINDS.get(shown.kind, shown.kind)),
+        "at": shared.frame(shown.where if shown.where.file else NOWHERE),
+        "before": _cell(before, shared),
+        "after": _cell(after, shared),
+    }
 
 
-def _cell(cause: PlacedCause | None, shared: Shared) -> list[Any] | None:
+def _cell(cause: PlacedCause | None, shared: Shared) -> Plain | None:
     """Id, reason, how often, and how many graphs by layer; None where it is not there."""
     if cause is None:
         return None
     graphs = ", ".join(f"{layer} {count}" for layer, count in cause.graphs.items() if count)
-    return [printable(cause.id or ""), shared.text(cut(cause.reason)), cause.times, graphs]
+    return {
+        "id": printable(cause.id or ""),
+        "reason": shared.text(cut(cause.reason)),
+        "times": cause.times,
+        "graphs": graphs,
+    }

@@ -1,0 +1,161 @@
+"""Which graphs are new, and what each of them happened with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytest_graphbreak.judging.attribution import Attribution, key_of
+from pytest_graphbreak.judging.sides import Draft, Sides
+from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.layer import GraphCause
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import Graph
+
+
+def add_graphs(sides: Sides) -> None:
+    """Graphs that exist for a reason of their own and are new, each place once.
+
+    Most of dynamo are told by breaks, recompiles and entries. Where the baseline does not know
+    the causes of a layer that grew, all of its graphs are told.
+    """
+    grown = sides.grown("graph")
+    for layer in sides.after.layers:
+        graphs = [graph for graph in sides.after.graph_list if graph.layer == layer]
+        matched = sides.matched.get(layer)
+        if matched is not None:
+            new = set(map(id, matched.added))
+            above = DESCRIPTIONS[layer].above in grown
+            for same in alike(item for item in matched.added if _is_told(item, sides, above)):
+                known = sum(_likeness(item) == _likeness(same[0]) for item in graphs)
+                before = known - sum(
+                    id(item) in new and _likeness(item) == _likeness(same[0]) for item in graphs
+                )
+                add_graph(sides, same, before)
+        elif layer in grown:
+            for same in alike(filter(has_own_reason, graphs)):
+                add_graph(sides, same, None)
+
+
+def add_graph(sides: Sides, same: Sequence[Graph], before: int | None) -> None:
+    parent = sides.under(sides.folding.of_graph(same[0]))
+    sides.add(_of_graphs(same, before), same, parent)
+
+
+def _of_graphs(same: Sequence[Graph], before: int | None, *, unsure: bool = False) -> Difference:
+    first = same[0]
+    return Difference(
+        "graph",
+        first.layer,
+        cause=first.cause,
+        where=first.where,
+        reason=first.reason,
+        before=before,
+        after=(before or 0) + len(same),
+        unsure=unsure,
+    )
+
+
+def cause_of(graph: Graph) -> GraphCause:
+    return DESCRIPTIONS[graph.layer].cause(graph.cause)
+
+
+def has_own_reason(graph: Graph) -> bool:
+    """Whether a graph has a reason of its own, and no break or recompile that tells it."""
+    return not (cause_of(graph).is_plain or cause_of(graph).explained_by)
+
+
+def _is_told(graph: Graph, sides: Sides, above: bool) -> bool:
+    """Whether nothing else that is told makes this new graph; ``above``: more came from there."""
+    cause = cause_of(graph)
+    if cause.is_plain:  # an entry is told by its function
+        return DESCRIPTIONS[graph.layer].above is not None and not above
+    if cause.explained_by == "break":
+        return not (sides.new_breaks or sides.new_eager)
+    return not cause.explained_by
+
+
+def _likeness(graph: Graph) -> tuple[str, ...]:
+    """What graphs have in common that are told as one."""
+    return (graph.layer, graph.cause, graph.reason, *graph.where.key)
+
+
+def alike(graphs: Iterable[Graph]) -> list[list[Graph]]:
+    found: dict[tuple[str, ...], list[Graph]] = {}
+    for graph in graphs:
+        found.setdefault(_likeness(graph), []).append(graph)
+    return list(found.values())
+
+
+def add_entries(sides: Sides) -> None:
+    """The functions that are compiled and were not, with a sign, and how often.
+
+    Which of them are new may not be known. They are told then where
+    nothing else tells why there are more. Where none is allowed all of them are new.
+    """
+    for layer in DESCRIPTIONS.values():
+        if layer.above is not None:  # of a layer below, the one above tells
+            continue
+        matched = sides.matched.get(layer.name)
+        if matched is not None and not matched.unsure:
+            new = [graph for graph in matched.added if cause_of(graph).is_plain]
+            for same in _by_place(new):
+                parent = sides.under(sides.folding.through(same[0].where))
+                sides.add(_of_graphs(same, 0), same, parent)
+        elif not sides.new_breaks:
+            forbidden = _is_forbidden(layer.name, sides.totals)
+            for same in _all_compiled(layer.name, sides, forbidden):
+                before = None if matched is None else 0
+                sides.add(_of_graphs(same, before, unsure=not forbidden), same)
+
+
+def _is_forbidden(layer: str, totals: Iterable[Difference]) -> bool:
+    """Whether the layer may have no graph at all."""
+    return any(
+        (one.layer, one.kind, one.before) == (layer, "graph", 0) and one.growth > 0
+        for one in totals
+    )
+
+
+def _all_compiled(layer: str, sides: Sides, forbidden: bool) -> Iterator[list[Graph]]:
+    """All functions that were compiled, where more are than recompiles explain."""
+    growth = {"graph": 0, "recompile": 0}
+    for one in sides.totals:
+        if one.layer == layer and one.kind in growth:
+            growth[one.kind] = max(one.growth, growth[one.kind])
+    if growth["graph"] > growth["recompile"]:
+        graphs = (graph for graph in sides.after.graph_list if graph.layer == layer)
+        compiled = [graph for graph in graphs if cause_of(graph).is_plain]
+        if len(compiled) > 1 or forbidden:
+            yield from _by_place(compiled)
+
+
+def _by_place(graphs: Iterable[Graph]) -> list[list[Graph]]:
+    found: dict[object, list[Graph]] = {}
+    for graph in graphs:
+        found.setdefault((graph.where.key, graph.process), []).append(graph)
+    return list(found.values())
+
+
+def add_explained(sides: Sides) -> None:
+    """The new graphs that exist for something else that is told, each with that."""
+    told = {id(item) for draft in sides.drafts for item in draft.items}
+    groups = [
+        same
+        for matched in sides.matched.values()
+        for same in alike(graph for graph in matched.added if id(graph) not in told)
+    ]
+    if not groups:
+        return
+    made_for = Attribution(sides.after, sides.after.layers)
+    known: dict[object, Draft] = {}
+    for draft in sides.drafts:
+        for item in draft.items:
+            known.setdefault(key_of(item), draft)
+    for same in groups:
+        first = same[0]
+        parent = known.get(made_for.names[first.layer, first.name])
+        above = DESCRIPTIONS[first.layer].above
+        parent = parent or sides.total(first.layer, "graph", "recompile")
+        parent = parent or sides.total(above, "graph") or next(iter(sides.drafts), None)
+        if parent is not None:
+            sides.add(_of_graphs(same, 0), same, parent)

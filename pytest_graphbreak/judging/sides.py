@@ -1,0 +1,169 @@
+"""Both sides of a comparison, and the changes between them as they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging.causes import MatchedGraphs, match, place_of
+from pytest_graphbreak.judging.folding import Folding
+from pytest_graphbreak.judging.repeats import Repeats, series
+from pytest_graphbreak.judging.totals import forbidden
+from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.differences import LISTS, Difference, Item
+from pytest_graphbreak.model.record import Break, Eager, Frame, Recompile, Record
+from pytest_graphbreak.model.versions import Versions
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """A change whose number, and whose parent's, is not known yet."""
+
+    change: Difference
+    items: Sequence[Item] = ()
+    parent: Draft | None = None
+
+
+@dataclass(eq=False)
+class Sides:
+    """Both sides, and the changes that were found so far."""
+
+    before: Expected | None
+    after: Record
+    cap: Cap | None
+    versions: Versions
+    totals: list[Difference]
+    ops: bool = True
+    drafts: list[Draft] = field(default_factory=list)
+    of_break: dict[int, Draft] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.drafts += [Draft(total) for total in self.totals]
+
+    @cached_property
+    def judged(self) -> tuple[str, ...]:
+        return () if self.before is None else self.before.judged(self.after.layers)
+
+    @cached_property
+    def matched(self) -> Mapping[str, MatchedGraphs]:
+        """The layers of which both sides know why there are the graphs."""
+        if self.before is None:
+            return {}
+        found = ((layer, match(self.after, self.before, layer)) for layer in self.judged)
+        return {layer: one for layer, one in found if one is not None}
+
+    @cached_property
+    def new_breaks(self) -> tuple[Break, ...]:
+        if self.before is None:
+            return self.after.breaks
+        known = {item.key for item in self.before.values.breaks}
+        return tuple(
+            item
+            for item in self.after.breaks
+            if item.layer in self.judged and key(item) not in known
+        )
+
+    @cached_property
+    def new_eager(self) -> tuple[Eager, ...]:
+        if self.before is None:
+            return () if self.cap is None else forbidden(self.cap, self.after)
+        known = {item.key for item in self.before.values.eager}
+        return tuple(
+            item
+            for item in self.after.eager
+            if item.layer in self.judged and key(item) not in known
+        )
+
+    @cached_property
+    def folding(self) -> Folding:
+        return Folding(self.after, self.new_breaks)
+
+    @property
+    def nothing(self) -> int | None:
+        """How many of what is new there were before: none, or nobody knows."""
+        return None if self.before is None else 0
+
+    def grown(self, kind: str | None = None) -> AbstractSet[str | None]:
+        """The layers of which a total grew that may not, of one kind or of any."""
+        kinds = ("graph", "recompile", "break") if kind is None else (kind,)
+        return {one.layer for one in self.totals if one.kind in kinds and one.growth > 0}
+
+    def total(self, layer: str | None, *kinds: str) -> Draft | None:
+        """The total of a layer, of the first of these kinds that has one."""
+        return next(
+            (
+                draft
+                for kind in kinds
+                for draft in self.drafts
+                if draft.change.total and (draft.change.kind, draft.change.layer) == (kind, layer)
+            ),
+            None,
+        )
+
+    def add(
+        self, change: Difference, items: Sequence[Item] = (), parent: Draft | None = None
+    ) -> None:
+        self.drafts.append(Draft(change, items, parent))
+
+    def under(self, item: Break | None) -> Draft | None:
+        return None if item is None else self.of_break[id(item)]
+
+    def add_eager(self, items: Iterable[Eager], before: int | None) -> None:
+        for item in items:
+            change = Difference("eager", item.layer, where=item.where, reason=item.reason)
+            change = replace(change, before=before, after=item.count)
+            self.add(change, (item,), self.under(self.folding.of_eager(item)))
+
+    def add_recompiles(self, items: Iterable[Recompile]) -> None:
+        """Each series with the functions that were compiled again as it calls them."""
+        groups: dict[int, tuple[Draft | None, list[Recompile]]] = {}
+        for item in items:
+            parent = self.under(self.folding.of_recompile(item))
+            groups.setdefault(id(parent), (parent, []))[1].append(item)
+        for parent, same in groups.values():
+            for one in series(same):
+                self._add_series(one, parent)
+
+    def _add_series(self, one: Repeats, parent: Draft | None) -> None:
+        before = 0 if one.first.layer in self.matched else None
+        change = Difference("recompile", one.first.layer, where=one.first.where, reason=one.reason)
+        self.add(replace(change, before=before, after=len(one.items)), one.items, parent)
+        draft = self.drafts[-1]
+        for same in one.followers:
+            first = same[0]
+            change = Difference("recompile", first.layer, where=first.where, reason=first.reason)
+            self.add(replace(change, before=before, after=len(same)), same, draft)
+
+
+def numbered(drafts: Sequence[Draft], record: Record) -> tuple[Difference, ...]:
+    """The changes with their numbers: each after the one that it happened with."""
+    below: dict[int, list[Draft]] = {}
+    for draft in drafts:
+        below.setdefault(id(draft.parent), []).append(draft)
+    ordered = below.get(id(None), [])
+    for draft in ordered:  # which grows
+        ordered += below.get(id(draft), ())
+    numbers = {id(draft): number for number, draft in enumerate(ordered)}
+    items = {id(item): n for name in LISTS.values() for n, item in enumerate(getattr(record, name))}
+    return tuple(
+        replace(
+            draft.change,
+            parent=None if draft.parent is None else numbers[id(draft.parent)],
+            items=tuple(items[id(item)] for item in draft.items),
+        )
+        for draft in ordered
+    )
+
+
+def key(item: Break | Eager) -> tuple[str, str, str]:
+    """The identity of what broke, as ``BaselinePlace.key`` has it."""
+    return (item.layer, *place_of(item.where))
+
+
+def frame_of(name: str, code: str = "") -> Frame:
+    """The place that a baseline calls ``file::qualified.name``."""
+    file, _, function = name.partition("::")
+    return Frame(file, function, 0, code)
