@@ -24,12 +24,12 @@ from pytest_graphbreak.judging.graphs import (
     cause_of,
     has_own_reason,
 )
-from pytest_graphbreak.judging.sides import Sides, frame_of, key, numbered
+from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, numbered
 from pytest_graphbreak.judging.totals import captured, limits, totals
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
-from pytest_graphbreak.model.record import Break, Eager, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, Record
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 NONE: Final[Mapping[str, str]] = {}
@@ -139,11 +139,17 @@ def _add_gone_graphs(sides: Sides) -> None:
         for item, left in matched.gone:
             cause = DESCRIPTIONS[layer].cause(item.cause)
             follows = cause.explained_by or cause.falls_with == "sources"
-            # What is gone comes last, and is likelier to have taken a graph with it.
-            parent = places[-1] if follows and places else None
             where = frame_of(item.where, item.code)
+            parent = _went_with(where, places) if follows and places else None
             change = Difference("graph", layer, cause=item.cause, where=where, before=item.count)
             sides.add(replace(change, after=left), parent=parent)
+
+
+def _went_with(where: Frame, places: Sequence[Draft]) -> Draft:
+    """What took a graph along: a place that is gone in its function, else any that is gone."""
+    gone = [draft for draft in places if draft.change.is_gone]
+    here = [draft for draft in gone if draft.change.where.key[:2] == where.key[:2]]
+    return next(iter((*here, *gone, *places)))
 
 
 def _add_reworded(sides: Sides) -> None:

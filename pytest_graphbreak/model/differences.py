@@ -22,7 +22,7 @@ LISTS: Final = {
 }
 """The list of a record that holds the items of a kind. A kind without one has no items."""
 
-KINDS: Final = (*LISTS, "ops", "function", "setting")
+KINDS: Final = (*LISTS, "ops", "function")
 MEANINGS: Final = ("over", "lost", "improved", "changed")
 """The verdicts that a change of a number can lead to."""
 
@@ -44,9 +44,7 @@ class Difference(Described):
     ABOUT: ClassVar = {"": "One difference between what was expected and what was observed."}
 
     kind: Annotated[str, OneOf(KINDS), JsonKey("What changed.")]
-    layer: Annotated[
-        LayerName | None, JsonKey("null for breaks and eager in total, and for a setting.")
-    ] = None
+    layer: Annotated[LayerName | None, JsonKey("null for breaks and eager in total.")] = None
     total: Annotated[
         bool, JsonKey("Whether it is a number of the whole test, and not one place.")
     ] = False
@@ -65,7 +63,12 @@ class Difference(Described):
     before: Annotated[Count | None, JsonKey("How many; null where it is not known.")] = None
     after: Annotated[Count, JsonKey("How many now.")] = 0
     by: Annotated[
-        Text, JsonKey("Whose number before is: baseline, marker, option, block.", always=False)
+        Text,
+        JsonKey(
+            "Whose number before is: marker, option, block; of the baseline if it is missing.",
+            always=False,
+            empty=False,
+        ),
     ] = "baseline"
     verdict: Annotated[
         Annotated[str, OneOf(MEANINGS)] | None,

@@ -184,3 +184,11 @@ def test_a_baseline_that_knows_no_causes_says_so() -> None:
     device = replace(BROKEN, breaks=(), eager=(), graph_list=(ENTRY, *BROKEN.graph_list))
     found = diff(old, replace(device, graphs={"dynamo": 3}), versions=VERSIONS)
     assert [(one.before, one.unsure) for one in found if not one.total] == [(None, True)]
+
+
+def test_a_graph_goes_with_the_break_of_its_function() -> None:
+    other = Break("dynamo", "print", Frame("a.py", "other", 5, "print(y)"), "GB0059")
+    found = diff(before(replace(BROKEN, breaks=(PRINT, other))), PLAIN, versions=VERSIONS)
+    (gone,) = (one for one in found if one.cause)
+    assert gone.parent is not None
+    assert found[gone.parent].where.function == "inner"
