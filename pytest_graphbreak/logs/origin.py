@@ -130,6 +130,10 @@ class Origins:
             program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()
         self.counted[program.origin, program.kind or program.cause] += 1
 
+    def uncounted(self, program: Program) -> None:
+        """A program that has ended is read once more."""
+        self.counted -= Counter([(program.origin, program.kind or program.cause)])
+
     def record(self) -> Record | None:
         """The xla layer, if torch_xla reported its compilations."""
         if not self.compilations:

@@ -179,6 +179,10 @@ class _Reader(Watcher):
         self._origins.program(program)
         self._locations[program.number] = Locations()
 
+    def again(self, program: Program) -> None:
+        self._origins.uncounted(program)
+        self.begun(program)
+
     def text(self, program: Program, data: bytearray, start: int, end: int) -> None:
         known = self._locations.get(program.number)
         if known is not None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._dynamo.testing import CompileCounter
 
 from pytest_graphbreak.repair.remedies import programs
 from pytest_graphbreak.repair.remedies.opaque import OP
@@ -178,3 +179,124 @@ def test_floats_that_become_tensors(
         except (RuntimeError, TypeError):
             continue
         assert bits(given) == bits(plain(x, number))
+
+
+NUMBERS = st.sampled_from([0.0, 1.0, -1.5, 2.0, -3.0, 0.25])
+"""Finite numbers, whose sums are the same in any order."""
+
+SIZED: dict[str, tuple[bool, Function]] = {
+    # What a program does with a dimension that varies, and whether zeros can fill it up.
+    "each number": (True, lambda x: x * 2),
+    "a sum": (True, lambda x: x.sum(1)),
+    "a running sum": (True, lambda x: x.cumsum(1)),
+    "amax": (False, lambda x: x.amax(1)),
+    "amin": (False, lambda x: x.amin(1)),
+    "amax of what is below zero": (False, lambda x: x.clamp(max=0).amax(1)),
+    "amax of what is above zero": (True, lambda x: x.abs().amax(1)),
+    "a mean": (False, lambda x: x.mean(1)),
+    "softmax": (False, lambda x: x.softmax(1)),
+    "a product": (False, lambda x: x.prod(1)),
+    "a sorted one": (False, lambda x: x.sort(1).values),
+    "what it writes into": (False, lambda x: x.add_(1) * 2),
+    "how many are far below": (False, lambda x: (x > -100).sum(1)),
+    "a flip": (False, lambda x: x.flip(1)),
+    "dropout": (False, lambda x: torch.dropout(x, 0.5, True)),
+}
+
+
+def padding(results: list[tuple[int, int, str, int]], *names: str) -> dict[str, Any]:
+    space = loaded(*map(programs.program, ("around", "arguments", "pad")))
+    space["_graphbreak_buckets"] = {
+        "model": {"dims": {name: {1: 8} for name in names}, "results": 1, "follow": results}
+    }
+    return space
+
+
+@pytest.mark.parametrize("name", sorted(SIZED))
+def test_sizes_that_are_padded(name: str) -> None:
+    """The maximum of padded zeros is wrong for numbers below zero, which no run may have seen."""
+    fits, function = SIZED[name]
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return function(x)
+
+    model.__qualname__ = "model"
+    follow = [(0, 1, "x", 1)] if function(torch.ones(2, 3)).dim() == 2 else []
+    counted = CompileCounter()
+    space = padding(follow, "x")
+    patched = space["_graphbreak_pad"](model, torch.compile(model, backend=counted, dynamic=False))
+
+    @settings(max_examples=12, deadline=None)
+    @given(st.integers(1, 8), st.lists(NUMBERS, min_size=16, max_size=16))
+    def check(size: int, values: list[float]) -> None:
+        x = torch.tensor(values).reshape(2, 8)[:, :size]
+        torch.manual_seed(0)
+        wanted = model(x.clone())
+        torch.manual_seed(0)
+        mine = x.clone()
+        assert bits(patched(mine)) == bits(wanted)
+        other = x.clone()
+        model(other)
+        assert bits(mine) == bits(other)
+
+    patched(torch.ones(2, 3))
+    check()
+    patched(torch.ones(2, 5))
+    assert (counted.frame_count == 1) == fits
+
+
+class Masked(torch.nn.Module):
+    def __init__(self, reads: Function) -> None:
+        super().__init__()
+        self.reads = reads
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.reads(x, mask)
+
+
+def attends(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (x.masked_fill(mask == 0, -1e9).softmax(1) * x).sum(1)
+
+
+MASKED: dict[str, tuple[bool, Function]] = {
+    "attention": (True, attends),
+    "all of the mask": (False, lambda x, mask: x.sum(1) * mask.all()),
+    "any of the mask": (True, lambda x, mask: x.sum(1) * mask.any()),
+    "ids": (False, lambda x, mask: x.sum(1) + mask.amin()),
+    "a product": (False, lambda x, mask: (x * mask).amax(1)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MASKED))
+def test_sizes_that_are_padded_beside_a_mask(name: str) -> None:
+    fits, reads = MASKED[name]
+    model = Masked(reads)
+    counted = CompileCounter()
+    space = padding([], "x", "mask")
+    space["_graphbreak_buckets"]["Masked"] = space["_graphbreak_buckets"].pop("model")
+    patched = space["_graphbreak_pad"](model, torch.compile(model, backend=counted, dynamic=False))
+    for size in (3, 5, 8, 6):
+        x = torch.randn(2, size)
+        mask = torch.ones(2, size, dtype=torch.int64)
+        mask[:, 2:] = size % 2
+        torch.testing.assert_close(patched(x, mask), model(x, mask))
+        torch.testing.assert_close(patched(-x.abs(), mask), model(-x.abs(), mask))
+    assert (counted.frame_count == 1) == fits
+
+
+def test_padding_leaves_the_state_of_a_model() -> None:
+    """Padded rows are no part of what a normalisation has seen."""
+    model = torch.nn.BatchNorm1d(2)
+    plain = torch.nn.BatchNorm1d(2)
+    space = padding([(0, 2, "input", 2)], "input")
+    table = {"dims": {"input": {2: 8}}, "results": 1, "follow": [(0, 2, "input", 2)]}
+    space["_graphbreak_buckets"] = {"BatchNorm1d": table}
+    compiled = torch.compile(model, backend="eager")
+    patched = space["_graphbreak_pad"](model, compiled)
+    for size in (3, 5):
+        x = torch.randn(4, 2, size)
+        torch.testing.assert_close(patched(x), plain(x))
+    assert model.running_mean is not None
+    torch.testing.assert_close(model.running_mean, plain.running_mean)
+    assert model.num_batches_tracked == plain.num_batches_tracked

@@ -2,7 +2,8 @@
 
 Where standard error and ``TTXLA_LOGGER_FILE`` go to one file, or were put into one afterwards,
 each header is there twice: one after the other, as loguru writes to both under one lock, or in
-a block, where one file was appended to the other.
+a block, where one file was appended to the other. In either order: only the lines of standard
+error have the text of a module behind them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.text.lines import ANSI
 
 _STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(")
@@ -20,10 +22,14 @@ KEPT: Final = 200_000
 
 @dataclass(slots=True)
 class _HeaderThread:
-    """``latest``: the time stamp of its last new line; ``copying``: its lines are copies now."""
+    """``latest``: the time stamp of its last new line.
+
+    ``copying``: its lines are copies now, ``telling``: with the text that the first ones lack.
+    """
 
     latest: bytes = b""
     copying: bool = False
+    telling: bool = False
 
 
 class Copies:
@@ -31,15 +37,18 @@ class Copies:
 
     ``count`` were copies, ``adjacent`` of them right behind their line; ``unsure`` may have been.
     Lines of one millisecond may be equal and yet of two graphs, so a line is only taken for
-    a copy if it follows itself at once, or if time went back in its thread and no module follows:
-    ``TTXLA_LOGGER_FILE`` has none.
+    a copy if it follows itself at once, or if time went back in its thread and a module follows
+    only one of the two: none follows a line of ``TTXLA_LOGGER_FILE``. ``told`` is the graph that
+    the line of the last copy has begun, where the text of its module comes only with the copy.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.adjacent = 0
         self.unsure = 0
+        self.told: Program | None = None
         self._seen: set[int] = set()
+        self._alone: dict[int, Program | None] = {}
         self._threads: dict[tuple[str, str], _HeaderThread] = {}
         self._last = 0
 
@@ -59,9 +68,12 @@ class Copies:
         key = hash((rank, plain[found.start() :]))
         known, follows, self._last = key in self._seen, key == self._last, key
         state = self._threads.setdefault((rank, thread), _HeaderThread())
-        back = state.copying or found[0] < state.latest
-        state.copying = known and alone and not follows and back
-        if follows or state.copying:
+        back = state.copying or state.telling or found[0] < state.latest
+        again = known and not follows and back
+        state.copying = again and alone
+        state.telling = again and not alone and key in self._alone
+        self.told = self._alone.pop(key, None) if state.telling else None
+        if follows or state.copying or state.telling:
             self.count += 1
             self.adjacent += follows
             return True
@@ -69,4 +81,11 @@ class Copies:
         state.latest = max(state.latest, found[0])
         if len(self._seen) < KEPT:
             self._seen.add(key)
+            if alone:
+                self._alone[key] = None
         return False
+
+    def begins(self, program: Program) -> None:
+        """The line that was new begins this graph."""
+        if self._last in self._alone:
+            self._alone[self._last] = program

@@ -30,6 +30,9 @@ class Watcher:
     def begun(self, program: Program) -> None:
         """A graph begins."""
 
+    def again(self, program: Program) -> None:
+        """A graph that was over without a text: its header is there again, and the text comes."""
+
     def text(self, program: Program, data: bytearray, start: int, end: int) -> None:
         """A part of the text of a graph's first module."""
 
@@ -57,7 +60,7 @@ class TTLines:
         self.levels: Counter[str] = Counter()
         self._counts_only = watcher is None
         self._watcher = watcher or Watcher()
-        self._open: tuple[str, Program | None] | None = None
+        self._open: Program | None = None
         self._unclosed: Counter[str] = Counter()
         self._rank = ""
         self._mark = 0
@@ -150,16 +153,22 @@ class TTLines:
         thread = lines.thread(data, at)
         last = end + len(b"\r\n") >= block.limit
         alone = last or lines.following(data, end, block.limit, stages.FILE) >= 0
-        if self.copies.is_copy(rank, thread, bytes(data[line:end]), alone):
+        is_copy = self.copies.is_copy(rank, thread, bytes(data[line:end]), alone)
+        if is_copy and self.copies.told is None:
             return
         self._close()
+        self._said = ""
+        if is_copy:
+            self._open = self.copies.told
+            self._watcher.again(self._open)
+            return
         program = self.programs.stage(rank, thread, stage, block.offset + line)
         if program is not None and len(program.stages) == 1:
+            self._open = program
+            self.copies.begins(program)
             self._watcher.begun(program)
         self.headers += 1
         self._unclosed[rank] += 1
-        self._open = (rank, program)
-        self._said = ""
 
     def _end(self, block: Block, at: int) -> int:
         data = block.data
@@ -203,8 +212,8 @@ class TTLines:
 
     def _text(self, block: Block, upto: int) -> None:
         """Give the text since the last mark to the program whose module is open."""
-        program = self._open[1] if self._open else None
-        if program is None or len(program.stages) > 1 or upto <= self._mark:
+        program = self._open
+        if program is None or upto <= self._mark:
             return
         if not program.name:
             program.name = module_name(block.data, self._mark, upto)
@@ -212,9 +221,8 @@ class TTLines:
 
     def _close(self) -> None:
         """The module that is open is over."""
-        program = self._open[1] if self._open else None
-        if program is not None and len(program.stages) == 1:
-            self._watcher.closed(program)
+        if self._open is not None:
+            self._watcher.closed(self._open)
         self._open = None
 
     def _headless(self, rank: str) -> Markers:

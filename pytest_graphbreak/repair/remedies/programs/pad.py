@@ -17,7 +17,10 @@ _graphbreak_buckets: dict[str, Any] = {}
 
 
 def _graphbreak_pad(model, inner):
-    """Fill up the sizes that vary with zeros to the next bucket, and cut the results back."""
+    """Fill up the sizes that vary with zeros to the next bucket, and cut the results back.
+
+    Where that would change a result, the call is made as it is.
+    """
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
     table = _graphbreak_buckets.get(_graphbreak_name(model))
@@ -25,16 +28,17 @@ def _graphbreak_pad(model, inner):
         return inner
     # On an xla device each size would be a graph again for the padding: there it is the host's.
     at_home = torch.device("cpu")
+    holds = {}
 
     def bucket(size, first):
         while first < size:
             first *= 2
         return first
 
-    def padded(tensor, dims):
+    def padded(name, tensor):
         where = at_home if tensor.device.type == "xla" else tensor.device
         amounts = [0] * (2 * tensor.dim())
-        for dim, first in dims.items():
+        for dim, first in table["dims"].get(name, {}).items():
             amounts[2 * (tensor.dim() - dim) - 1] = bucket(tensor.shape[dim], first) - (
                 tensor.shape[dim]
             )
@@ -42,25 +46,8 @@ def _graphbreak_pad(model, inner):
             return tensor
         return torch.nn.functional.pad(tensor.to(where), amounts).to(tensor.device)
 
-    def call(*args, **kwargs):
-        sizes = {}
-
-        def look(name, tensor):
-            for dim in table["dims"].get(name, ()):
-                if dim < tensor.dim() and tensor.shape[dim]:
-                    sizes[name, dim] = tensor.shape[dim]
-            return tensor
-
-        _graphbreak_arguments(model, args, kwargs, look)
-        if len(sizes) < sum(len(dims) for dims in table["dims"].values()):
-            return inner(*args, **kwargs)  # other arguments than those that were seen
-        args, kwargs = _graphbreak_arguments(
-            model,
-            args,
-            kwargs,
-            lambda name, tensor: padded(tensor, table["dims"].get(name, {})),
-        )
-        leaves, spec = tree_flatten(inner(*args, **kwargs))
+    def cut_back(result, sizes):
+        leaves, spec = tree_flatten(result)
         if len(leaves) != table["results"]:
             raise RuntimeError(f"padding: {len(leaves)} results, not {table['results']}")
         cuts = {}
@@ -81,4 +68,153 @@ def _graphbreak_pad(model, inner):
             leaves[number] = cut.to(leaf.device)
         return tree_unflatten(leaves, spec)
 
+    def call(*args, **kwargs):
+        sizes = {}
+
+        def look(name, tensor):
+            for dim in table["dims"].get(name, ()):
+                if dim < tensor.dim() and tensor.shape[dim]:
+                    sizes[name, dim] = tensor.shape[dim]
+            return tensor
+
+        _graphbreak_arguments(model, args, kwargs, look)
+        wanted = {(name, dim): bucket(size, table["dims"][name][dim])
+                  for (name, dim), size in sizes.items()}
+        if len(sizes) < sum(len(dims) for dims in table["dims"].values()) or wanted == sizes:
+            return inner(*args, **kwargs)  # other arguments than those that were seen; no padding
+        case = tuple(wanted.items())
+        if case not in holds:
+            holds[case] = _graphbreak_padding_holds(
+                model, inner, padded, lambda result: cut_back(result, sizes), args, kwargs
+            )
+        if not holds[case]:
+            return inner(*args, **kwargs)
+        args, kwargs = _graphbreak_arguments(model, args, kwargs, padded)
+        return cut_back(inner(*args, **kwargs), sizes)
+
     return call
+
+
+def _graphbreak_padding_holds(model, inner, padded, cut_back, args, kwargs):
+    """Whether the padded call gives what the plain one gives, for these and for other inputs.
+
+    The others have the same sizes: floats that are all above or all below zero, small and large
+    (a maximum sees zeros only below, a minimum only above), masks without a zero and with one.
+    It is asked once for a bucket. A row that is masked as a whole is not among them.
+    """
+    module = getattr(model, "__self__", model)
+    module = module if isinstance(module, torch.nn.Module) else None
+    others = [(0, 0, 1), (1, 1, 1), (-1, -1, 1), (1, -1, 1), (-1, 1, 1), (1, 1, 1e4), (-1, -1, 1e4)]
+    with torch.random.fork_rng(devices=[]):
+        for odd, even, scale in others:
+            for whole in (True, False):  # numbers below zero may be no index of anything
+                given = _graphbreak_other(model, args, kwargs, (odd, even), scale, whole)
+                try:
+                    wanted = _graphbreak_plain(model, *given)
+                except Exception:
+                    if (odd, even) == (0, 0):
+                        return False
+                    continue
+                if not _graphbreak_padding_gives(
+                    model, inner, padded, cut_back, module, given, wanted
+                ):
+                    return False
+                break
+    return True
+
+
+def _graphbreak_copy(value):
+    """The value without what it shares with others; on an xla device no operation is made."""
+    import copy
+
+    if isinstance(value, torch.Tensor):
+        one = value.detach().cpu().clone().to(value.device)
+        return one.requires_grad_(value.requires_grad)
+    return copy.deepcopy(value)
+
+
+def _graphbreak_other(model, args, kwargs, signs, scale, whole):
+    """Arguments of the same shapes and dtypes: tensors in turn are of the one sign and the other.
+
+    Without whole, integers that are no mask stay as they are.
+    """
+    from torch.utils._pytree import tree_map
+
+    turn = []
+
+    def other(name, tensor):
+        turn.append(name)
+        sign, value = signs[len(turn) % 2], tensor.detach().cpu()
+        if sign == 0 or not value.numel():
+            return tensor
+        if value.is_floating_point() or value.is_complex():
+            value = (value.abs() + 1) * (sign * scale)
+        elif value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all()):
+            value = torch.ones_like(value)
+            if sign < 0 and value.dim() and value.shape[-1] > 1:
+                value[..., 0] = 0
+        elif sign < 0 and whole and tensor.device.type in ("cpu", "xla"):
+            value = -value.abs() - 1
+        value = value.to(tensor.dtype).to(tensor.device)
+        return value.requires_grad_(tensor.requires_grad)
+
+    args, kwargs = tree_map(_graphbreak_copy, (list(args), dict(kwargs)))
+    return _graphbreak_arguments(model, args, kwargs, other)
+
+
+def _graphbreak_plain(model, args, kwargs):
+    """What the uncompiled model gives; for an xla device the host's: there it is no graph."""
+    from torch.utils._pytree import tree_map
+
+    def at_home(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.detach().cpu() if value.device.type == "xla" else value
+
+    args, kwargs = tree_map(lambda one: at_home(_graphbreak_copy(one)), (args, kwargs))
+    with torch.no_grad():
+        if not isinstance(model, torch.nn.Module):
+            return model(*args, **kwargs)
+        state = {name: at_home(one) for name, one in model.named_parameters()}
+        state |= {name: at_home(_graphbreak_copy(one)) for name, one in model.named_buffers()}
+        return torch.func.functional_call(model, state, tuple(args), kwargs)
+
+
+def _graphbreak_padding_gives(model, inner, padded, cut_back, module, given, wanted):
+    """Whether the padded call gives what is wanted, and writes into none of what it pads."""
+    from torch.utils._pytree import tree_leaves
+
+    filled = []
+
+    def fill(name, tensor):
+        one = padded(name, tensor)
+        if one is not tensor:
+            filled.append((one, _graphbreak_copy(one)))
+        return one
+
+    args, kwargs = _graphbreak_arguments(model, *given, fill)
+    buffers = list(module.buffers()) if module is not None else []
+    before = [_graphbreak_copy(one) for one in buffers]
+    result = cut_back(inner(*args, **kwargs))
+    kept = [_graphbreak_same(old, one) for one, old in zip(buffers, before)]
+    with torch.no_grad():
+        for one, old, same in zip(buffers, before, kept):
+            if not same:
+                one.copy_(old)
+    pairs = [*filled, *zip(tree_leaves(result), tree_leaves(wanted))]
+    return all(kept) and all(_graphbreak_same(old, new) for new, old in pairs)
+
+
+def _graphbreak_same(old, new):
+    """Whether two values are equal; floats but for rounding, with a NaN only where there is one."""
+    if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
+        return type(old) is type(new) and (old == new or old != old)
+    old, new = old.detach().cpu(), new.detach().cpu()
+    if (old.shape, old.dtype) != (new.shape, new.dtype):
+        return False
+    if not old.is_floating_point() and not old.is_complex():
+        return torch.equal(old, new)
+    wide = old.abs().double()
+    scale = max(1.0, torch.where(wide.isfinite(), wide, 0.0).max().item() if wide.numel() else 1.0)
+    near = torch.finfo(old.dtype).eps ** (2 / 3)
+    return torch.allclose(new, old, rtol=near, atol=near * scale, equal_nan=True)
