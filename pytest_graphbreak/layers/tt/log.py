@@ -154,13 +154,14 @@ class TTLines:
         last = end + len(b"\r\n") >= block.limit
         alone = last or lines.following(data, end, block.limit, stages.FILE) >= 0
         is_copy = self.copies.is_copy(rank, thread, bytes(data[line:end]), alone)
-        if is_copy and self.copies.told is None:
+        told = self.copies.told
+        if is_copy and told is None:
             return
         self._close()
         self._said = ""
-        if is_copy:
-            self._open = self.copies.told
-            self._watcher.again(self._open)
+        if told is not None:
+            self._open = told
+            self._watcher.again(told)
             return
         program = self.programs.stage(rank, thread, stage, block.offset + line)
         if program is not None and len(program.stages) == 1:

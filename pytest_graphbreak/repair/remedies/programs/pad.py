@@ -192,7 +192,7 @@ def _graphbreak_padding_gives(model, inner, padded, cut_back, module, given, wan
             filled.append((one, _graphbreak_copy(one)))
         return one
 
-    args, kwargs = _graphbreak_arguments(model, *given, fill)
+    args, kwargs = _graphbreak_arguments(model, given[0], given[1], fill)
     buffers = list(module.buffers()) if module is not None else []
     before = [_graphbreak_copy(one) for one in buffers]
     result = cut_back(inner(*args, **kwargs))
