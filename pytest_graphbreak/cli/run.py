@@ -22,6 +22,7 @@ from pytest_graphbreak.config.device import (
     runs_tt,
 )
 from pytest_graphbreak.config.settings import DEVICES
+from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
@@ -197,7 +198,8 @@ def _judged(record: Record, most: int | None) -> Judgement | None:
     """The judgement on what a script did, by ``--max-graphs``; None without it."""
     if most is None:
         return None
-    return judgement(Case(record, cap=caps.parse((most,), {}, "--max-graphs", by="option")))
+    cap = caps.parse((most,), {}, "--max-graphs", by="option")
+    return judgement(Case(record, cap=cap), typed=own())
 
 
 def _show(name: str, code: int, record: Record, message: str | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.config.packages import owner
+from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
@@ -32,8 +33,7 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
             f"  profile   {context.profile} was never recorded, "
             f"judged by the values of {verdict.foreign}"
         )
-    if topic := _topic(verdict, record, context):
-        yield f"  explain   {context.typed.graphbreak('explain', topic)}"
+    yield from explain(verdict, record, context.typed, has_ids=context.has_ids)
     by_marker = [step for step in verdict.worse if step.by == "marker"]
     if by_marker:
         yield "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
@@ -41,11 +41,17 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
         yield from _accept(verdict, context)
 
 
-def _topic(verdict: Verdict, record: Record, context: Context) -> str | None:
+def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[str]:
+    """The command that explains what failed; nothing where there is no page on it."""
+    if topic := _topic(verdict, record, has_ids=has_ids):
+        yield f"  explain   {typed.graphbreak('explain', topic)}"
+
+
+def _topic(verdict: Verdict, record: Record, *, has_ids: bool) -> str | None:
     """What ``graphbreak explain`` says most about: the first thing that is told as new."""
     new = (one for one in told(verdict, record) if one.items and not one.change.was)
     for item in (one.items[0] for one in sorted(new, key=lambda one: one.is_entry)):
-        if isinstance(item, Break) and item.id and context.has_ids:
+        if isinstance(item, Break) and item.id and has_ids:
             return item.id
         if known := advice.family(item):
             return known.name

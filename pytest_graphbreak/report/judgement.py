@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
+from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging import budget
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
@@ -107,13 +108,16 @@ def _plain(said: Described | None) -> Plain | None:
 
 
 def judgement(
-    case: Case, rules: Rules | None = None, context: Callable[[], Context] | None = None
+    case: Case,
+    rules: Rules | None = None,
+    context: Callable[[], Context] | None = None,
+    typed: Typed | None = None,
 ) -> Judgement:
     """Judge a case by the rules; without any, by its cap alone.
 
     ``context`` is asked only where the case fails, for what the text says beside
     the counts: node id, profile, the place of the baseline, what to type. Without
-    it the text is that of a block, which has none of these.
+    it the text is that of a block, which has none of these, only what explains it, as ``typed``.
     """
     rules = rules or Rules()
     verdict, written = _verdict(case, rules)
@@ -124,7 +128,7 @@ def judgement(
         # A run that only observes fails no test: a verdict is then the cap's, or nobody's.
         and (rules.gate or case.cap is not None)
     )
-    return Judgement(case, verdict, written, fails, _message(case, verdict, context, fails))
+    return Judgement(case, verdict, written, fails, _message(case, verdict, context, typed) if fails else None)
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
@@ -148,12 +152,10 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
 
 
 def _message(
-    case: Case, verdict: Verdict, context: Callable[[], Context] | None, fails: bool
-) -> str | None:
-    if not fails:
-        return None
+    case: Case, verdict: Verdict, context: Callable[[], Context] | None, typed: Typed | None
+) -> str:
     if context is None:
-        return block_failure(verdict, case.record)
+        return block_failure(verdict, case.record, typed or Typed())
     known, expected = context(), case.expected
     known = replace(known, versions=case.versions, packages=case.packages)
     if expected is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Record
@@ -21,7 +22,7 @@ from pytest_graphbreak.report.causes import (
     shrunk,
 )
 from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.footer import footer
+from pytest_graphbreak.report.footer import explain, footer
 from pytest_graphbreak.report.headline import counts, headline, operations, totals
 from pytest_graphbreak.report.occurrences import occurrences
 from pytest_graphbreak.report.settings import measured_with
@@ -98,7 +99,7 @@ def describe(record: Record) -> str:
     return "\n".join(map(console, told))
 
 
-def block_failure(verdict: Verdict, record: Record) -> str:
+def block_failure(verdict: Verdict, record: Record, typed: Typed) -> str:
     """The text of a block or a script that went over its cap: it has no baseline and no marker."""
     if verdict.name == "error":
         return "\n".join(_blocks(["graph budget: " + _first_error(record)], _errors(record)))
@@ -108,5 +109,6 @@ def block_failure(verdict: Verdict, record: Record) -> str:
             decomposed(verdict, record),
             places(verdict, record),
             operations(verdict, more=True),
+            explain(verdict, record, typed, has_ids=True),
         )
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_graphbreak.config.typed import typed
 from pytest_graphbreak.suite.gate import GATE
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_attends: None) ->
     """
     from pytest_graphbreak.watching.watch import watch
 
-    return partial(watch, root=request.config.rootpath)
+    return partial(watch, root=request.config.rootpath, typed=typed(request.config))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from pytest_graphbreak.watching.measure import Measurement
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # in `typing` from Python 3.11 on
 
+    from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.judging.cap import Limits
 
 
@@ -70,20 +71,24 @@ class GraphBudget(Protocol):
 
 
 def watch(
-    max_graphs: int | None = None, *, root: Path, **limits: Unpack[Limits]
+    max_graphs: int | None = None,
+    *,
+    root: Path,
+    typed: Typed | None = None,
+    **limits: Unpack[Limits],
 ) -> AbstractContextManager[Seen]:
     """Watch a block; at its end raise ``BudgetExceeded`` if it went over.
 
     ``max_graphs`` holds for every layer; ``limits`` are those of the marker
     (``dynamo``, ``xla``, ``tt``, ``recompiles``, ``breaks``). Raises
     ``CapError`` (a ``ValueError``) at once for a limit it does not know. An
-    exception of the block itself is never replaced.
+    exception of the block itself is never replaced. ``typed`` is how pytest was started.
     """
     cap = None
     if max_graphs is not None or limits:
         positional = () if max_graphs is None else (max_graphs,)
         cap = caps.parse(positional, dict(limits), "graph_budget", by="block")
-    return _Block(cap, root)
+    return _Block(cap, root, typed)
 
 
 def observe(
@@ -106,9 +111,10 @@ def observe(
 class _Block(AbstractContextManager[Seen]):
     """Watches from ``with`` to its end. One frame only, which pytest does not show."""
 
-    def __init__(self, cap: Cap | None, root: Path) -> None:
+    def __init__(self, cap: Cap | None, root: Path, typed: Typed | None) -> None:
         self._cap = cap
         self._root = root
+        self._typed = typed
 
     def __enter__(self) -> Seen:
         self._measurement = Measurement(self._root)
@@ -121,14 +127,15 @@ class _Block(AbstractContextManager[Seen]):
             return
         # A note would be read by nobody: a block that passes says nothing.
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
-        if words := _over(record, self._cap):
+        if words := _over(record, self._cap, self._typed):
             raise BudgetExceeded(words)
 
 
-def _over(record: Record, cap: Cap) -> str | None:
+def _over(record: Record, cap: Cap, typed: Typed | None) -> str | None:
     """Why the block fails; None where it keeps to its budget."""
+    from pytest_graphbreak.config.typed import own
     from pytest_graphbreak.report.judgement import Case, judgement
 
     if not record.errors and (fault := absent.of_cap(cap, record.layers)):
         record = replace(record, errors=(f"{fault}, so it cannot be judged",))
-    return judgement(Case(record, cap=cap)).message
+    return judgement(Case(record, cap=cap), typed=typed or own()).message
