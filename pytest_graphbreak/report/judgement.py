@@ -128,7 +128,9 @@ def judgement(
         # A run that only observes fails no test: a verdict is then the cap's, or nobody's.
         and (rules.gate or case.cap is not None)
     )
-    return Judgement(case, verdict, written, fails, _message(case, verdict, context, typed) if fails else None)
+    return Judgement(
+        case, verdict, written, fails, _message(case, verdict, context, typed) if fails else None
+    )
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
