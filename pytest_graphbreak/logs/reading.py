@@ -13,8 +13,7 @@ from pytest_graphbreak.layers.dynamo.log_records import Torch, TorchLines
 from pytest_graphbreak.layers.tt.log import TTLines, Watcher
 from pytest_graphbreak.layers.tt.markers import Guess
 from pytest_graphbreak.layers.tt.programs import Program, Programs
-from pytest_graphbreak.layers.xla.locations import Locations
-from pytest_graphbreak.layers.xla.log import XlaLines
+from pytest_graphbreak.layers.xla.log import Locations, XlaLines
 from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.dump import Dump
 from pytest_graphbreak.logs.origin import Origins

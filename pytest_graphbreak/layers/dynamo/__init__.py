@@ -17,7 +17,7 @@ LAYER = Layer(
     needs=("torch",),
     versions=("torch",),
     breaks=True,
-    probe="pytest_graphbreak.layers.dynamo.probe:DynamoProbe",
+    probe="pytest_graphbreak.layers.dynamo.observer:DynamoProbe",
     look_for="a torch.compile that is gone or has less in it, torch.compiler.disable, "
     'set_stance("force_eager"), an exception that is caught',
     remedy="docs/reference/versions.md has the versions that are known to work",

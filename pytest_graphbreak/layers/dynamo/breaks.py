@@ -15,7 +15,6 @@ from types import CodeType
 from typing import Any
 
 from pytest_graphbreak.layers.dynamo import private as names
-from pytest_graphbreak.layers.dynamo.capture import in_capture
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Broke,
@@ -24,6 +23,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Local,
     Refused,
     argument,
+    in_capture,
     say,
 )
 from pytest_graphbreak.layers.dynamo.private import Name

@@ -5,9 +5,11 @@ Only facts, as Dynamo has them: no places, no names, no judgement.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo.messages import Reason, reason
@@ -210,3 +212,35 @@ def say(fault: BaseException) -> str:
     if not isinstance(text, str):
         text = str(fault)
     return text or type(fault).__name__
+
+
+# Code that Dynamo comes to while torch itself is compiling: it is nobody's.
+#
+# Elsewhere Dynamo's hook is off while torch compiles. It is in while compiled autograd captures a
+# backward pass, and while code that left the compiler makes fake tensors. Then it comes to what
+# works out symbolic sizes (sympy), as far as no answer is cached, and to what is imported there.
+
+_CAPTURE: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]compiled_autograd\.py$")
+_RUNS_CAPTURED: Final = "runtime_wrapper"
+"""The function of that file that runs what was captured; all others capture."""
+_SYMBOLIC_SIZES: Final = re.compile(
+    r"[/\\]torch[/\\](?:_subclasses|utils[/\\]_sympy)[/\\]"
+    r"|[/\\]torch[/\\]fx[/\\]experimental[/\\](?:recording|sym_node|symbolic_shapes)\.py$"
+)
+_FRAME_HOOK: Final = re.compile(r"[/\\]torch[/\\]_dynamo[/\\]convert_frame\.py$")
+_TORCH: Final = re.compile(r"[/\\]torch[/\\]")
+
+
+def in_capture(frame: FrameType | None) -> bool:
+    """Whether torch itself was compiling when Dynamo's hook was called; ``frame`` is the hook's."""
+    nearest = True
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _CAPTURE.search(file) and frame.f_code.co_name != _RUNS_CAPTURED:
+            return True
+        if nearest and _TORCH.search(file) and not _FRAME_HOOK.search(file):
+            if _SYMBOLIC_SIZES.search(file):
+                return True
+            nearest = False
+        frame = frame.f_back
+    return False

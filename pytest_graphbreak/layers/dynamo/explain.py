@@ -8,6 +8,8 @@ closes, or when somebody looks.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,6 +17,7 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Broke,
+    Calls,
     Event,
     Fell,
     Made,
@@ -23,20 +26,47 @@ from pytest_graphbreak.layers.dynamo.events import (
     Started,
     Stopped,
 )
-from pytest_graphbreak.layers.dynamo.functions import functions
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Naming, is_resume
-from pytest_graphbreak.model.record import (
-    NOWHERE,
-    Break,
-    Eager,
-    Frame,
-    Graph,
-    Recompile,
-    Record,
-)
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.numbers import plural
+
+# Which functions the operations of an FX graph come from, by the stacks that Dynamo gave them.
+
+MOST_FUNCTIONS: Final = 40
+"""Functions of one graph that are told, those with the most operations."""
+
+_STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
+_PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
+"""A decorator's wrapper, which only hands on what it was called with."""
+
+
+def functions(calls: Calls, places: Naming) -> dict[str, int]:
+    """How many operations each function holds, with those of the functions that it calls.
+
+    By ``file::qualified.name``, the most first; of the user's functions, and not of a
+    decorator's wrapper.
+    """
+    found: Counter[str] = Counter()
+    known: dict[tuple[str, str, str], str] = {}
+    for stack, number in calls:
+        lines: list[tuple[str, str, str]] = _STACK_FRAME.findall(stack)
+        for line in lines:
+            if line not in known:
+                known[line] = _function_name(*line, places)
+        for name in {known[line] for line in lines} - {""}:
+            found[name] += number
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MOST_FUNCTIONS])
+
+
+def _function_name(file: str, line: str, name: str, places: Naming) -> str:
+    """The function of a frame; empty if it is none to tell of."""
+    if not places.is_user(file):
+        return ""
+    frame = places.frame(file, int(line), name.strip())
+    return "" if _PASSES_ALL_ON.search(frame.code) else f"{frame.file}::{frame.function}"
+
 
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")

@@ -1,13 +1,32 @@
-"""Sensors of modules that torch may import only while a window is open."""
+"""Sensors of modules that torch may import only while a window is open.
+
+Three of them: DDP, which cuts a graph into gradient buckets; exports that are stopped; packages
+of precompiled code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from types import TracebackType
+from typing import Any, ClassVar, Final
 
-from pytest_graphbreak.layers.dynamo.events import Event
+from pytest_graphbreak.layers.dynamo.events import (
+    NO_SHAPE,
+    Attempt,
+    Ended,
+    Event,
+    Local,
+    Made,
+    Started,
+    Stopped,
+    say,
+    shape_of,
+)
 from pytest_graphbreak.layers.hooks import Hook, LatePatch
+from pytest_graphbreak.model.places import is_resume
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -38,3 +57,198 @@ class LateSensor(LatePatch):
     def _gone(self, fault: AttributeError) -> None:
         """The function is not there."""
         self._fell(fault)
+
+
+# The sensor for DDP, which cuts one captured graph and calls the backend for each part.
+#
+# Inside the forward pass of ``DistributedDataParallel`` Dynamo's backend is
+# ``DDPOptimizer``: it cuts the graph where DDP's gradient buckets end, and hands each
+# part to the user's backend by ``SubmodCompiler.compile_submod``
+# (torch/_dynamo/backends/distributed.py, 2.6 to 2.13). With one bucket nothing is cut.
+
+DDP_MODULE, DDP_FUNCTION = "torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod"
+"""Imported by Dynamo when it first compiles inside DDP."""
+BUCKETS = "the buckets of DDP"
+
+
+class BucketSensor(LatePatch):
+    """Notes in ``local.buckets`` what DDP hands to the backend."""
+
+    def __init__(self, local: Local, fell: Callable[[str, BaseException], None]) -> None:
+        self._local = local
+        self._fell = partial(fell, BUCKETS)
+        super().__init__(DDP_MODULE, DDP_FUNCTION, self._compile, self._fell)
+
+    def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """``compile_submod(self, input_mod, ...)``"""
+        __tracebackhide__ = True
+        shape = NO_SHAPE
+        try:
+            shape = shape_of(args[1] if len(args) > 1 else kwargs["input_mod"])
+        except Exception as fault:
+            self._fell(fault)
+        result = original(*args, **kwargs)
+        self._local.buckets.append(shape)
+        return result
+
+
+# The sensor for exports that are stopped. An export cannot break, so it raises.
+#
+# From torch 2.10 on ``torch.export`` traces without Dynamo's entry to a frame, and
+# a non-strict export never goes through Dynamo at all. So the function that all
+# exports go through is followed, and an exception that leaves it is noted with
+# its reason and its place. It reaches the test as it would have.
+
+
+class ExportSensor(LateSensor):
+    """Notes what stopped an export."""
+
+    MODULE, FUNCTION = "torch.export._trace", "_export"
+    """Imported by the first export; each ``torch.export.export`` looks it up (2.6 to 2.15)."""
+    WHAT = "exports that are stopped"
+
+    def __init__(self, *noting: Any) -> None:
+        super().__init__(*noting)
+        self._depth = threading.local()
+
+    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        depth = getattr(self._depth, "value", 0)
+        self._depth.value = depth + 1
+        try:
+            return original(*args, **kwargs)
+        except Exception as fault:
+            if depth == 0:
+                self._stopped(fault)
+            raise
+        finally:
+            self._depth.value = depth
+
+    def _stopped(self, fault: Exception) -> None:
+        try:
+            root = _root_cause(fault)
+            stack = getattr(root, "real_stack", None)
+            traced = (
+                tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
+                if stack
+                else _traceback_lines(fault.__traceback__)
+            )
+            self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
+        except Exception as error:
+            self._fell(error)
+
+
+def _root_cause(fault: BaseException) -> BaseException:
+    """The first of a chain of Dynamo's exceptions; the later ones are its consequences."""
+    while hasattr(fault.__cause__, "real_stack"):
+        assert fault.__cause__ is not None
+        fault = fault.__cause__
+    return fault
+
+
+def _traceback_lines(trace: TracebackType | None) -> tuple[Line, ...]:
+    found = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        found.append(Line(code.co_filename, trace.tb_lineno or 0, code.co_name))
+        trace = trace.tb_next
+    return tuple(found)
+
+
+# Packages of precompiled code: Dynamo's own cache on disk (``TORCH_CACHING_PRECOMPILE=1``).
+#
+# A package holds what Dynamo made of a function, guards and all: where one is loaded, Dynamo
+# attempts nothing, and ``torch._dynamo.reset()`` does not take it out. So what a window loads is
+# counted, and what was loaded before it, by a module or by a fixture, is an error: those graphs
+# are not seen. A package holds no reasons of breaks.
+#
+# Sources: ``CompilePackage.install`` and ``DiskDynamoCache.load`` of torch/_dynamo/package.py,
+# which ``torch.compile`` calls in ``_TorchDynamoContext.__call__``; torch 2.9 and 2.13. Where the
+# names are not there nothing can be loaded.
+
+PACKAGE_BEFORE_TEST: Final = (
+    "dynamo: a package of precompiled code was loaded before the test began "
+    "(TORCH_CACHING_PRECOMPILE), so its graphs cannot be counted: call torch.compile in the test, "
+    "or run the gate with TORCH_CACHING_PRECOMPILE=0"
+)
+
+
+class PackageLoads:
+    """How many packages this process loaded, by Dynamo's own count, and how many unwatched."""
+
+    def __init__(self) -> None:
+        self._counted = 0
+        self._unwatched = 0
+
+    def begin(self, counters: Any) -> bool:
+        """A window opens. Whether a package was loaded while none was open, then or earlier."""
+        self._unwatched += max(0, self._since(counters))
+        return self._unwatched > 0
+
+    def end(self, counters: Any) -> None:
+        """A window closes: what was loaded up to now was seen."""
+        self._since(counters)
+
+    def _since(self, counters: Any) -> int:
+        # counters is a defaultdict: indexing it would leave an entry behind.
+        box = dict.get(counters, "dynamo_cache") if counters is not None else None
+        now = 0 if box is None else int(box.get("dynamo_cache_hit", 0))
+        before, self._counted = self._counted, now
+        return now - before
+
+
+PACKAGE_LOADS: Final = PackageLoads()
+
+
+def package_loaded(events: Sequence[Event]) -> bool:
+    """Whether a package was loaded among these events."""
+    return any(isinstance(event, Made) and event.attempt.packaged for event in events)
+
+
+class PackageSensor(LateSensor):
+    """Notes the graphs that packages bring."""
+
+    MODULE = "torch._dynamo.package"
+    FUNCTION = "CompilePackage.install"
+    WHAT = "packages of precompiled code"
+
+    def _gone(self, fault: AttributeError) -> None:
+        """The name is not there: nothing is lost where packages are off."""
+        if getattr(sys.modules.get("torch._dynamo.config"), "caching_precompile", False):
+            self._fell(fault)
+
+    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """``install(self, backends)``"""
+        __tracebackhide__ = True
+        first = _frames()
+        result = original(*args, **kwargs)
+        try:
+            self._brought(args[0], first)
+        except Exception as fault:
+            self._fell(fault)
+        return result
+
+    def _brought(self, package: Any, first: int) -> None:
+        """The graphs of each function: one for each backend that it calls, the first an entry."""
+        above = self._above()
+        main: Attempt | None = None
+        for frame, (code, entry) in enumerate(package._codes.items()):
+            if entry.bypassed:
+                continue
+            for number, _ in enumerate(entry.backend_ids):
+                attempt = Attempt(f"{first + frame}/{number}", outcome="compiled", packaged=True)
+                attempt.code = attempt.written = Line(
+                    code.co_filename, code.co_firstlineno, code.co_name
+                )
+                attempt.above = above
+                attempt.parent = main if is_resume(code.co_name) or main is not None else None
+                attempt.guards = () if number else None
+                attempt.graphs = attempt.calls = 1
+                main = main or attempt
+                made = Made(attempt, 0, cached="loaded")
+                self._events += [Started(attempt), made, Ended(attempt)]
+
+
+def _frames() -> int:
+    """How many frames Dynamo has numbered so far."""
+    return int(getattr(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COUNTER", 0))

@@ -17,13 +17,14 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pytest_graphbreak.layers.base import Observer, Window
-from pytest_graphbreak.layers.dynamo import cold, packages
+from pytest_graphbreak.layers.dynamo import isolation, late
 from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
 from pytest_graphbreak.layers.dynamo.explain import explained
+from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.strangers import Strangers
@@ -87,7 +88,7 @@ class DynamoObserver(Observer):
             return
         try:
             with _no_other_compiles(0 if self._stuck else PATIENCE):
-                cold.reset()
+                isolation.reset()
             self._stuck = False
         except Exception as fault:
             self._stuck = isinstance(fault, _Busy)
@@ -104,7 +105,7 @@ class DynamoObserver(Observer):
             if not self._windows:
                 self._stop_waiting()
                 if self._sensors is not None:
-                    packages.LOADS.end(self._sensors.counters)
+                    late.PACKAGE_LOADS.end(self._sensors.counters)
                     self._sensors.detach()
                 self._sensors = None
 
@@ -161,8 +162,8 @@ class DynamoWindow:
         self._errors += self._sensors.blind()
         if reason := disabled():
             self.fail(reason)
-        if packages.LOADS.begin(self._sensors.counters):
-            self.fail(packages.BEFORE)
+        if late.PACKAGE_LOADS.begin(self._sensors.counters):
+            self.fail(late.PACKAGE_BEFORE_TEST)
 
     def fail(self, error: str) -> None:
         """Add an error to what this window will have seen."""
@@ -173,19 +174,19 @@ class DynamoWindow:
         self._sensors.check()
         begin = len(self._sensors.events)
         there = DYNAMO in sys.modules
-        mark = cold.mark() if there and self._isolated is not None else None
+        mark = isolation.mark() if there and self._isolated is not None else None
         try:
             yield
         finally:
             self._sensors.check()
             self._aside.append((begin, len(self._sensors.events)))
-            if packages.brings(self._sensors.events[begin:]):
-                self.fail(packages.BEFORE)
+            if late.package_loaded(self._sensors.events[begin:]):
+                self.fail(late.PACKAGE_BEFORE_TEST)
             try:
                 if mark is not None:
-                    cold.forget(mark)
+                    isolation.forget(mark)
                 elif self._isolated is not None and not there and DYNAMO in sys.modules:
-                    cold.reset()
+                    isolation.reset()
             except Exception as fault:
                 self.fail(f"dynamo: what a fixture compiled could not be forgotten: {fault}")
 
@@ -298,3 +299,37 @@ def disabled() -> str | None:
     else:
         return None
     return f"dynamo: Dynamo is disabled ({why}), so no graph can be counted"
+
+
+# What ``doctor`` tries the dynamo layer on.
+
+
+class DynamoProbe:
+    """A function with one graph break, called with two lengths of its input."""
+
+    expected = "4 graphs = 1 entry + 1 break + 2 recompiles, 2 recompiles, 1 break"
+
+    def prepare(self) -> Callable[[], object]:
+        import torch
+
+        def small(x: torch.Tensor) -> torch.Tensor:
+            y = torch.sin(x)
+            torch._dynamo.graph_break()
+            return torch.cos(y)
+
+        def run() -> None:
+            compiled = torch.compile(small, backend="eager", dynamic=False)
+            compiled(torch.ones(3))
+            compiled(torch.ones(4))
+
+        return run
+
+    def about(self) -> str:
+        import torch
+
+        return f"torch {torch.__version__}"
+
+    def internals(self) -> list[str]:
+        import torch
+
+        return [name.path for name in required(torch.__version__)]

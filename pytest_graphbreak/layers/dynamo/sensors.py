@@ -23,11 +23,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from pytest_graphbreak.layers.base import MissingName
-from pytest_graphbreak.layers.dynamo import caches
+from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
-from pytest_graphbreak.layers.dynamo.buckets import BucketSensor
-from pytest_graphbreak.layers.dynamo.capture import in_capture
+from pytest_graphbreak.layers.dynamo.counters import Ledger
 from pytest_graphbreak.layers.dynamo.events import (
     NO_SHAPE,
     Attempt,
@@ -41,18 +40,17 @@ from pytest_graphbreak.layers.dynamo.events import (
     Shape,
     Started,
     argument,
+    in_capture,
     say,
     shape_of,
 )
-from pytest_graphbreak.layers.dynamo.export import ExportSensor
 from pytest_graphbreak.layers.dynamo.guard_values import (
     Signature,
     closest,
     current_value,
     signature,
 )
-from pytest_graphbreak.layers.dynamo.ledger import Ledger
-from pytest_graphbreak.layers.dynamo.packages import PackageSensor
+from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, PackageSensor
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.notify import NOTIFIER
@@ -267,14 +265,14 @@ class DynamoSensors:
             shape = shape_of(args[1] if len(args) > 1 else kwargs["gm"])
         except Exception as fault:
             self._fell("graphs", fault)
-        before = caches.count(self.counters)
+        before = counters.cache_counts(self.counters)
         outer, self._local.buckets = self._local.buckets, []
         try:
             result = original(*args, **kwargs)
         finally:
             buckets, self._local.buckets = self._local.buckets, outer
         try:
-            cached = caches.since(before, caches.count(self.counters))
+            cached = counters.cache_state(before, counters.cache_counts(self.counters))
             self._made(args[0], buckets or [shape], cached)
         except Exception as fault:
             self._fell("graphs", fault)

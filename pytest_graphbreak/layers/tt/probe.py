@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pytest_graphbreak.layers.tt.files import FILE, LEVEL
 from pytest_graphbreak.layers.tt.observer import turn_on
-from pytest_graphbreak.layers.xla.probe import XlaProbe
+from pytest_graphbreak.layers.xla.observer import XlaProbe
 
 
 class TTProbe(XlaProbe):

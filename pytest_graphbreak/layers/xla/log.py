@@ -6,7 +6,9 @@ they are found among everything else, rank by rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext, without_hooks
@@ -75,3 +77,138 @@ def event(report: CompileReport, graph: FxGraph) -> Event:
     # A thread without Python frames is autograd's.
     backward = not report.frames and not report.said
     return Event(report, LoweringContext("backward") if backward else None, lowering=graph)
+
+
+# The places that a module's text names: ``loc(...)``, with ``XLA_HLO_DEBUG=1``.
+#
+# MLIR prints each location once, as an alias, and ops refer to aliases::
+#
+#     #loc1 = loc("/home/me/model.py":12:0)
+#     #loc5 = loc("forward"(#loc1))
+#     #loc9 = loc(callsite(#loc5 at #loc7))
+#     #loc20 = loc("aten__mm"(#loc9))
+#
+# An op's place is the innermost frame of its stack that is a model's or the
+# user's own code. tt-xla's older path puts all in the op's name instead:
+# ``0|Net[net]|Linear[fc]|/home/me/model.py:10|forward|12|aten__mm``.
+
+_ALIAS: Final = re.compile(rb"#loc(\d*) = loc\(([^\n]*)")
+_PLAIN: Final = re.compile(rb'"([^"\n]{1,4096}\.py)":(\d+)')
+_FILE: Final = re.compile(rb'"([^"]*\.py)":(\d+)(?::\d+)?$')
+_NAMED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?$')
+_CALLSITE: Final = b"callsite("
+_REFERENCE: Final = re.compile(rb"#loc(\d*)")
+_PACKED: Final = re.compile(
+    rb"^-?\d+\|(?:(?P<modules>.*)\|)?(?P<file>[^|]*\.py):\d+\|(?P<name>[^|]*)\|(?P<line>\d+)\|"
+)
+_OP: Final = re.compile(rb"(?:aten|prims|torch|xla)__(?!device_data)")
+"""An op that torch_xla lowered; ``device_data`` is an input, placed where it was made."""
+
+MOST: Final = 100_000
+"""Aliases read of one graph; the rest of a larger one is passed over."""
+
+DEPTH: Final = 200
+
+Place = tuple[str, int, str]
+"""File as the log names it, 1-based line, function (empty if the log does not name it)."""
+
+
+class Locations:
+    """The places of one graph, from the text of its first module, fed in parts."""
+
+    def __init__(self) -> None:
+        self._aliases: dict[bytes, bytes] = {}
+        self._inline: Counter[Place] = Counter()
+
+    def feed(self, data: bytearray, start: int, end: int) -> None:
+        """A part of the text, in whole lines."""
+        for found in _ALIAS.finditer(data, start, end):
+            if len(self._aliases) >= MOST:
+                return
+            body, closed, _ = found[2].rpartition(b")")
+            if closed:
+                self._aliases[found[1]] = body
+        if not self._aliases:
+            for found in _PLAIN.finditer(data, start, end):
+                self._inline[_text(found[1]), int(found[2]), ""] += 1
+
+    def places(self, is_user: Callable[[str], bool]) -> tuple[Counter[Place], str]:
+        """How many kinds of ops each line has, and the path of the module most are in."""
+        places: Counter[Place] = Counter()
+        modules: Counter[str] = Counter()
+        innermost: dict[bytes, Place | None] = {}
+        for body in self._aliases.values():
+            named = _NAMED.match(body)
+            if named is None:
+                continue
+            if packed := _PACKED.match(named[1]):
+                file = _text(packed["file"])
+                places[file, int(packed["line"]), _text(packed["name"])] += 1
+                modules[_module(packed["modules"] or b"")] += 1
+            elif named[2] and _OP.match(named[1]):
+                place = self._innermost(named[2], is_user, innermost, DEPTH)
+                if place is not None:
+                    places[place] += 1
+        if not places:
+            places = Counter(
+                {place: number for place, number in self._files() if is_user(place[0])}
+            )
+        return places, modules.most_common(1)[0][0] if modules else ""
+
+    @property
+    def named(self) -> bool:
+        """Whether any source file is named at all."""
+        return bool(self._inline) or any(
+            _PLAIN.search(body) or _PACKED.match(body.lstrip(b'"'))
+            for body in self._aliases.values()
+        )
+
+    def _files(self) -> Iterator[tuple[Place, int]]:
+        yield from self._inline.items()
+        for body in self._aliases.values():
+            for found in _PLAIN.finditer(body):
+                yield (_text(found[1]), int(found[2]), ""), 1
+
+    def _innermost(
+        self,
+        body: bytes,
+        is_user: Callable[[str], bool],
+        known: dict[bytes, Place | None],
+        depth: int,
+        name: str = "",
+    ) -> Place | None:
+        """The innermost frame of a location that is the user's; callsites run outwards."""
+        if depth == 0:
+            return None
+        body = body.strip()
+        reference = _REFERENCE.fullmatch(body)
+        if reference is not None:
+            if body not in known:
+                known[body] = None  # a location that holds itself ends here
+                inner = self._aliases.get(reference[1], b"")
+                known[body] = self._innermost(inner, is_user, known, depth - 1, name)
+            return known[body]
+        if found := _FILE.match(body):
+            file = _text(found[1])
+            return (file, int(found[2]), name) if is_user(file) else None
+        if body.startswith(_CALLSITE) and body.endswith(b")"):
+            callee, at, caller = body[len(_CALLSITE) : -1].partition(b" at ")
+            if at:
+                return self._innermost(callee, is_user, known, depth - 1) or self._innermost(
+                    caller, is_user, known, depth - 1
+                )
+        if found := _NAMED.match(body):
+            if not found[2]:
+                return None
+            return self._innermost(found[2], is_user, known, depth - 1, _text(found[1]))
+        return None
+
+
+def _module(modules: bytes) -> str:
+    """``Net[net]|Linear[blocks.0.fc]`` -> ``blocks.0.fc``: the innermost module's own path."""
+    inner = re.findall(rb"\[([^\[\]|]*)\]", modules)
+    return _text(inner[-1]) if inner else ""
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")

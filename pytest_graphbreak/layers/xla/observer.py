@@ -9,6 +9,7 @@ the names of torch_xla that are called.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,10 +21,9 @@ from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.strangers import Strangers
 from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
-from pytest_graphbreak.layers.xla.events import Event
+from pytest_graphbreak.layers.xla.events import CLEARED, Event
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
-from pytest_graphbreak.layers.xla.meter import CLEARED
-from pytest_graphbreak.layers.xla.sensors import XlaSensors, installed
+from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
@@ -294,3 +294,37 @@ def _left_pending() -> list[str]:
     what = "1 tensor is" if one else f"{waiting} tensors are"
     them = "it" if one else "them"
     return [f"{what} left pending on the xla device: the graph that computes {them} is not counted"]
+
+
+# What ``doctor`` tries the xla layer on, and other layers that torch_xla leads to.
+
+
+class XlaProbe:
+    """A function of one graph. Where nothing says otherwise the CPU will do."""
+
+    expected = "1 graph = 1 fx"
+    backend = "openxla"
+
+    def prepare(self) -> Callable[[], object]:
+        # No device is taken from anybody.
+        os.environ.setdefault("PJRT_DEVICE", "CPU")
+        import torch
+        import torch_xla
+
+        x = torch.ones(3, 5).to(torch_xla.device())
+        torch_xla.sync(wait=True)
+
+        def run() -> None:
+            torch.compile(torch.sin, backend=self.backend)(x)
+            torch_xla.sync(wait=True)
+
+        return run
+
+    def about(self) -> str:
+        import torch_xla
+
+        return f"torch_xla {torch_xla.__version__} on {os.environ['PJRT_DEVICE']}"
+
+    def internals(self) -> list[str]:
+        names = [f"{sensor.module}.{sensor.chain}" for sensor in SENSORS]
+        return ["the metric CompileTime", *names]

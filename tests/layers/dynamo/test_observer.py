@@ -29,7 +29,7 @@ torch = pytest.importorskip("torch")
 importlib.import_module("torch._dynamo")
 
 from pytest_graphbreak.layers.base import MissingName  # noqa: E402
-from pytest_graphbreak.layers.dynamo import export, sensors  # noqa: E402
+from pytest_graphbreak.layers.dynamo import late, sensors  # noqa: E402
 from pytest_graphbreak.layers.dynamo import observer as watching  # noqa: E402
 from pytest_graphbreak.layers.dynamo import private as names  # noqa: E402
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors  # noqa: E402
@@ -268,7 +268,7 @@ def test_an_export_stops_with_its_own_error_where_it_cannot_be_read(
     def fails(fault: BaseException) -> str:
         raise ZeroDivisionError("a bug of ours")
 
-    monkeypatch.setattr(export, "say", fails)
+    monkeypatch.setattr(late, "say", fails)
     with window() as seen, pytest.raises(Exception, match=r"ata-dependent|Dynamic control flow"):
         torch.export.export(Branching(), (X,), strict=True)
     (error,) = seen[0].errors

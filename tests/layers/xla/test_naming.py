@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.layers.xla.differences import Signature, change
-from pytest_graphbreak.layers.xla.fx import constructor
+from pytest_graphbreak.layers.xla.fx import Signature, change, constructor
 from pytest_graphbreak.layers.xla.naming import common_module, input_names, op_name, source_name
 
 

@@ -18,10 +18,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_graphbreak.layers.dynamo import packages
+from pytest_graphbreak.layers.dynamo import late
 from pytest_graphbreak.layers.dynamo.events import Attempt, Made, Started
+from pytest_graphbreak.layers.dynamo.late import PackageLoads, package_loaded
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
-from pytest_graphbreak.layers.dynamo.packages import Loads, brings
 from pytest_graphbreak.model.places import Places
 
 MODEL = """
@@ -99,7 +99,7 @@ def test_counts_are_the_same_cold_and_warm(tmp_path: Path) -> None:
 
 
 def test_what_was_loaded_while_nobody_looked_is_an_error_from_then_on() -> None:
-    loads = Loads()
+    loads = PackageLoads()
     assert not loads.begin(None)
     assert not loads.begin({"dynamo_cache": Counter(dynamo_cache_hit=0)})
     loads.end({"dynamo_cache": Counter(dynamo_cache_hit=2)})  # seen
@@ -112,14 +112,16 @@ def test_what_was_loaded_while_nobody_looked_is_an_error_from_then_on() -> None:
 
 def test_what_a_fixture_loads_is_told_from_what_it_compiles() -> None:
     compiled, brought = Attempt("0/0"), Attempt("1/0", packaged=True)
-    assert not brings([Started(compiled), Made(compiled, 0)])
-    assert brings([Started(compiled), Made(compiled, 0), Started(brought), Made(brought, 0)])
+    assert not package_loaded([Started(compiled), Made(compiled, 0)])
+    assert package_loaded(
+        [Started(compiled), Made(compiled, 0), Started(brought), Made(brought, 0)]
+    )
 
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What these tests load is loaded for no other."""
-    monkeypatch.setattr(packages, "LOADS", Loads())
+    monkeypatch.setattr(late, "PACKAGE_LOADS", PackageLoads())
     yield
     torch._dynamo.utils.counters["dynamo_cache"].clear()
 
@@ -129,7 +131,7 @@ def test_a_window_after_a_load_that_nobody_saw_cannot_count() -> None:
     torch._dynamo.utils.counters["dynamo_cache"]["dynamo_cache_hit"] += 1
     seen = DynamoObserver().open(Places(Path.cwd())).close()
     assert seen is not None
-    assert packages.BEFORE in seen.errors
+    assert late.PACKAGE_BEFORE_TEST in seen.errors
 
 
 @pytest.mark.usefixtures("fresh")
@@ -140,19 +142,19 @@ def test_so_it_is_where_a_fixture_loads() -> None:
         window._sensors.events.extend([Started(brought), Made(brought, 0)])
     seen = window.close()
     assert seen is not None
-    assert packages.BEFORE in seen.errors
+    assert late.PACKAGE_BEFORE_TEST in seen.errors
 
 
 @pytest.fixture
-def sensor() -> packages.PackageSensor:
+def sensor() -> late.PackageSensor:
     """One that is not put in; ``fell`` is what it said of itself."""
     fell: list[str] = []
-    sensor = packages.PackageSensor([], tuple, lambda what, fault: fell.append(f"{what}: {fault}"))
+    sensor = late.PackageSensor([], tuple, lambda what, fault: fell.append(f"{what}: {fault}"))
     sensor.fell = fell  # type: ignore[attr-defined]
     return sensor
 
 
-def test_what_torch_left_out_of_a_package_brings_no_graph(sensor: packages.PackageSensor) -> None:
+def test_what_torch_left_out_of_a_package_brings_no_graph(sensor: late.PackageSensor) -> None:
     codes = {
         test_what_torch_left_out_of_a_package_brings_no_graph.__code__: SimpleNamespace(
             bypassed=True, backend_ids=["a"]
@@ -168,13 +170,13 @@ def test_what_torch_left_out_of_a_package_brings_no_graph(sensor: packages.Packa
 def sensor_of_another() -> None: ...
 
 
-def test_a_package_of_another_shape_is_told(sensor: packages.PackageSensor) -> None:
+def test_a_package_of_another_shape_is_told(sensor: late.PackageSensor) -> None:
     assert sensor._around(lambda package: 7, SimpleNamespace()) == 7
     (said,) = sensor.fell  # type: ignore[attr-defined]
     assert said.startswith("packages of precompiled code: ")
 
 
-def test_a_name_that_is_gone_is_told_where_packages_are_on(sensor: packages.PackageSensor) -> None:
+def test_a_name_that_is_gone_is_told_where_packages_are_on(sensor: late.PackageSensor) -> None:
     gone = AttributeError("install is gone")
     sensor._gone(gone)
     assert sensor.fell == []  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from pytest_graphbreak.layers.dynamo.ledger import Ledger
+from pytest_graphbreak.layers.dynamo.counters import Ledger, cache_counts, cache_state
 
 
 @pytest.fixture
@@ -129,3 +129,53 @@ def test_a_copy_that_is_put_back_is_no_new_graph(counters: Any, ledger: Ledger) 
     assert ledger.missed() == 0
     make(counters)
     assert ledger.missed() == 1
+
+
+# What the counters of the caches say of one graph; ``test_backends`` asks inductor itself.
+
+NOTHING = cache_counts(None)
+
+
+def cache_counters(**values: int) -> dict[str, Any]:
+    """As Dynamo has them: ``autograd_cache_hit=1`` is of AOTAutograd, the rest of inductor."""
+    found: dict[str, Any] = defaultdict(Counter)
+    for name, value in values.items():
+        found["aot_autograd" if name.startswith("autograd") else "inductor"][name] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "cached"),
+    [
+        ({}, None),
+        ({"autograd_cache_hit": 1}, "loaded"),
+        ({"autograd_cache_hit": 1, "fxgraph_cache_hit": 2}, "loaded"),
+        ({"autograd_cache_miss": 1, "fxgraph_cache_hit": 1}, "loaded"),
+        ({"autograd_cache_miss": 1, "fxgraph_cache_miss": 1}, "compiled"),
+        ({"autograd_cache_bypass": 1, "fxgraph_cache_bypass": 1}, "compiled"),
+        # The forward pass is found and the backward pass is not.
+        ({"autograd_cache_miss": 1, "fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}, "compiled"),
+        ({"autograd_cache_miss": 1}, None),
+    ],
+)
+def test_where_the_code_came_from(values: dict[str, int], cached: str | None) -> None:
+    assert cache_state(NOTHING, cache_counts(cache_counters(**values))) == cached
+    before = cache_counters(fxgraph_cache_hit=7, autograd_cache_miss=3)
+    after = cache_counters(**{"fxgraph_cache_hit": 7, "autograd_cache_miss": 3, **values})
+    for name in ("fxgraph_cache_hit", "autograd_cache_miss"):
+        if name in values:
+            after["aot_autograd" if name.startswith("a") else "inductor"][name] += before[
+                "aot_autograd" if name.startswith("a") else "inductor"
+            ][name]
+    assert cache_state(cache_counts(before), cache_counts(after)) == cached
+
+
+def test_a_test_that_clears_the_counters_leaves_it_unknown() -> None:
+    before = cache_counts(cache_counters(fxgraph_cache_hit=3))
+    assert cache_state(before, cache_counts(cache_counters(autograd_cache_hit=1))) is None
+
+
+def test_looking_leaves_no_entry_behind() -> None:
+    empty: dict[str, Any] = defaultdict(Counter)
+    cache_counts(empty)
+    assert dict(empty) == {}

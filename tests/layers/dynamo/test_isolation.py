@@ -13,7 +13,7 @@ import torch.compiler.config
 from torch._dynamo import pgo
 from torch._dynamo.testing import CompileCounter
 
-from pytest_graphbreak.layers.dynamo import cold
+from pytest_graphbreak.layers.dynamo import isolation
 
 
 def sizes(*given: int) -> int:
@@ -49,13 +49,13 @@ def test_a_profile_of_an_earlier_run_is_not_read(
         torch._dynamo.reset()
         assert sizes(3, 5) == 1, "torch itself reads what the first one has left"
         for _ in range(2):
-            cold.reset()
+            isolation.reset()
             assert sizes(3, 5) == 2
 
 
 def test_eager_then_compile_sees_its_first_call_again() -> None:
     for _ in range(2):
-        cold.reset()
+        isolation.reset()
         with torch.compiler.set_stance("eager_then_compile"):
             # Eager, then with what the two calls have in common, then warm.
             assert sizes(3, 5, 7) == 1
@@ -66,12 +66,12 @@ def test_what_is_forgotten_since_a_mark() -> None:
     counter = CompileCounter()
     before = torch.compile(_before, backend=counter)
     before(torch.ones(3))
-    mark = cold.mark()
+    mark = isolation.mark()
     since = torch.compile(_since, backend=counter)
     since(torch.ones(3))
     since(torch.ones(5))
     assert counter.frame_count == 3
-    cold.forget(mark)
+    isolation.forget(mark)
     before(torch.ones(3))
     assert counter.frame_count == 3
     since(torch.ones(5))
