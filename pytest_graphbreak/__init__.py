@@ -12,8 +12,14 @@ if TYPE_CHECKING:
     from pytest_graphbreak.judging.cap import CapError
     from pytest_graphbreak.layers.during import during
     from pytest_graphbreak.model.record import Record
-    from pytest_graphbreak.watching.compiling import CompileModel, Run
-    from pytest_graphbreak.watching.watch import BudgetExceeded, GraphBudget, Seen, observe
+    from pytest_graphbreak.watching.watch import (
+        BudgetExceeded,
+        CompileModel,
+        GraphBudget,
+        Run,
+        Seen,
+        observe,
+    )
 
 __all__ = [
     "BudgetExceeded",
@@ -30,10 +36,10 @@ __all__ = [
 _HOMES = {
     "BudgetExceeded": "watching.watch",
     "CapError": "judging.cap",
-    "CompileModel": "watching.compiling",
+    "CompileModel": "watching.watch",
     "GraphBudget": "watching.watch",
     "Record": "model.record",
-    "Run": "watching.compiling",
+    "Run": "watching.watch",
     "Seen": "watching.watch",
     "during": "layers.during",
     "observe": "watching.watch",

@@ -54,7 +54,6 @@ PURE: Final = (
     "tests/test_suite.py",
     "tests/watching/test_processes.py",
     "tests/watching/test_script.py",
-    "tests/watching/test_threads.py",
     "tests/runs/test_union.py",
     "tests/judging/test_verdict.py",
     "tests/cli/test_analyze.py",

@@ -12,8 +12,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Protocol
 
+from pytest_graphbreak.model.layer import load
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -123,3 +126,59 @@ class Probe(Protocol):
     def internals(self) -> list[str]:
         """The names of the compiler that the observer stands on."""
         ...
+
+
+# The observers of this process, one for each layer.
+
+
+def observers() -> tuple[Observer, ...]:
+    """No compiler is imported by this."""
+    return _loaded()[0]
+
+
+def unloaded() -> tuple[str, ...]:
+    """Why others cannot be loaded: what is not watched is no layer of zero."""
+    return _loaded()[1]
+
+
+@cache
+def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
+    found: list[Observer] = []
+    faults = []
+    for layer in DESCRIPTIONS.values():
+        try:
+            found.append(load(layer.observer)())
+        except Exception as fault:
+            words = f"{type(fault).__name__}: {fault}"
+            faults.append(
+                f"the {layer.name} layer cannot be loaded ({words}): install pytest-graphbreak anew"
+            )
+    return tuple(found), tuple(faults)
+
+
+# Tells whoever listens when something was compiled: a child process, which writes it down at once.
+#
+# In the process of the test nobody listens, and it costs an attribute.
+
+
+class Listener(Protocol):
+    """Called by the sensors, while torch compiles. None of these may raise."""
+
+    def begins(self) -> None:
+        """A compilation begins in this thread."""
+
+    def ends(self) -> None:
+        """The compilation that began last in this thread came to its end."""
+
+    def noted(self) -> None:
+        """Something was noted that belongs to no such compilation."""
+
+
+class Notifier:
+    """At most one listener at a time."""
+
+    def __init__(self) -> None:
+        self.listener: Listener | None = None
+
+
+NOTIFIER = Notifier()

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.layers.tt import stages
+from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.text.blocks import CONTEXT, SIZE, Block, cut
 
 _FILE: Final = re.compile(r"(.+)_(\d{10,16})\.mlir")
-_STAGES: Final = sorted(stages.ORDER, key=len, reverse=True)
+_STAGES: Final = sorted(programs.ORDER, key=len, reverse=True)
 _WHERE: Final = "     module_builder.cc:1    "
 _PART: Final = 256 * 1024
 
@@ -79,16 +79,16 @@ class Dump:
         # Where one stage was kept of every graph, a graph without a later one has not failed.
         one = len({stage for graph in self._graphs for stage in graph.files}) == 1
         for number, graph in enumerate(self._graphs):
-            yield _line(number, f"1| MLIR Module {stages.FIRST}:")
+            yield _line(number, f"1| MLIR Module {programs.FIRST}:")
             with _first(graph).open("rb") as file:
                 while part := file.read(_PART):
                     self.taken += len(part)
                     yield part
-            yield b"\n" + stages.END + b"\n"
-            later = [stage for stage in graph.files if stage != stages.FIRST]
-            for stage in [stages.COMPLETE] if one else later:
-                yield _line(number, f"1| MLIR Module {stage}:") + stages.END + b"\n"
-            if not one and stages.LOWERED.isdisjoint(later):
+            yield b"\n" + programs.END + b"\n"
+            later = [stage for stage in graph.files if stage != programs.FIRST]
+            for stage in [programs.COMPLETE] if one else later:
+                yield _line(number, f"1| MLIR Module {stage}:") + programs.END + b"\n"
+            if not one and programs.LOWERED.isdisjoint(later):
                 yield _line(number, "ERR| no module of a later stage was written")
 
 
@@ -115,7 +115,7 @@ def _parsed(path: Path) -> tuple[int, int, str, str] | None:
     if found := _FILE.fullmatch(path.name):
         for stage in _STAGES:
             if f"{found[1]}_".startswith(f"{stage}_"):
-                return int(found[2]), stages.ORDER[stage], found[1][len(stage) + 1 :], stage
+                return int(found[2]), programs.ORDER[stage], found[1][len(stage) + 1 :], stage
     return None
 
 

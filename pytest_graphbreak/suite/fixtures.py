@@ -13,8 +13,7 @@ from pytest_graphbreak.config.typed import typed
 from pytest_graphbreak.suite.gate import GATE
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.watching.compiling import CompileModel
-    from pytest_graphbreak.watching.watch import GraphBudget
+    from pytest_graphbreak.watching.watch import CompileModel, GraphBudget
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +40,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_attends: None) ->
 @pytest.fixture
 def compile_model(request: pytest.FixtureRequest) -> CompileModel:
     """Compile and run a model once on the device: ``run = compile_model(model, x)``."""
-    from pytest_graphbreak.watching.compiling import CompileModel
+    from pytest_graphbreak.watching.watch import CompileModel
 
     if importlib.util.find_spec("torch") is None:
         pytest.fail(

@@ -26,7 +26,7 @@ _IN_EACH_TEST: Final = (
     "suite.leaks",
     "suite.judging",
     "report.judgement",
-    "watching.absent",
+    "watching.measure",
 )
 """What is first imported where a test is measured and judged."""
 
@@ -143,7 +143,7 @@ class Gate:
         prepare(TestReport)
         if not config.getoption("forked", default=False):
             return
-        from pytest_graphbreak.layers.observers import observers
+        from pytest_graphbreak.layers.base import observers
 
         observers()
         for name in _IN_EACH_TEST:
@@ -156,10 +156,10 @@ class Gate:
 
         Raises ``pytest.UsageError`` for what names none.
         """
-        from pytest_graphbreak.layers.jax.device import named
+        from pytest_graphbreak.layers.jax.events import name_device
 
         try:
-            config.add_cleanup(named(self.settings.jax_device))
+            config.add_cleanup(name_device(self.settings.jax_device))
         except ValueError as error:
             raise pytest.UsageError(f"graph_budget_jax_device: {error}") from None
 

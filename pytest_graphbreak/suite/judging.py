@@ -67,11 +67,11 @@ def judge(
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:
     """Why what the test is judged by cannot be seen here; empty where it can."""
-    from pytest_graphbreak.watching import absent
+    from pytest_graphbreak.watching import measure
 
-    fault = absent.of_cap(cap, record.layers) if cap is not None else ""
+    fault = measure.cap_impossible(cap, record.layers) if cap is not None else ""
     if not fault and expected is not None:
-        fault = absent.of_baseline(expected.values.graphs, record.layers)
+        fault = measure.baseline_impossible(expected.values.graphs, record.layers)
     return f"{fault}, so it cannot be judged" if fault else ""
 
 

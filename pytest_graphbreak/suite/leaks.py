@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from pytest_graphbreak.layers.imports import AroundImports
+from pytest_graphbreak.layers.hooks import AroundImports
 from pytest_graphbreak.layers.settings import (
     Key,
     Setting,

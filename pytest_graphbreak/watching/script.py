@@ -19,7 +19,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Final, TextIO
 
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.watching import threads
+from pytest_graphbreak.watching import processes
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """What ``kept_log`` has torch log, where the user does not say: all that a log can bear."""
@@ -50,9 +50,9 @@ class UserProgram:
         with _as_main(self):
             try:
                 self._execute()
-                threads.wait(before)  # what they compile is the script's, too
+                processes.wait_for_threads(before)  # what they compile is the script's, too
             except SystemExit as stop:
-                threads.wait(before)
+                processes.wait_for_threads(before)
                 return _code(stop)
             except KeyboardInterrupt as error:
                 _show(error)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pytest_graphbreak.config.device import Device
 from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.model import layers
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.watching import absent
+from pytest_graphbreak.watching import measure
 from pytest_graphbreak.watching.measure import Measurement
 
 if TYPE_CHECKING:
@@ -136,6 +139,98 @@ def _over(record: Record, cap: Cap, typed: Typed | None) -> str | None:
     from pytest_graphbreak.config.typed import own
     from pytest_graphbreak.report.judgement import Case, judgement
 
-    if not record.errors and (fault := absent.of_cap(cap, record.layers)):
+    if not record.errors and (fault := measure.cap_impossible(cap, record.layers)):
         record = replace(record, errors=(f"{fault}, so it cannot be judged",))
     return judgement(Case(record, cap=cap), typed=typed or own()).message
+
+
+# Compiles a model on the device and runs it once, with the observers on.
+
+BACKENDS: Final = {**layers.BACKENDS, "cuda": "inductor", "cpu": "inductor"}
+"""torch.compile's backend for each kind of device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One compiled run. ``output`` is on the device; the counts are those of the run."""
+
+    output: Any
+    compiled: Any
+    seen: Seen
+
+    @property
+    def graphs(self) -> int:
+        return self.seen.graphs
+
+    @property
+    def recompiles(self) -> int:
+        return self.seen.recompiles
+
+    @property
+    def breaks(self) -> int:
+        return self.seen.breaks
+
+    @property
+    def record(self) -> Record:
+        return self.seen.record
+
+
+class CompileModel:
+    """The fixture ``compile_model``; call it with a model and its inputs."""
+
+    def __init__(self, device: Device, root: Path) -> None:
+        self.device = device
+        self._root = root
+
+    def __call__(
+        self,
+        model: Callable[..., Any],
+        *args: Any,
+        backend: str | Callable[..., Any] | None = None,
+        compile_options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Run:
+        """Move model and inputs to the device, compile, run once, wait for the device.
+
+        ``backend`` overrides the device's own (``openxla`` on xla, ``tt`` on
+        TT, inductor on cuda and cpu); ``compile_options`` go to
+        ``torch.compile``. Everything else goes to the model.
+        """
+        import torch
+        from torch.utils._pytree import tree_map
+
+        place = self._open()
+
+        def move(value: Any) -> Any:
+            return value.to(place) if isinstance(value, torch.Tensor) else value
+
+        if isinstance(model, torch.nn.Module):
+            model = model.to(place)
+        args, kwargs = tree_map(move, args), tree_map(move, kwargs)
+        self._sync()
+        chosen = BACKENDS[self.device.kind] if backend is None else backend
+        compiled = torch.compile(model, backend=chosen, **(compile_options or {}))
+        with watch(root=self._root) as seen:
+            output = compiled(*args, **kwargs)
+            self._sync()
+        return Run(output, compiled, seen)
+
+    def _open(self) -> Any:
+        """torch's device object; opens the client on xla and TT."""
+        import torch
+
+        if self.device.kind in ("tt", "xla"):
+            import torch_xla
+            import torch_xla.runtime as xr
+
+            if self.device.kind == "tt":
+                xr.set_device_type("TT")
+            return torch_xla.device()
+        return torch.device(self.device.kind)
+
+    def _sync(self) -> None:
+        """Materialise what is pending, so that nothing of it is charged elsewhere."""
+        if self.device.kind in ("tt", "xla"):
+            import torch_xla
+
+            torch_xla.sync(wait=True)

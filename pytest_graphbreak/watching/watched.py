@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pytest_graphbreak.layers.notify import NOTIFIER
+from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.watching import processes
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.tt import stages
+from pytest_graphbreak.layers.tt import programs
 
-NAMES = list(stages.ORDER)
+NAMES = list(programs.ORDER)
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ NAMES = list(stages.ORDER)
         (NAMES[0], NAMES[0], False),
         ("a_stage_of_next_year", NAMES[0], True),
         (NAMES[2], "a_stage_of_next_year", True),
-        (stages.FIRST, "a_stage_of_next_year", False),
+        (programs.FIRST, "a_stage_of_next_year", False),
     ],
 )
 def test_what_can_follow(stage: str, last: str, can: bool) -> None:
-    assert stages.follows(stage, last) is can
+    assert programs.follows(stage, last) is can
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,6 @@ def test_what_can_follow(stage: str, last: str, can: bool) -> None:
 def test_a_header_without_its_preamble_stands_at_the_start_of_a_line(
     before: str, found: bool
 ) -> None:
-    data = bytearray(f"{before}MLIR Module {stages.FIRST}:\nmodule {{\n".encode())
+    data = bytearray(f"{before}MLIR Module {programs.FIRST}:\nmodule {{\n".encode())
     at = len(before)
-    assert stages.bare_header(data, at, len(data)) == (stages.FIRST if found else "")
+    assert programs.bare_header(data, at, len(data)) == (programs.FIRST if found else "")

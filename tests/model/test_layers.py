@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from pytest_graphbreak.layers.base import Observer
-from pytest_graphbreak.layers.observers import observers
+from pytest_graphbreak.layers.base import Observer, observers
 from pytest_graphbreak.model.layer import GraphCause, Layer, load
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, LAYERS, MEANT
 from pytest_graphbreak.model.record import Break, Record

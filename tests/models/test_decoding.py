@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.watching.compiling import CompileModel
+from pytest_graphbreak.watching.watch import CompileModel
 from tests.models import scenes
 from tests.models.zoo import ZOO
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from pytest_graphbreak.watching.compiling import CompileModel
+from pytest_graphbreak.watching.watch import CompileModel
 from tests.models import scenes
 from tests.models.zoo import ZOO
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.watching.compiling import CompileModel
+from pytest_graphbreak.watching.watch import CompileModel
 
 pytest.importorskip("transformers")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.budget import Cap
-from pytest_graphbreak.watching import absent
+from pytest_graphbreak.watching import measure
 from tests.conftest import Suite
 
 HERE = {name: importlib.util.find_spec(name) is not None for name in ("torch", "jax")}
@@ -17,40 +17,42 @@ LAYER = {"torch": "dynamo", "jax": "jax"}
 
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absent, "_installed", lambda name: False)
+    monkeypatch.setattr(measure, "_installed", lambda name: False)
 
 
 @pytest.fixture
 def jax_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absent, "_installed", lambda name: name == "jax")
+    monkeypatch.setattr(measure, "_installed", lambda name: name == "jax")
 
 
 @pytest.mark.usefixtures("jax_only")
 def test_graphs_of_a_baseline_whose_compiler_is_not_here() -> None:
     words = "the baseline has 2 dynamo graphs, and torch is not installed in this Python"
-    assert absent.of_baseline({"dynamo": 2, "jax": 1}, ("jax",)) == words
-    assert absent.of_baseline({"xla": 1}, ()).startswith("the baseline has 1 xla graph, and torch")
-    assert absent.of_baseline({"jax": 1}, ()) == ""
-    assert absent.of_baseline({"dynamo": 0, "jax": 1}, ("jax",)) == ""
+    assert measure.baseline_impossible({"dynamo": 2, "jax": 1}, ("jax",)) == words
+    assert measure.baseline_impossible({"xla": 1}, ()).startswith(
+        "the baseline has 1 xla graph, and torch"
+    )
+    assert measure.baseline_impossible({"jax": 1}, ()) == ""
+    assert measure.baseline_impossible({"dynamo": 0, "jax": 1}, ("jax",)) == ""
     # A child process of another environment made them.
-    assert absent.of_baseline({"dynamo": 2}, ("dynamo",)) == ""
+    assert measure.baseline_impossible({"dynamo": 2}, ("dynamo",)) == ""
 
 
 @pytest.mark.usefixtures("jax_only")
 def test_layers_of_a_cap_whose_compiler_is_not_here() -> None:
     cap = Cap(layers={"dynamo": 1, "xla": 2})
-    assert absent.of_cap(cap, ("jax",)) == (
+    assert measure.cap_impossible(cap, ("jax",)) == (
         "the marker names dynamo=1, xla=2, and torch is not installed in this Python"
     )
-    assert absent.of_cap(cap, ("dynamo",)) == ""
-    assert absent.of_cap(Cap(layers={"dynamo": 1, "jax": 2}), ("jax",)) == ""
-    assert absent.of_cap(Cap(every=1, layers={"dynamo": 1}), ("jax",)) == ""
-    assert absent.of_cap(Cap(breaks=0), ("jax",)) == ""
+    assert measure.cap_impossible(cap, ("dynamo",)) == ""
+    assert measure.cap_impossible(Cap(layers={"dynamo": 1, "jax": 2}), ("jax",)) == ""
+    assert measure.cap_impossible(Cap(every=1, layers={"dynamo": 1}), ("jax",)) == ""
+    assert measure.cap_impossible(Cap(breaks=0), ("jax",)) == ""
 
 
 @pytest.mark.usefixtures("nothing")
 def test_with_no_compiler_at_all_every_layer_is_absent() -> None:
-    assert absent.of_cap(Cap(layers={"dynamo": 1, "jax": 1}), ()).endswith(
+    assert measure.cap_impossible(Cap(layers={"dynamo": 1, "jax": 1}), ()).endswith(
         "and torch and jax are not installed in this Python"
     )
 

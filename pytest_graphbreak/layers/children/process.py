@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pytest_graphbreak.layers import during
-from pytest_graphbreak.layers.base import Observer, Window
+from pytest_graphbreak.layers.base import NOTIFIER, Observer, Window
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
-from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record, merge
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import CodeType
 from typing import Any
 
+from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
@@ -28,7 +29,6 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import Hook, caller
-from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.model.stacks import Line
 
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.base import NOTIFIER, MissingName
 from pytest_graphbreak.layers.dynamo import counters
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.breaks import BreakSensors
@@ -53,7 +53,6 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
 from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, PackageSensor
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
-from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.layers.strangers import Events
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line

@@ -14,14 +14,13 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.device import is_on_device
-from pytest_graphbreak.layers.jax.events import Event, Executable
+from pytest_graphbreak.layers.jax.events import Event, Executable, is_on_device
 from pytest_graphbreak.layers.jax.explain import explained
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.layers.strangers import Strangers
@@ -196,3 +195,37 @@ UNWATCHED = (
     "jax was imported in a way that could not be watched: import it before the test, for "
     "example at the top of conftest.py"
 )
+
+
+# What ``doctor`` tries the jax layer on.
+
+
+class JaxProbe:
+    """A function that is called with two lengths of its input, and one operation outside of it."""
+
+    expected = "3 graphs = 1 jit + 1 retrace + 1 eager, 1 recompile, 0 breaks"
+
+    def prepare(self) -> Callable[[], object]:
+        import jax
+        import numpy
+
+        def small(x: jax.Array) -> jax.Array:
+            return jax.numpy.sin(x)
+
+        three, four = (numpy.ones(size, numpy.float32) for size in (3, 4))
+
+        def run() -> None:
+            compiled = jax.jit(small)
+            compiled(three)
+            compiled(four)
+            jax.numpy.negative(three)
+
+        return run
+
+    def about(self) -> str:
+        import jax
+
+        return f"jax {jax.__version__} on {jax.default_backend()}"
+
+    def internals(self) -> list[str]:
+        return [name.path for name in (*private.NAMES, private.MISS, private.IMPL)]

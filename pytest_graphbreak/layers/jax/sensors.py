@@ -14,22 +14,20 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
-from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.base import NOTIFIER, MissingName
 from pytest_graphbreak.layers.hooks import Hook, ImportWatch, Patch, caller
-from pytest_graphbreak.layers.jax import private, stops
+from pytest_graphbreak.layers.jax import explain, private
 from pytest_graphbreak.layers.jax.calls import JaxCall, call
-from pytest_graphbreak.layers.jax.device import is_on_device
 from pytest_graphbreak.layers.jax.events import (
     Event,
     Executable,
     Interrupted,
     MissedExecutable,
     SensorFault,
+    is_on_device,
 )
-from pytest_graphbreak.layers.jax.kept import KeptExecutables
-from pytest_graphbreak.layers.jax.ledger import FunctionLedger
 from pytest_graphbreak.layers.jax.private import JaxName
-from pytest_graphbreak.layers.notify import NOTIFIER
+from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
 from pytest_graphbreak.layers.strangers import Events
 
 _PLAIN: Final = ("constant", "return", "func", "call", "module")
@@ -149,11 +147,11 @@ class JaxSensors:
 
     def _stopped(self, error: BaseException, frame: FrameType | None) -> None:
         known = self._local.raised
-        if not stops.is_jit(frame) or (known is not None and known() is error):
+        if not explain.is_jit_boundary(frame) or (known is not None and known() is error):
             return
-        if why := stops.reason(error):
+        if why := explain.stop_reason(error):
             self._local.raised = weakref.ref(error)
-            self.events.append(Interrupted(why, stops.stack(error, frame)))
+            self.events.append(Interrupted(why, explain.stop_stack(error, frame)))
             if NOTIFIER.listener is not None:
                 NOTIFIER.listener.noted()
 
@@ -181,7 +179,7 @@ class JaxSensors:
             try:
                 executable = original(*args, **kwargs)
             except Exception as error:
-                self.events.append(Interrupted(stops.refused(program.name, error), program.stack))
+                self.events.append(Interrupted(explain.refused(program.name, error), program.stack))
                 raise
             program.loaded = not local.compiling[-1]
             self.events.append(program)

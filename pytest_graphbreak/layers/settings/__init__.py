@@ -16,10 +16,16 @@ from types import ModuleType
 from typing import Any
 
 from pytest_graphbreak.layers.base import MissingName
-from pytest_graphbreak.layers.settings import jax
-from pytest_graphbreak.layers.settings.configs import CONFIGS, DELETED, ConfigEntries, Look
+from pytest_graphbreak.layers.settings import configs
+from pytest_graphbreak.layers.settings.configs import (
+    CONFIGS,
+    DELETED,
+    ConfigEntries,
+    Look,
+    equal,
+    spell,
+)
 from pytest_graphbreak.layers.settings.modes import modes
-from pytest_graphbreak.layers.settings.values import equal, spell
 from pytest_graphbreak.model.forms import Plain
 
 Key = tuple[str, Any]
@@ -68,8 +74,8 @@ def take() -> Snapshot:
             names = (name for name in CONFIGS if name in sys.modules)
             found.configs.update({name: entries(sys.modules[name]).look() for name in names})
             found.modes.update({name: mode.read() for name, mode in modes().items()})
-        if _is_loaded("jax") and jax.CONFIG in sys.modules:
-            found.configs[jax.CONFIG] = entries(sys.modules[jax.CONFIG]).look()
+        if _is_loaded("jax") and configs.JAX_CONFIG in sys.modules:
+            found.configs[configs.JAX_CONFIG] = entries(sys.modules[configs.JAX_CONFIG]).look()
     return found
 
 
@@ -81,9 +87,13 @@ def _is_loaded(name: str) -> bool:
 
 
 @cache
-def entries(module: ModuleType) -> ConfigEntries | jax.JaxEntries:
+def entries(module: ModuleType) -> ConfigEntries | configs.JaxEntries:
     """The settings of one module of configs."""
-    return jax.JaxEntries(module) if module.__name__ == jax.CONFIG else ConfigEntries(module)
+    return (
+        configs.JaxEntries(module)
+        if module.__name__ == configs.JAX_CONFIG
+        else ConfigEntries(module)
+    )
 
 
 def differing(before: Snapshot, after: Snapshot) -> list[Key]:
@@ -160,7 +170,7 @@ class _settings_errors:
 
     def __init__(self, what: str, module: str = "") -> None:
         self._what = what
-        self._whose = "JAX's" if module == jax.CONFIG else "torch's"
+        self._whose = "JAX's" if module == configs.JAX_CONFIG else "torch's"
 
     def __enter__(self) -> None:
         pass

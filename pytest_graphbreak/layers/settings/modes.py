@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from pytest_graphbreak.layers.dynamo import private
-from pytest_graphbreak.layers.settings.values import spell
+from pytest_graphbreak.layers.settings.configs import spell
 
 AUTOCAST: Final = ("cpu", "cuda", "xla", "xpu", "mps")
 

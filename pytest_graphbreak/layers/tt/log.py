@@ -6,16 +6,101 @@ Counting needs nothing else, and costs two finds over each block.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
-from pytest_graphbreak.layers.tt import stages
-from pytest_graphbreak.layers.tt.copies import Copies
+from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.layers.tt.markers import Guess, Markers, module_name
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.text import lines
 from pytest_graphbreak.text.blocks import Block, Source
+from pytest_graphbreak.text.lines import ANSI
 from pytest_graphbreak.text.scan import Group, Needle, scan
+
+# Tells header lines that stand in a log a second time from those of another graph.
+#
+# Where standard error and ``TTXLA_LOGGER_FILE`` go to one file, or were put into one afterwards,
+# each header is there twice: one after the other, as loguru writes to both under one lock, or in
+# a block, where one file was appended to the other. In either order: only the lines of standard
+# error have the text of a module behind them.
+
+_STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(")
+REMEMBERED: Final = 200_000
+"""Lines remembered, by hash: those of about 20,000 graphs. Later ones are taken as new."""
+
+
+@dataclass(slots=True)
+class _HeaderThread:
+    """``latest``: the time stamp of its last new line.
+
+    ``copying``: its lines are copies now, ``telling``: with the text that the first ones lack.
+    """
+
+    latest: bytes = b""
+    copying: bool = False
+    telling: bool = False
+
+
+class Copies:
+    """Follows the header lines of one log.
+
+    ``count`` were copies, ``adjacent`` of them right behind their line; ``unsure`` may have been.
+    Lines of one millisecond may be equal and yet of two graphs, so a line is only taken for
+    a copy if it follows itself at once, or if time went back in its thread and a module follows
+    only one of the two: none follows a line of ``TTXLA_LOGGER_FILE``. ``told`` is the graph that
+    the line of the last copy has begun, where the text of its module comes only with the copy.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.adjacent = 0
+        self.unsure = 0
+        self.told: Program | None = None
+        self._seen: set[int] = set()
+        self._alone: dict[int, Program | None] = {}
+        self._threads: dict[tuple[str, str], _HeaderThread] = {}
+        self._last = 0
+
+    def between(self) -> None:
+        """Something of another kind was printed: the next line does not follow the last."""
+        self._last = 0
+
+    def is_copy(self, rank: str, thread: str, line: bytes, alone: bool) -> bool:
+        """Whether this header stands in the log before. Without a time stamp it cannot be told.
+
+        ``alone``: no text of a module follows it.
+        """
+        plain = ANSI.sub(b"", line).rstrip()
+        found = _STAMP.search(plain)
+        if found is None:
+            return False
+        key = hash((rank, plain[found.start() :]))
+        known, follows, self._last = key in self._seen, key == self._last, key
+        state = self._threads.setdefault((rank, thread), _HeaderThread())
+        back = state.copying or state.telling or found[0] < state.latest
+        again = known and not follows and back
+        state.copying = again and alone
+        state.telling = again and not alone and key in self._alone
+        self.told = self._alone.pop(key, None) if state.telling else None
+        if follows or state.copying or state.telling:
+            self.count += 1
+            self.adjacent += follows
+            return True
+        self.unsure += known
+        state.latest = max(state.latest, found[0])
+        if len(self._seen) < REMEMBERED:
+            self._seen.add(key)
+            if alone:
+                self._alone[key] = None
+        return False
+
+    def begins(self, program: Program) -> None:
+        """The line that was new begins this graph."""
+        if self._last in self._alone:
+            self._alone[self._last] = program
+
 
 _ERRORS: Final = ("ERR", "FATL")
 _LOAD: Final = b"Codegen load:"
@@ -68,14 +153,14 @@ class TTLines:
 
     def group(self, block: Block) -> Group:
         """What to search for in this block."""
-        preamble = Needle(stages.FILE, self._preamble)
+        preamble = Needle(programs.FILE, self._preamble)
         if self._counts_only and self.headers and not self.bare:
             return Group([preamble])
-        end = Needle(stages.END, self._end)
-        if block.data.find(stages.FILE, block.start, block.limit) >= 0:
+        end = Needle(programs.END, self._end)
+        if block.data.find(programs.FILE, block.start, block.limit) >= 0:
             return Group([preamble, end])
         # No preamble here: someone may have cut it off the headers.
-        return Group([Needle(stages.BARE, self._bare), end])
+        return Group([Needle(programs.BARE, self._bare), end])
 
     def begin(self, block: Block) -> None:
         """Called before a block is scanned."""
@@ -118,16 +203,16 @@ class TTLines:
         return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}
 
     def _preamble(self, block: Block, at: int) -> int:
-        found = stages.header(block.data, at, block.limit)
+        found = programs.read_header(block.data, at, block.limit)
         if found is None:
-            return at + len(stages.FILE)
+            return at + len(programs.FILE)
         level, stage, message = found
         self.levels[level] += 1
         if stage and not lines.thread(block.data, at):
             self.torn += 1
         elif stage:
             self._header(block, at, stage)
-        elif stages.is_torn(block.data, message, block.limit):
+        elif programs.is_torn(block.data, message, block.limit):
             self.torn += 1
         elif level in _ERRORS:
             self._error(block, at, message)
@@ -138,10 +223,10 @@ class TTLines:
         return lines.finish(block.data, at, block.limit)
 
     def _bare(self, block: Block, at: int) -> int:
-        if stage := stages.bare_header(block.data, at, block.limit):
+        if stage := programs.bare_header(block.data, at, block.limit):
             self.bare += 1
             self._header(block, at, stage)
-        return at + len(stages.BARE)
+        return at + len(programs.BARE)
 
     def _header(self, block: Block, at: int, stage: str) -> None:
         data = block.data
@@ -152,7 +237,7 @@ class TTLines:
         rank = lines.rank(data, line, at)
         thread = lines.thread(data, at)
         last = end + len(b"\r\n") >= block.limit
-        alone = last or lines.following(data, end, block.limit, stages.FILE) >= 0
+        alone = last or lines.following(data, end, block.limit, programs.FILE) >= 0
         is_copy = self.copies.is_copy(rank, thread, bytes(data[line:end]), alone)
         told = self.copies.told
         if is_copy and told is None:
@@ -187,7 +272,7 @@ class TTLines:
         elif self.ends > self.headers + self.copies.count:
             self.orphans += 1
         self._close()
-        self._mark = at + len(stages.END)
+        self._mark = at + len(programs.END)
         self._said = ""
         return self._mark
 

@@ -35,6 +35,7 @@ from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, fol
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.observer import XlaProbe
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
 
@@ -369,3 +370,20 @@ def _stages(programs: Programs) -> str:
         f"{count} x {' '.join(stages)}" for stages, count in programs.shapes.most_common(_SHAPES)
     )
     return f"tt: {programs.completed} of {programs.attempted} graphs completed; stages: {listed}"
+
+
+# What ``doctor`` tries the tt layer on.
+
+
+class TTProbe(XlaProbe):
+    """The function of xla on the TT device, with its plugin's log on until the process ends."""
+
+    backend = "tt"
+
+    def prepare(self) -> Callable[[], object]:
+        os.environ["PJRT_DEVICE"] = "TT"
+        turn_on()
+        return super().prepare()
+
+    def internals(self) -> list[str]:
+        return [f"headers in {os.environ[FILE]} at {LEVEL}={os.environ[LEVEL]}"]

@@ -20,9 +20,8 @@ from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.layers import hooks
-from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.base import NOTIFIER, MissingName
 from pytest_graphbreak.layers.hooks import Patch, beside
-from pytest_graphbreak.layers.notify import NOTIFIER
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.reports import CompileReport, DebugFile

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_graphbreak import observe
-from pytest_graphbreak.layers.jax import equinox
+from pytest_graphbreak.layers.jax import calls
 from pytest_graphbreak.layers.jax.keys import Key
 
 jax = pytest.importorskip("jax")
@@ -151,14 +151,14 @@ def test_another_equinox_is_left_as_jax_sees_it() -> None:
     names: dict[str, Any] = {}
     code = compile("import sys\ndef call():\n    return sys._getframe()", "equinox/_jit.py", "exec")
     exec(code, names)
-    assert equinox.unpacked(names["call"](), (), Key()) is None
-    assert equinox.unpacked(None, (), Key()) is None
+    assert calls.unpacked(names["call"](), (), Key()) is None
+    assert calls.unpacked(None, (), Key()) is None
 
 
 def test_arguments_beyond_the_names_are_numbered() -> None:
     entry = jax.tree_util.SequenceKey
     path = (entry(0), entry(1), entry(2))
-    assert equinox._path(path, "rest", ["model"]) == "args[2][2]"
-    assert equinox._path((), "first", []) == "args[0]"
-    assert equinox._path((entry(3),), "fun", []) == "the function[3]"
-    assert equinox._named("x", {}) == "x"
+    assert calls._leaf_path(path, "rest", ["model"]) == "args[2][2]"
+    assert calls._leaf_path((), "first", []) == "args[0]"
+    assert calls._leaf_path((entry(3),), "fun", []) == "the function[3]"
+    assert calls._named_leaf("x", {}) == "x"

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pytest_graphbreak.layers.jax import kept
+from pytest_graphbreak.layers.jax import programs
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
@@ -25,7 +25,7 @@ THREE = np.ones(3, np.float32)
 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SENSORS, "kept", kept.KeptExecutables())
+    monkeypatch.setattr(SENSORS, "kept", programs.KeptExecutables())
 
 
 def isolated(run: Callable[[], Any]) -> int:
@@ -123,7 +123,7 @@ def test_a_function_that_forbids_compiling_still_does(monkeypatch: pytest.Monkey
 
 
 def test_no_more_are_kept_than_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST", 2)
+    monkeypatch.setattr(programs, "MOST", 2)
     for size in range(1, 6):
         isolated(lambda size=size: jax.jit(jnp.cos)(np.ones(size, np.float32)))  # type: ignore[misc]
     assert len(SENSORS.kept._found) == 2

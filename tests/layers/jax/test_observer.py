@@ -22,7 +22,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from pytest_graphbreak.layers.jax import private
-from pytest_graphbreak.layers.jax.device import VARIABLE
+from pytest_graphbreak.layers.jax.events import VARIABLE
 from pytest_graphbreak.layers.jax.observer import HostObserver, JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places

@@ -81,7 +81,7 @@ def test_a_setting_of_this_thread_is_told_from_that_of_all() -> None:
 def test_where_jax_keeps_its_settings_elsewhere_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from jax._src import config
 
-    from pytest_graphbreak.layers.settings.jax import JaxEntries
+    from pytest_graphbreak.layers.settings.configs import JaxEntries
 
     monkeypatch.setattr(config, "config", object())
     with pytest.raises(settings.MissingName, match="_value_holders is not there in this jax"):

@@ -6,8 +6,14 @@ import os
 
 import pytest
 
-from pytest_graphbreak.layers.jax.device import VARIABLE, JaxTarget, is_on_device, named, parse
-from pytest_graphbreak.layers.jax.events import Executable
+from pytest_graphbreak.layers.jax.events import (
+    VARIABLE,
+    Executable,
+    JaxTarget,
+    is_on_device,
+    name_device,
+    parse_device,
+)
 from tests.conftest import Suite
 
 
@@ -26,13 +32,13 @@ def program(platform: str = "cpu", *devices: int, default: str = "cpu") -> Execu
     ],
 )
 def test_a_device_is_named(text: str, target: JaxTarget) -> None:
-    assert parse(text) == target
+    assert parse_device(text) == target
 
 
 @pytest.mark.parametrize("text", ["", "cpu:", "cpu:one", "cpu 1", "1", "cpu:-1"])
 def test_what_names_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a platform of JAX \(tt\)"):
-        parse(text)
+        parse_device(text)
 
 
 def test_without_a_name_it_is_the_device_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +66,9 @@ def test_a_gpu_has_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_environment_is_put_back_and_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    back = named("cpu:1")
+    back = name_device("cpu:1")
     assert os.environ[VARIABLE] == "cpu:1"
-    named("tt")()  # it was set
+    name_device("tt")()  # it was set
     assert os.environ[VARIABLE] == "cpu:1"
     back()
     assert VARIABLE not in os.environ

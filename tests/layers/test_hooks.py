@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.layers.imports import AroundImports
+from pytest_graphbreak.layers.hooks import AroundImports
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_graphbreak.layers.jax.calls import JaxCall
 from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import FORGOTTEN, Key
-from pytest_graphbreak.layers.jax.ledger import FunctionLedger
+from pytest_graphbreak.layers.jax.programs import FunctionLedger
 from pytest_graphbreak.model.stacks import Line
 
 HERE = Line("/home/me/test_model.py", 12, "test_model")
