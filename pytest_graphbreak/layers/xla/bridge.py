@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_graphbreak.layers.hooks import caller
-from pytest_graphbreak.layers.xla import fx
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder, python_stack
@@ -32,7 +31,7 @@ class Bridge:
         self._local = threading.local()
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
         self._pieces: weakref.WeakKeyDictionary[Any, Piece] = weakref.WeakKeyDictionary()
-        self._signatures: dict[tuple[str, bool], fx.Signature] = {}
+        self._signatures: dict[tuple[str, bool], xla_fx.Signature] = {}
         self.lazy = Lazy(recorder, self._of_dynamo, self._bridging)
         recorder.owner = self.lazy.owner
 
@@ -109,12 +108,12 @@ class Bridge:
         frame, _, number = graph.source.rpartition("/")
         if not number.isdigit():
             return ""
-        after = fx.signature(gm, inputs, graph.names)
+        after = xla_fx.signature(gm, inputs, graph.names)
         self._signatures[graph.source, graph.backward] = after
         if number == "0":
             return ""
         before = f"{frame}/{int(number) - 1}"
-        return fx.change(self._signatures.get((before, graph.backward)), after)
+        return xla_fx.change(self._signatures.get((before, graph.backward)), after)
 
     # extract_graph_helper(xla_model, cache): one piece of it becomes one xla graph. A
     # compiled program calls it again when it runs for sizes that it was not lowered for.
@@ -128,7 +127,7 @@ class Bridge:
         if piece is None:
             piece = self._pieces[gm] = xla_fx.describe_piece(gm, graph or FxGraph())
         if graph is None:
-            change = fx.new_sizes(piece, gm.xla_args, next(reversed(cache), None))
+            change = xla_fx.new_sizes(piece, gm.xla_args, next(reversed(cache), None))
         return LoweringContext("piece", piece.fx, piece, change=change), gm
 
     def lowered(self, token: tuple[LoweringContext, Any] | None, result: Any) -> None:

@@ -21,7 +21,6 @@ from types import FrameType
 from typing import Any
 
 from pytest_graphbreak.layers.hooks import caller
-from pytest_graphbreak.layers.xla import fx
 from pytest_graphbreak.layers.xla import fx as xla_fx
 from pytest_graphbreak.layers.xla.events import LoweringContext, Recorder
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
@@ -181,7 +180,7 @@ def _relowered(context: LoweringContext, before: _ModuleRun, after: _ModuleRun) 
     """The same graph is lowered once more: what is different from the last time."""
     assert context.piece is not None
     if after.numbers != before.numbers:
-        change = fx.new_sizes(context.piece, after.numbers, before.numbers)
+        change = xla_fx.new_sizes(context.piece, after.numbers, before.numbers)
     elif after.pending and after.pending != before.pending:
         return replace(context, pending=tuple((name, False) for name in after.pending))
     elif before.pending and not after.pending:

@@ -123,7 +123,7 @@ def test_a_function_that_forbids_compiling_still_does(monkeypatch: pytest.Monkey
 
 
 def test_no_more_are_kept_than_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MOST", 2)
+    monkeypatch.setattr(programs, "MOST_KEPT", 2)
     for size in range(1, 6):
         isolated(lambda size=size: jax.jit(jnp.cos)(np.ones(size, np.float32)))  # type: ignore[misc]
     assert len(SENSORS.kept._found) == 2
