@@ -31,6 +31,9 @@ from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import Hook, caller
 from pytest_graphbreak.model.stacks import Line
 
+_Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
+"""What is done with the arguments of a call."""
+
 
 class BreakSensors:
     """The hooks that note breaks among the ``events``.
@@ -50,37 +53,68 @@ class BreakSensors:
         self._found = found
         self._fell = fell
 
-    def method(self, original: Hook, translator: Any, *args: Any, **kwargs: Any) -> Any:
-        """From 2.10: a method of the translator, which from 2.11 on gets the exception."""
-        __tracebackhide__ = True
-        self._log_graph_break(args, kwargs)
-        return original(translator, *args, **kwargs)
+    def hooks(self) -> dict[Name, Hook]:
+        """The hook of each private name by which a torch tells of breaks."""
+        return {
+            names.BREAK: self._before("graph breaks", self._method_logs),
+            names.BREAK_29: self._before("graph breaks", self._log_graph_break),
+            names.SUPPRESS: self._before("functions left to eager", self._format_error),
+            # Until 2.9 and 2.10: breaks that no log has. The exception is followed instead.
+            names.UNSUPPORTED_INIT: self._after("graph breaks", self._unsupported),
+            names.RESTART: self._before("graph breaks", self._restart),
+            names.STEP: self._before("graph breaks", self._step),
+            names.SKIP: self._after("skipped frames", self._skip),
+        }
 
-    def function(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        self._log_graph_break(args, kwargs)
-        return original(*args, **kwargs)
+    def _before(self, what: str, note: _Note) -> Hook:
+        """A hook that notes a call and then makes it."""
+
+        def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            self._noted(what, note, args, kwargs)
+            return original(*args, **kwargs)
+
+        return hook
+
+    def _after(self, what: str, note: _Note) -> Hook:
+        """A hook that makes a call and then notes it."""
+
+        def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            result = original(*args, **kwargs)
+            self._noted(what, note, args, kwargs)
+            return result
+
+        return hook
+
+    def _noted(self, what: str, note: _Note, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # An exception of ours would become InternalTorchDynamoError in the user's test.
+        try:
+            note(args, kwargs)
+        except Exception as fault:
+            self._fell(what, fault)
+
+    def _method_logs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """From 2.10: a method of the translator, which from 2.11 on gets the exception."""
+        self._log_graph_break(args[1:], kwargs)
 
     def _log_graph_break(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """``log_graph_break(code_options, reason, ...)`` was called."""
-        try:
-            attempt = self._local.current()
-            message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
-            fault = kwargs.get("exc") or self._unsupported_in(sys.exc_info()[1])
-            if getattr(fault, "logged", False):
-                return  # Dynamo does not log it twice either
-            stack = kwargs.get("user_stack")
-            if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
-                # Logged after a restart; the cause was met before it.
-                message, stack = attempt.pending
-            elif fault is not None:
-                root = self._root(fault)
-                stack = getattr(root, "real_stack", stack)
-                message = message if root is fault else say(root)
-                self._note(fault)
-            self.broke(attempt, message, stack)
-        except Exception as fault:
-            self._fell("graph breaks", fault)
+        attempt = self._local.current()
+        message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
+        fault = kwargs.get("exc") or self._unsupported_in(sys.exc_info()[1])
+        if getattr(fault, "logged", False):
+            return  # Dynamo does not log it twice either
+        stack = kwargs.get("user_stack")
+        if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
+            # Logged after a restart; the cause was met before it.
+            message, stack = attempt.pending
+        elif fault is not None:
+            root = self._root(fault)
+            stack = getattr(root, "real_stack", stack)
+            message = message if root is fault else say(root)
+            self._note(fault)
+        self.broke(attempt, message, stack)
 
     def broke(self, attempt: Attempt | None, message: str, stack: Any) -> None:
         """Note a break, once for each place of an attempt: restarts meet it again."""
@@ -115,17 +149,12 @@ class BreakSensors:
             fault = fault.__cause__
         return fault if isinstance(fault, self._found[names.UNSUPPORTED]) else None
 
-    def suppress(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _format_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """``format_error_msg(exc, code, ...)``: called for errors that Dynamo keeps to itself."""
-        __tracebackhide__ = True
-        try:
-            where = {"exc": 0, "code": 1}
-            self._suppressed(*(argument(name, where, args, kwargs) for name in where))
-            if NOTIFIER.listener is not None:  # its attempt has ended before
-                NOTIFIER.listener.noted()
-        except Exception as error:
-            self._fell("functions left to eager", error)
-        return original(*args, **kwargs)
+        where = {"exc": 0, "code": 1}
+        self._suppressed(*(argument(name, where, args, kwargs) for name in where))
+        if NOTIFIER.listener is not None:  # its attempt has ended before
+            NOTIFIER.listener.noted()
 
     def _suppressed(self, fault: Any, code: CodeType) -> None:
         failed, self._local.failed = self._local.failed, None
@@ -146,56 +175,34 @@ class BreakSensors:
             root = self._root(fault)
             self.broke(attempt, say(root), getattr(root, "real_stack", None))
 
-    # Until 2.9 and 2.10: breaks that no log has. The exception is followed instead.
+    def _unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An ``Unsupported`` was made. Raised from another one, it is that one's consequence."""
+        cause = self._unsupported_in(sys.exc_info()[1])
+        root = args[0] if cause is None else self._root(cause)
+        self._local.unsupported = (say(root), getattr(root, "real_stack", None))
 
-    def unsupported(self, original: Hook, fault: Any, *args: Any, **kwargs: Any) -> None:
-        __tracebackhide__ = True
-        original(fault, *args, **kwargs)
-        try:
-            # Being raised from another one, it is that one's consequence.
-            cause = self._unsupported_in(sys.exc_info()[1])
-            root = fault if cause is None else self._root(cause)
-            self._local.unsupported = (say(root), getattr(root, "real_stack", None))
-        except Exception as error:
-            self._fell("graph breaks", error)
-
-    def restart(self, original: Hook, entry: Any, *args: Any, **kwargs: Any) -> Any:
+    def _restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Tracing starts again, to stop earlier. Without a reason, nothing was logged."""
-        __tracebackhide__ = True
-        try:
-            attempt = self._local.current()
-            if attempt is not None and entry.reason is None:
-                attempt.pending = self._local.unsupported
-        except Exception as fault:
-            self._fell("graph breaks", fault)
-        return original(entry, *args, **kwargs)
+        attempt = self._local.current()
+        if attempt is not None and args[0].reason is None:
+            attempt.pending = self._local.unsupported
 
-    def step(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The second tracing reached the line at which it has to stop."""
-        __tracebackhide__ = True
-        try:
-            attempt = self._local.current()
-            if attempt is not None and attempt.pending:
-                self.broke(attempt, *attempt.pending)
-        except Exception as fault:
-            self._fell("graph breaks", fault)
-        return original(*args, **kwargs)
+        attempt = self._local.current()
+        if attempt is not None and attempt.pending:
+            self.broke(attempt, *attempt.pending)
 
-    def skip(self, original: Hook, skip: Any, *args: Any, **kwargs: Any) -> None:
-        """A ``SkipFrame`` is made: unless something catches it, the frame runs in eager."""
-        __tracebackhide__ = True
-        original(skip, *args, **kwargs)
-        try:
-            attempt = self._local.current()
-            if attempt is None:
-                return
-            attempt.skip = str(args[0]) if args else "graph break"
-            fault = self._unsupported_in(sys.exc_info()[1])
-            if fault is not None and not hasattr(fault, "_graphbreak_noted"):
-                root = self._root(fault)
-                attempt.unlogged = (say(root), getattr(root, "real_stack", None))
-        except Exception as fault:
-            self._fell("skipped frames", fault)
+    def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """``SkipFrame(reason)``: unless something catches it, the frame runs in eager."""
+        attempt = self._local.current()
+        if attempt is None:
+            return
+        attempt.skip = str(args[1]) if len(args) > 1 else "graph break"
+        fault = self._unsupported_in(sys.exc_info()[1])
+        if fault is not None and not hasattr(fault, "_graphbreak_noted"):
+            root = self._root(fault)
+            attempt.unlogged = (say(root), getattr(root, "real_stack", None))
 
 
 def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:

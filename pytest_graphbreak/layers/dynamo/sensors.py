@@ -87,16 +87,10 @@ class DynamoSensors:
         self.attached = True
         hooks: dict[Name, Hook] = {
             names.COMPILE: self._compile,
-            names.SUPPRESS: self._breaks.suppress,
             names.REASONS: self._reasons,
             names.REASONS_26: self._reasons,
             names.BACKEND: self._backend,
-            names.BREAK: self._breaks.method,
-            names.BREAK_29: self._breaks.function,
-            names.UNSUPPORTED_INIT: self._breaks.unsupported,
-            names.RESTART: self._breaks.restart,
-            names.STEP: self._breaks.step,
-            names.SKIP: self._breaks.skip,
+            **self._breaks.hooks(),
         }
         for name in names.required(names.torch_version()):
             try:
