@@ -618,7 +618,7 @@ def test_what_a_fixture_compiled_and_cannot_be_forgotten_is_an_error(
 
     observer.isolate("test")
     opened = observer.open(places)
-    monkeypatch.setattr(module.cold, "forget" if there else "reset", fails)
+    monkeypatch.setattr(module.isolation, "forget" if there else "reset", fails)
     if not there:
         monkeypatch.setattr(module, "DYNAMO", "dynamo_of_a_test")
     with opened.aside():
