@@ -202,7 +202,7 @@ def torch_logs(case: Any) -> Told:
 
 
 def _traced(case: Any, directory: Path) -> None:
-    from pytest_graphbreak.suite.trace import Trace
+    from pytest_graphbreak.suite.window import Trace
 
     trace = Trace(directory, case.name)
     trace.start()

@@ -1,4 +1,4 @@
-"""pytest hooks, a few lines each; no logic.
+"""pytest hooks and fixtures, a few lines each; no logic.
 
 This module is imported in every pytest run of the environment, so it imports
 neither torch nor yaml, and what does is imported where it is used.
@@ -6,19 +6,60 @@ neither torch nor yaml, and what does is imported where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import importlib.util
+from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_graphbreak.config import settings as _settings
-from pytest_graphbreak.suite.fixtures import _graph_budget_attends, compile_model, graph_budget
+from pytest_graphbreak.config.typed import typed
 from pytest_graphbreak.suite.gate import GATE, Gate
 from pytest_graphbreak.suite.phases import PHASES, Phases
 from pytest_graphbreak.suite.reports import attach, colour
 
-__all__ = ["_graph_budget_attends", "compile_model", "graph_budget"]
+if TYPE_CHECKING:
+    from pytest_graphbreak.watching.watch import CompileModel, GraphBudget
+
+
+@pytest.fixture(scope="session")
+def _graph_budget_attends() -> Iterator[None]:
+    """From the first test with a block on: what an earlier one compiled is warm in a later one."""
+    from pytest_graphbreak.watching.measure import attending
+
+    with attending():
+        yield
+
+
+@pytest.fixture
+def graph_budget(request: pytest.FixtureRequest, _graph_budget_attends: None) -> GraphBudget:
+    """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
+
+    Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The
+    block sees what the test does in it; it resets nothing.
+    """
+    from pytest_graphbreak.watching.watch import watch
+
+    return partial(watch, root=request.config.rootpath, typed=typed(request.config))
+
+
+@pytest.fixture
+def compile_model(request: pytest.FixtureRequest) -> CompileModel:
+    """Compile and run a model once on the device: ``run = compile_model(model, x)``."""
+    from pytest_graphbreak.watching.watch import CompileModel
+
+    if importlib.util.find_spec("torch") is None:
+        pytest.fail(
+            "compile_model compiles models of torch, and torch is not installed in this Python. "
+            "A function of JAX needs no fixture: jax.jit it, call it, and the gate counts",
+            pytrace=False,
+        )
+    gate = request.config.stash[GATE]
+    device = gate.device  # it is here: a name was looked for when the session began
+    gate.count_tt(request.config)  # done already, but for a fixture that is asked for by name
+    return CompileModel(device, request.config.rootpath)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

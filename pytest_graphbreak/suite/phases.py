@@ -16,17 +16,21 @@ import pytest
 from pytest_graphbreak.layers.strangers import OwnThreads
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.suite import entry as entries
-from pytest_graphbreak.suite import junit
-from pytest_graphbreak.suite.entry import ENTRY, FAILED_SUBTEST, RUNNING, TRACE
+from pytest_graphbreak.suite import reports
+from pytest_graphbreak.suite import reports as entries
 from pytest_graphbreak.suite.gate import Gate
 from pytest_graphbreak.suite.markers import canonical, is_isolated, marked_budget, marked_cap
-from pytest_graphbreak.suite.reports import GraphBudgetFailure
+from pytest_graphbreak.suite.reports import (
+    ENTRY,
+    FAILED_SUBTEST,
+    RUNNING,
+    TRACE,
+    GraphBudgetFailure,
+)
 
 if TYPE_CHECKING:
     from pytest_graphbreak.suite.leaks import Leaks
-    from pytest_graphbreak.suite.trace import Trace
-    from pytest_graphbreak.suite.window import TestWindow
+    from pytest_graphbreak.suite.window import TestWindow, Trace
     from pytest_graphbreak.watching.measure import Measurement
 
 PHASES: Final = pytest.StashKey["Phases"]()
@@ -132,7 +136,7 @@ class Phases:
         from pytest_graphbreak.watching.measure import explain
 
         explain(self._settings.reasons)
-        entry = entries.begin(item, canonical(item))
+        entry = entries.begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
         if self._window is None or self._measured is not item:
             self._open(item)
@@ -148,11 +152,11 @@ class Phases:
             item.stash[RUNNING] = False
             record = self._close(entry)
             entries.not_judged(entry, record)
-            junit.set_properties(item, record)
+            reports.set_properties(item, record)
             raise
         item.stash[RUNNING] = False
         record = self._close(entry)
-        junit.set_properties(item, record)
+        reports.set_properties(item, record)
         if item.stash[FAILED_SUBTEST]:
             entries.not_judged(entry, record)
             entry["failed_by"] = "test"
@@ -217,7 +221,7 @@ class Phases:
         """The trace of this test; ``reports.attach`` decides whether it stays."""
         if self._settings.trace is None:
             return None
-        from pytest_graphbreak.suite.trace import Trace
+        from pytest_graphbreak.suite.window import Trace
 
         trace = item.stash[TRACE] = Trace(self._settings.trace, nodeid)
         return trace

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch._logging.structured as structured
 
-from pytest_graphbreak.suite.trace import Trace, slug
+from pytest_graphbreak.suite.window import Trace, slug
 from tests.conftest import BROKEN, Suite
 
 FAILS = BROKEN + "        assert False\n"
