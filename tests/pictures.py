@@ -1,4 +1,4 @@
-"""Makes the pictures of the README: ``tox run -e pictures``, where Chromium is installed.
+"""Makes the pictures of the documentation: ``tox run -e pictures``, where Chromium is installed.
 
 The files and commands are the README's own, so that the pictures show what it shows: its red
 test as a terminal has it (SVG), and the page of the same report (PNG).
@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tests.docs.test_examples import ROOT, blocks
+from tests.docs.test_examples import ROOT, blocks, insert
 from tests.report.browser import Browser, find
 
 PICTURES = ROOT / "docs/pictures"
@@ -51,6 +51,8 @@ def red(here: Path) -> str:
             path = here / block.what
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
+        elif block.word == "insert":
+            insert(block, here)
         elif block.word == "run":
             option = "--graph-budget-record" if not output else "--graph-budget"
             arguments = (option, "--color=yes", "--graph-budget-report=graphs.json")

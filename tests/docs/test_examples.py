@@ -4,6 +4,8 @@ A fenced block says what it is in an HTML comment on the line before it:
 
 ``<!-- file: PATH -->``
     is written to PATH in the page's own directory.
+``<!-- insert: PATH:LINE -->``
+    is put above that line of a file that was written before.
 ``<!-- run: exit=N -->``
     a console block: lines after ``$ `` are run there, the others must appear in
     the output in this order (fnmatch patterns; ``...`` stands for any lines).
@@ -41,7 +43,7 @@ from tests import terminal
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
-    r"(?:^ *<!-- *(?P<word>file|run): *(?P<what>.*?) *-->\n)?"
+    r"(?:^ *<!-- *(?P<word>file|run|insert): *(?P<what>.*?) *-->\n)?"
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
     re.M | re.S,
 )
@@ -124,6 +126,8 @@ def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
         if block.word == "file":
             _write(block, here)
+        elif block.word == "insert":
+            insert(block, here)
         elif block.word == "run":
             _run(block, here, columns)
 
@@ -133,6 +137,16 @@ def write_files(page: Path, here: Path) -> None:
     for block in blocks(page):
         if block.word == "file":
             _write(block, here)
+
+
+def insert(block: Block, here: Path) -> None:
+    """Put the text of a block above the line that it names."""
+    name, _, line = block.what.rpartition(":")
+    lines = (here / name).read_text().splitlines(keepends=True)
+    below = lines[int(line) - 1]
+    indent = below[: len(below) - len(below.lstrip())]
+    lines.insert(int(line) - 1, textwrap.indent(block.text, indent))
+    (here / name).write_text("".join(lines))
 
 
 def _write(block: Block, here: Path) -> None:

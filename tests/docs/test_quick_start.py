@@ -8,37 +8,55 @@ from pathlib import Path
 import pytest
 
 from tests import terminal
-from tests.docs.test_examples import ROOT, blocks
+from tests.docs.test_examples import ROOT, blocks, insert
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch_xla") is None, reason="the quick start shows torch_xla"
-)
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None, reason="the quick start compiles with torch"
+    ),
+]
 
-CODE_OR_COMMAND = (" " * 10, "  accept ", "next ", ">", "E ", "FAILED ")
+CODE_OR_COMMAND = (" " * 10, "  accept ", "  explain ", "next ", ">", "E ", "FAILED ")
+README = list(blocks(ROOT / "README.md"))
+PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The README's project as it is at first, with the line that is added later beside it."""
+    """The README's project as it is at first."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    for block in blocks(ROOT / "README.md"):
+    for block in README:
         if block.word == "file":
             path = tmp_path / block.what
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                path = path.with_suffix(".later")
             path.write_text(block.text)
     return tmp_path
 
 
-@pytest.mark.usefixtures("xla_forks")
+def broken(project: Path) -> None:
+    """Record the project, then make the README's edit."""
+    terminal.run([*PYTEST, "--graph-budget-record"], project)
+    for block in README:
+        if block.word == "insert":
+            insert(block, project)
+
+
+@pytest.mark.usefixtures("forks")
+def test_the_failure_at_the_top_is_the_one_that_comes(project: Path) -> None:
+    broken(project)
+    # As wide as the README shows it, which does not break lines.
+    seen = terminal.run([*PYTEST, "--graph-budget"], project, columns=200)
+    shown = next(block for block in README if block.text.startswith("graph budget:")).text
+    assert shown in seen.text.replace("\r\n", "\n")
+
+
+@pytest.mark.usefixtures("forks")
 def test_in_a_terminal(project: Path) -> None:
-    pytest_ = ["python", "-m", "pytest", "-p", "no:cacheprovider"]
-    terminal.run([*pytest_, "--graph-budget-record"], project)
-    (project / "yolo" / "head.later").rename(project / "yolo" / "head.py")
-    seen = terminal.run([*pytest_, "--graph-budget"], project)
+    broken(project)
+    seen = terminal.run([*PYTEST, "--graph-budget"], project)
     assert seen.code == 1, seen.text
-    assert "\x1b[31m\x1b[1mgraph budget: 3 xla graphs" in seen.raw
+    assert "\x1b[31m\x1b[1mgraph budget: 2 dynamo graphs" in seen.raw
     assert "torch.__trace" not in seen.text
     ours = seen.lines[
         seen.lines.index(next(x for x in seen.lines if x.startswith("graph budget:"))) :
@@ -49,13 +67,12 @@ def test_in_a_terminal(project: Path) -> None:
     assert "           torch._dynamo.config.capture_scalar_outputs = True" in ours
 
 
-@pytest.mark.usefixtures("xla_forks")
+@pytest.mark.usefixtures("forks")
 def test_without_colour(project: Path) -> None:
-    pytest_ = ["python", "-m", "pytest", "-p", "no:cacheprovider"]
-    seen = terminal.run([*pytest_, "--graph-budget"], project, {"NO_COLOR": "1"})
+    seen = terminal.run([*PYTEST, "--graph-budget"], project, {"NO_COLOR": "1"})
     assert seen.code == 1
     assert "\x1b[" not in seen.raw
-    assert "graph budget: no baseline for this test (1 dynamo graph, 1 xla graph)" in seen.text
+    assert "graph budget: no baseline for this test (1 dynamo graph)" in seen.text
 
 
 @pytest.mark.parametrize(
