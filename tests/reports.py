@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from pytest_graphbreak.model.json import entry_of
 from pytest_graphbreak.model.report import TestReport
 
 Data = dict[str, Any]
@@ -171,7 +174,7 @@ def a_report(*tests: Data, profile: str = "cpu", torch: str = "2.13.0", **sessio
 
 def as_tests(*tests: Data) -> list[TestReport]:
     """Such tests as a reader of the report has them."""
-    return [TestReport.from_dict(test) for test in tests]
+    return [replace(entry_of({**test, "nodeid": "-"}), nodeid=test["nodeid"]) for test in tests]
 
 
 def write(path: Path, report: Data) -> str:

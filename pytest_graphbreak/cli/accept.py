@@ -120,10 +120,10 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
     if (args.run is None) == (not args.reports):
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
-        return load_all(args.reports, counts_only=True)
+        return load_all(args.reports)
     run = artifacts.named(args.run, args.repo)
     with artifacts.downloaded(run, args.artifact) as directory:
-        return load_all([directory], counts_only=True, shown=f"run {run.number}")
+        return load_all([directory], shown=f"run {run.number}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ import argparse
 import errno
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
@@ -16,6 +17,7 @@ from pytest_graphbreak.cli.template import TemplateError, check, fill
 from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
+from pytest_graphbreak.model.json import document
 from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.report import json
@@ -168,8 +170,8 @@ def _write(
             where = replace(where, profile=args.profile)
         else:
             tests = [entry(reading, bearing) for reading, bearing in found]
-        document = json.document(where, json.session(0, len(readings)), tests)
-        written = write_report(args.json, document)
+        whole = document(where, json.session(0, len(readings)), tests)
+        written = write_report(args.json, whole)
     if args.markdown:
         written = write(args.markdown, page.render(found)) and written
     return written

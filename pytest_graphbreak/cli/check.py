@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, complain, listing, say
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
@@ -133,14 +135,10 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     checkout = find(Path.cwd(), args.graph_budget_dir)
     made_by = run_of(args) or accepting.this_run()
-    other = union(load_all(args.against, counts_only=True)) if args.against else None
-    # Graph by graph a report is many times as large, and only the page and a red test need it.
-    for counts_only in (True, False) if not args.html else (False,):
-        reports = load_all(args.reports, counts_only=counts_only)
-        together = union(reports)
-        result = check(together, checkout, other, made_by)
-        if not result.failing:
-            break
+    other = union(load_all(args.against)) if args.against else None
+    reports = load_all(args.reports)
+    together = union(reports)
+    result = check(together, checkout, other, made_by)
     result.allow_missing = args.allow_missing
     _compare(result, checkout, args.base, other)
     _show(result, together, reports, _accept(args.reports, made_by))
@@ -347,9 +345,11 @@ def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:
     """The reports with the verdicts of this check in place of those of their runs."""
     verdicts: dict[int, TestReport] = {id(item.seen.test): item.test for item in result.judged}
     return [
-        replace(
+        structs.replace(
             report,
-            session=replace(report.session, stale=tuple(item.nodeid for item in result.stale)),
+            session=structs.replace(
+                report.session, stale=tuple(item.nodeid for item in result.stale)
+            ),
             tests=tuple(verdicts[id(test)] for test in report.tests if id(test) in verdicts),
         )
         for report in reports

@@ -8,9 +8,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.config import packages as owners
@@ -24,6 +25,7 @@ from pytest_graphbreak.config.device import (
 from pytest_graphbreak.config.settings import DEVICES
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging import cap as caps
+from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import json
@@ -217,7 +219,7 @@ def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> Te
     failed_by = "test" if code else "gate" if judged is not None and judged.fails else None
     outcome = "failed" if failed_by else "passed"
     said = {} if judged is None else judged.to_dict()
-    return json.entry(name, outcome, record.to_dict() | said, failed_by, 1)
+    return json.entry(name, outcome, {"record": record.to_dict(), **said}, failed_by, 1)
 
 
 def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, code: int) -> bool:
@@ -227,8 +229,8 @@ def _write(files: dict[str, str], page: str, entry: TestReport, device: Device, 
         session = json.session(code or int(entry.failed_by == "gate"), 1)
         packages = owners.versions(owners.files_of(entry.record), Path.cwd())
         here = replace(environment(device, device.profile), packages=packages)
-        document = json.document(here, session, [entry.to_dict()])
-        written = write_report(files["json"], document, sys.stderr)
+        whole = document(here, session, [entry_json(entry)])
+        written = write_report(files["json"], whole, sys.stderr)
     if "markdown" in files:
         written = write(files["markdown"], page, sys.stderr) and written
     return written

@@ -276,13 +276,15 @@ def environment(device: Device, profile: str) -> RunEnvironment:
     """The ``environment`` of the JSON report; who measured fills in ``packages``."""
     import platform
 
+    from msgspec.structs import replace
+
     from pytest_graphbreak.model.report import RunEnvironment
 
-    return RunEnvironment(
+    found = RunEnvironment(
         profile=profile,
         device=device.kind,
         arch=device.arch,
-        versions={package: version(package) for package in VERSIONS},
         python=platform.python_version(),
         platform=sys.platform,
     )
+    return replace(found, **{package: version(package) for package in VERSIONS})

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict, replace
+
 from pytest_graphbreak.model.budget import Cap, Recorded
+from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 
@@ -19,7 +22,8 @@ def baseline(expected: Expected | None) -> Recorded | None:
     """What the baseline says for the profile; the report's ``baseline``."""
     if expected is None:
         return None
-    return Recorded(expected.profile, expected.versions, expected.values)
+    known = Recorded(**asdict(expected.values), profile=expected.profile)
+    return replace(known, **{name: expected.versions.get(name) for name in COMPILERS})
 
 
 def budget(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.model.budget import Cause, place_key

@@ -11,8 +11,9 @@ happened with one of these (``Difference.parent``). A new kind of change is one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.graphs import (

@@ -61,7 +61,7 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
         yield _total("break", None, cap.breaks, len(after.breaks), cap.by)
     # A cap of 0 asks for no graph at all, so none is no loss there.
     limits = {layer: limit for layer in after.layers if (limit := cap.graphs(layer))}
-    if after.attempted and not any(after.graphs.values()) and limits:
+    if after.frames.attempted and not any(after.graphs.values()) and limits:
         layer = next(iter(limits))
         yield _total("graph", layer, limits[layer], 0, cap.by)
     # But code that the compiler tried and gave up on is: nothing was to be compiled anew.

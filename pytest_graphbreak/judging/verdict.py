@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
@@ -214,9 +216,9 @@ def _expected(test: TestReport) -> Expected | None:
         return None
     own = test.foreign is None
     return Expected(
-        known.values,
+        known,
         profile=known.profile or "",
         versions={name: version for name, version in known.versions.items() if version},
         recorded=own,
-        own=known.values.layers if own else frozenset(),
+        own=known.layers if own else frozenset(),
     )

@@ -11,8 +11,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.model.record import Break, Eager, Graph, Placed, Recompile, Record
 

@@ -9,8 +9,10 @@ a value that was read; which, only PT_XLA_DEBUG_LEVEL tells.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo.log import LoggedGraph
 from pytest_graphbreak.layers.tt.programs import Program

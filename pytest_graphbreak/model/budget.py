@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
 
-from pytest_graphbreak.model.described import LOCAL, Described, JsonKey, Keys
-from pytest_graphbreak.model.fields import (
+from pytest_graphbreak.model.forms import (
+    LOCAL,
+    OPTIONAL,
     AnyCause,
+    Breaking,
     Count,
     Counts,
+    Data,
     Functions,
     LayerName,
     Text,
     Times,
+    says,
+    versioned,
 )
-from pytest_graphbreak.model.forms import OneOf, TextUpTo
 from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
 
 PLACES_LAYER: Final = BREAKING[0]
 """The layer of a place that names none. Places are judged and written with their layer only."""
-BREAKS: Final = OneOf(BREAKING, "breaking", "A layer that code can leave; dynamo if left out.")
 
 
-@dataclass(frozen=True, slots=True)
-class Cap(Described):
+class Cap(Data, frozen=True):
     """The most that a piece of code may make; None where nothing is said.
 
     ``every`` holds for each layer that was observed and is judged without being
@@ -36,10 +37,10 @@ class Cap(Described):
     """
 
     every: Count | None = None
-    layers: Counts = field(default_factory=dict)
+    layers: Counts = {}
     recompiles: Count | None = None
     breaks: Count | None = None
-    by: Annotated[str, LOCAL] = "marker"
+    by: Annotated[Text, LOCAL] = "marker"
 
     def graphs(self, layer: str) -> int | None:
         """The most graphs of one layer."""
@@ -61,8 +62,7 @@ def place_key(where: str, code: str) -> tuple[str, str]:
     return writable(where), writable(" ".join(code.split()))
 
 
-@dataclass(frozen=True, slots=True)
-class BaselinePlace(Described):
+class BaselinePlace(Data, frozen=True):
     """A place that broke, or left the compiler, when the baseline was recorded.
 
     ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason``
@@ -70,16 +70,12 @@ class BaselinePlace(Described):
     the code broke, or left.
     """
 
-    DEFINITION: ClassVar = "known"
-    ABOUT: ClassVar = {"": "A place as a baseline file writes it."}
-    ORDER: ClassVar = ("layer", "reason", "id")
-
     where: Text = ""
-    code: Annotated[Text, JsonKey(always=False)] = ""
-    count: Annotated[Times, JsonKey(always=False)] = 1
-    reason: Annotated[Text | None, JsonKey(always=False)] = None
-    id: Annotated[Text | None, JsonKey(always=False)] = None
-    layer: Annotated[str, BREAKS, JsonKey(always=False, empty=False)] = PLACES_LAYER
+    code: Annotated[Text, OPTIONAL] = ""
+    count: Annotated[Times, OPTIONAL] = 1
+    reason: Annotated[Text | None, OPTIONAL] = None
+    id: Annotated[Text | None, OPTIONAL] = None
+    layer: Annotated[Breaking, OPTIONAL] = PLACES_LAYER
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -90,26 +86,21 @@ def layers_of(places: Iterable[BaselinePlace]) -> frozenset[str]:
     return frozenset(item.layer for item in places)
 
 
-@dataclass(frozen=True, slots=True)
-class Cause(Described):
+class Cause(Data, frozen=True):
     """Why a layer had graphs when the baseline was recorded, and where: ``count`` of them."""
 
-    DEFINITION: ClassVar = "why"
-    ABOUT: ClassVar = {"": "Why there are graphs that are not plain, as a baseline file writes it."}
-
     layer: LayerName
-    cause: Annotated[str, AnyCause()] = ""
-    where: Annotated[Text, JsonKey(always=False)] = ""
-    code: Annotated[Text, JsonKey(always=False)] = ""
-    count: Annotated[Times, JsonKey(always=False)] = 1
+    cause: AnyCause = ""
+    where: Annotated[Text, OPTIONAL] = ""
+    code: Annotated[Text, OPTIONAL] = ""
+    count: Annotated[Times, OPTIONAL] = 1
 
     @property
     def key(self) -> tuple[str, str, str, str]:
         return (self.layer, self.cause, *place_key(self.where, self.code))
 
 
-@dataclass(frozen=True, slots=True)
-class Values(Described):
+class Values(Data, frozen=True):
     """Counts by layer, and places. What is absent is zero.
 
     ``ops`` are captured operations; a layer that is absent there was not recorded.
@@ -118,19 +109,15 @@ class Values(Described):
     ``file::qualified.name``.
     """
 
-    ORDER: ClassVar = ("graphs", "recompiles", "ops")
-
-    graphs: Counts = field(default_factory=dict)
-    recompiles: Annotated[Counts, JsonKey(always=False)] = field(default_factory=dict)
-    breaks: Annotated[tuple[BaselinePlace, ...], JsonKey(always=False)] = ()
-    eager: Annotated[tuple[BaselinePlace, ...], JsonKey(always=False)] = ()
-    ops: Annotated[
-        Counts, JsonKey("Captured operations that were recorded, by layer.", always=False)
-    ] = field(default_factory=dict)
-    causes: Annotated[tuple[Cause, ...], JsonKey(always=False)] = ()
+    graphs: Counts = {}
+    recompiles: Annotated[Counts, OPTIONAL] = {}
+    breaks: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
+    eager: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
+    ops: Annotated[Counts, says("Captured operations that were recorded, by layer."), OPTIONAL] = {}
+    causes: Annotated[tuple[Cause, ...], OPTIONAL] = ()
     functions: Annotated[
-        Functions, JsonKey("How many operations functions held when it was recorded.", always=False)
-    ] = field(default_factory=dict)
+        Functions, says("How many operations functions held when it was recorded."), OPTIONAL
+    ] = {}
 
     def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
         """Why a layer has the graphs that are not plain; None where it is not known.
@@ -157,14 +144,20 @@ class Values(Described):
         return frozenset((*found, *layers_of(self.breaks), *layers_of(self.eager)))
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded(Described):
+class _Profiled(Values, frozen=True):
+    profile: Annotated[Text | None, OPTIONAL] = None
+
+
+if TYPE_CHECKING:
+    _Versioned = _Profiled
+else:
+    _Versioned = versioned(_Profiled, COMPILERS, Annotated[Text | None, OPTIONAL])
+
+
+class Recorded(_Versioned, frozen=True):
     """What the baseline said for the profile of a test, as its report has it."""
 
-    DEFINITION: ClassVar = "baseline"
-
-    profile: Annotated[Text | None, JsonKey(always=False)] = None
-    versions: Annotated[
-        Mapping[str, str | None], Keys(COMPILERS, TextUpTo()), JsonKey(inline=True, always=False)
-    ] = field(default_factory=dict)
-    values: Annotated[Values, JsonKey(inline=True)] = field(default_factory=Values)
+    @property
+    def versions(self) -> dict[str, str]:
+        """Those of the compilers that are known."""
+        return {name: at for name in COMPILERS if (at := getattr(self, name))}

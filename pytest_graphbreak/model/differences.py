@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pytest_graphbreak.model.described import Described, JsonKey
-from pytest_graphbreak.model.fields import Count, LayerName, Text
-from pytest_graphbreak.model.forms import BadValue, OneOf
+from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text, says
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Graph, Recompile, Record, Where
 
 Item = Break | Eager | Recompile | Graph
@@ -27,8 +24,16 @@ MEANINGS: Final = ("over", "lost", "improved", "changed")
 """The verdicts that a change of a number can lead to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference(Described):
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Kind: TypeAlias = str
+    Meaning: TypeAlias = str
+else:
+    Kind, Meaning = Literal[KINDS], Literal[MEANINGS]
+
+
+class Difference(Data, frozen=True, rename={"parent": "with"}):
     """One difference between what was known before and what was observed.
 
     ``total``: the number of a whole layer, or for breaks and eager of all layers; else it is of
@@ -40,58 +45,46 @@ class Difference(Described):
     ``unsure``: of several functions that are compiled, which one is new is not known.
     """
 
-    DEFINITION: ClassVar = "change"
-    ABOUT: ClassVar = {"": "One difference between what was expected and what was observed."}
-
-    kind: Annotated[str, OneOf(KINDS), JsonKey("What changed.")]
-    layer: Annotated[LayerName | None, JsonKey("null for breaks and eager in total.")] = None
-    total: Annotated[
-        bool, JsonKey("Whether it is a number of the whole test, and not one place.")
-    ] = False
-    cause: Annotated[
-        Text, JsonKey("Of a graph at one place, why it exists.", always=False, empty=False)
-    ] = ""
+    kind: Annotated[Kind, says("What changed.")]
+    layer: Annotated[LayerName | None, says("null for breaks and eager in total.")] = None
+    total: Annotated[bool, says("Whether it is a number of the whole test, and not one place.")] = (
+        False
+    )
+    cause: Annotated[Text, says("Of a graph at one place, why it exists."), OPTIONAL] = ""
     where: Where = NOWHERE
-    reason: Annotated[Text, JsonKey(always=False, empty=False)] = ""
-    id: Annotated[
-        Text | None, JsonKey("The GB id, where torch gives one.", always=False, empty=False)
-    ] = None
+    reason: Annotated[Text, OPTIONAL] = ""
+    id: Annotated[Text | None, says("The GB id, where torch gives one."), OPTIONAL] = None
     was: Annotated[
         Text,
-        JsonKey("The id or the reason before, where only that changed.", always=False, empty=False),
+        says("The id or the reason before, where only that changed."),
+        OPTIONAL,
     ] = ""
-    before: Annotated[Count | None, JsonKey("How many; null where it is not known.")] = None
-    after: Annotated[Count, JsonKey("How many now.")] = 0
+    before: Annotated[Count | None, says("How many; null where it is not known.")] = None
+    after: Annotated[Count, says("How many now.")] = 0
     by: Annotated[
         Text,
-        JsonKey(
-            "Whose number before is: marker, option, block; of the baseline if it is missing.",
-            always=False,
-            empty=False,
-        ),
+        says("Whose number before is: marker, option, block; of the baseline if it is missing."),
+        OPTIONAL,
     ] = "baseline"
     verdict: Annotated[
-        Annotated[str, OneOf(MEANINGS)] | None,
-        JsonKey("The verdict that this number by itself leads to; null for a place."),
+        Meaning | None,
+        says("The verdict that this number by itself leads to; null for a place."),
     ] = None
     parent: Annotated[
         Count | None,
-        JsonKey("The change that it happened with, by its number in this list.", name="with"),
+        says("The change that it happened with, by its number in this list."),
     ] = None
     items: Annotated[
         tuple[Count, ...],
-        JsonKey(
+        says(
             "What it is about, by number in the list of the test: graph_list, breaks, "
             "recompile_list or eager."
         ),
     ] = ()
     unsure: Annotated[
         bool,
-        JsonKey(
-            "Whether it is one of several functions of which any may be new.",
-            always=False,
-            empty=False,
-        ),
+        says("Whether it is one of several functions of which any may be new."),
+        OPTIONAL,
     ] = False
 
     @property

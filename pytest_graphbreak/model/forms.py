@@ -1,274 +1,163 @@
-"""Kinds of JSON values: how each is read, bounded and written, and what a schema says of it.
+"""Kinds of values of the data, each with its bounds; how data is read, and what is wrong with it.
 
-What strangers send is held to the bounds (``ReadMode.WHOLE``), and a ``BadValue`` tells the place;
-what this package wrote itself is taken as it is (``ReadMode.OWN``). ``described`` makes objects of
-dataclasses whose fields are of these kinds.
+The data are msgspec Structs whose fields are of these kinds (``record``, ``budget``, ``report``).
+Reading, checking, writing and the JSON Schema come from their types. Keys that no field has are
+ignored; one that is missing has the default of its field, and one without a default must be there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, inspect
+
+from pytest_graphbreak.model.layers import BREAKING, LAYERS
 
 Plain = dict[str, Any]
 """A mapping of exact builtin types, as JSON would give it."""
 
-Step = Callable[[Any], Any]
-"""From JSON to a value, or back."""
-
 LONGEST_TEXT: Final = 20_000
 """Characters of a text (a reason, a line of source); what is over is cut."""
+LONGEST_FACT: Final = 200
+"""Characters of a version, a device, a platform; what is over is cut."""
+LONGEST_NAME: Final = 4096
+"""Characters of a node id or a file name; a longer one is refused."""
 MOST_COUNT: Final = 10_000_000
+MOST_SETTINGS: Final = 1000
 _CUT: Final = "..."
+_SHOWN: Final = 200
+"""Characters of a fault: a stranger's word in it may be long."""
+
+OPTIONAL: Final = Meta(extra_json_schema={"optional": True})
+"""Marks a key that a report may lack."""
+LOCAL: Final = Meta(extra_json_schema={"local": True})
+"""Marks a field that a report does not have."""
 
 
-class ReadMode(Enum):
-    """How JSON is read: what we wrote ourselves; a stranger's report; only the counts of one.
+def says(description: str) -> Meta:
+    """What the schema says of a key beside its type."""
+    return Meta(description=description)
 
-    ``COUNTS`` leaves out the keys that are details, which only people read, and their checks.
-    """
 
-    OWN = 0
-    WHOLE = 1
-    COUNTS = 2
+def defined(name: str) -> Meta:
+    """Where the schema describes a kind of value: once, by this name."""
+    return Meta(extra_json_schema={"is": name})
+
+
+Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+Fact = Annotated[str, Meta(max_length=LONGEST_FACT)]
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
+Times = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
+AnyCause = Annotated[Text, defined("cause")]
+"""One of the causes; what a report of a later version names is taken, too."""
+
+if TYPE_CHECKING:  # the words are known when the layers are
+    LayerName = str
+    Breaking = str
+else:
+    LayerName = Annotated[Literal[LAYERS], defined("layer")]
+    Breaking = Annotated[Literal[BREAKING], defined("breaking")]
+
+Counts = Annotated[
+    Mapping[LayerName, Count], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/layer"}})
+]
+"""Numbers by layer."""
+Functions = Mapping[Text, Count]
+"""Numbers of operations by ``file::qualified.name``."""
+Settings = Annotated[
+    Mapping[Fact, bool | int | float | Fact | None], Meta(max_length=MOST_SETTINGS)
+]
+"""Flags, numbers and text by the names of settings of torch."""
+
+Form = TypeVar("Form")
+Own = TypeVar("Own", bound="Data")
+
+
+class Data(Struct, frozen=True):
+    """What crosses processes as a dict of exact builtin types."""
+
+    def to_dict(self) -> Plain:
+        found: Plain = msgspec.to_builtins(self)
+        return found
+
+    @classmethod
+    def from_dict(cls: type[Own], data: Mapping[str, Any]) -> Own:
+        """The inverse of ``to_dict``. Raises ``BadValue``."""
+        return read(cls, data)
+
+
+def versioned(base: type[Struct], packages: Iterable[str], kind: Any) -> type[Struct]:
+    """The same with a key for the version of each package: which there are, the layers say."""
+    keys = [(name, kind, None) for name in packages]
+    return msgspec.defstruct(base.__name__, keys, bases=(base,), frozen=True)
 
 
 class BadValue(ValueError):
-    """What is wrong, and where: ``place`` grows on the way out, like ``tests[3].graphs``."""
+    """What is wrong, and where: ``place`` is like ``tests[3].graphs``."""
 
     def __init__(self, message: str, place: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.place = place
 
-    def below(self, key: str) -> BadValue:
-        joint = "." if self.place and not self.place.startswith("[") else ""
-        self.place = f"{key}{joint}{self.place}"
-        return self
 
+def read(form: type[Form], data: object) -> Form:
+    """Builtin types as their description has them; text that is too long is cut.
 
-class Form:
-    """One kind of value."""
-
-    def reader(self, how: ReadMode) -> Step:
-        """Checks a value and gives what it is in Python. Raises ``BadValue``."""
-        raise NotImplementedError
-
-    def writer(self) -> Step:
-        return _as_it_is
-
-    def schema(self, definitions: Plain) -> Plain:
-        """Its JSON Schema; what has a name there is put into ``definitions``."""
-        raise NotImplementedError
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def kind(value: Any) -> str:
-    """What a value of JSON is called in messages."""
-    kinds = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", int: "a number"}
-    return kinds.get(type(value), "null" if value is None else "a number")
-
-
-def mapping(value: Any) -> Plain:
-    """A mapping, of any keys. Raises ``BadValue``."""
-    if type(value) is not dict:
-        raise BadValue(f"{kind(value)} where a mapping is expected")
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class TextUpTo(Form):
-    """Text; what is longer than ``most`` characters is cut."""
-
-    most: int = LONGEST_TEXT
-
-    def reader(self, how: ReadMode) -> Step:
-        most = self.most
-
-        def read(value: Any) -> str:
-            if type(value) is not str:
-                raise BadValue(f"{kind(value)} where text is expected")
-            return value if len(value) <= most else value[: most - len(_CUT)] + _CUT
-
-        return _as_it_is if how is ReadMode.OWN else read
-
-    def schema(self, definitions: Plain) -> Plain:
-        return {"type": "string"}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Checked(Form):
-    """A value that ``check`` takes, which raises ``BadValue`` otherwise."""
-
-    check: Step
-    said: Mapping[str, Any]
-
-    def reader(self, how: ReadMode) -> Step:
-        return _as_it_is if how is ReadMode.OWN else self.check
-
-    def schema(self, definitions: Plain) -> Plain:
-        return dict(self.said)
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise BadValue(f"{kind(value)} where true or false is expected")
-    return value
-
-
-FLAG: Final = Checked(_flag, {"type": "boolean"})
-
-
-def number(least: int, most: int = MOST_COUNT, among: str = "") -> Checked:
-    """A count; ``among`` says of what there are no more than ``most``."""
-
-    def check(value: Any) -> int:
-        if type(value) is not int or not (0 if among else least) <= value <= MOST_COUNT:
-            shown = value if type(value) is int and abs(value) < 10**12 else kind(value)
-            raise BadValue(f"{shown} is not a count")
-        if not least <= value <= most:
-            raise BadValue(f"{value} is not one of at most {most:,} {among}")
-        return value
-
-    return Checked(check, {"type": "integer", "minimum": least})
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf(Form):
-    """One of some words; ``name`` is that of the list in the schema."""
-
-    words: tuple[str, ...]
-    name: str = ""
-    says: str = ""
-
-    def reader(self, how: ReadMode) -> Step:
-        known = frozenset(self.words)
-
-        def read(value: Any) -> str:
-            if type(value) is not str or value not in known:
-                shown = repr(value[:40]) if type(value) is str else kind(value)
-                raise BadValue(f"{shown} is not one of {', '.join(self.words)}")
-            return value
-
-        return _as_it_is if how is ReadMode.OWN else read
-
-    def schema(self, definitions: Plain) -> Plain:
-        listed = {"description": self.says} if self.says else {}
-        return defined(definitions, self.name, {**listed, "enum": list(self.words)})
-
-
-def defined(definitions: Plain, name: str, schema: Plain) -> Plain:
-    """A schema, or where it has a name the reference to it."""
-    if not name:
-        return schema
-    definitions[name] = schema
-    return {"$ref": f"#/$defs/{name}"}
-
-
-@dataclass(frozen=True, slots=True)
-class Maybe(Form):
-    """A value, or null."""
-
-    form: Form
-
-    def reader(self, how: ReadMode) -> Step:
-        inner = self.form.reader(how)
-        if inner is _as_it_is:
-            return inner
-        return lambda value: None if value is None else inner(value)
-
-    def writer(self) -> Step:
-        inner = self.form.writer()
-        if inner is _as_it_is:
-            return inner
-        return lambda value: None if value is None else inner(value)
-
-    def schema(self, definitions: Plain) -> Plain:
-        said = self.form.schema(definitions)
-        if "enum" in said:
-            return {**said, "enum": [*said["enum"], None]}
-        if said.get("type", "object") == "object":
-            return {"anyOf": [{"type": "null"}, said]}
-        return {**said, "type": [said["type"], "null"]}
-
-
-@dataclass(frozen=True, slots=True)
-class ListOf(Form):
-    """A list; in Python it is a tuple."""
-
-    item: Form
-
-    def reader(self, how: ReadMode) -> Step:
-        item = self.item.reader(how)
-
-        def read(value: Any) -> tuple[Any, ...]:
-            if type(value) is not list:
-                raise BadValue(f"{kind(value)} where a list is expected")
-            found: list[Any] = []
-            try:
-                for one in value:
-                    found.append(item(one))
-            except BadValue as fault:
-                raise fault.below(f"[{len(found)}]") from None
-            return tuple(found)
-
-        return tuple if item is _as_it_is else read
-
-    def writer(self) -> Step:
-        item = self.item.writer()
-        return list if item is _as_it_is else lambda value: [item(one) for one in value]
-
-    def schema(self, definitions: Plain) -> Plain:
-        return {"type": "array", "items": self.item.schema(definitions)}
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf(Form):
-    """A mapping of at most ``most`` keys, which ``name`` says what they are.
-
-    Where ``zero`` is False, what is zero is not written.
+    Raises ``BadValue``.
     """
+    try:
+        return msgspec.convert(data, form)
+    except (msgspec.ValidationError, UnicodeError):
+        shorter = _shortened(data, inspect.type_info(form))
+    try:
+        return msgspec.convert(shorter, form)
+    except msgspec.ValidationError as fault:
+        raise _bad_value(fault) from None
+    except UnicodeError:
+        raise BadValue("half of a surrogate pair where a word or a mapping is expected") from None
 
-    keys: Form
-    values: Form
-    most: int = 0
-    name: str = ""
-    zero: bool = True
 
-    def reader(self, how: ReadMode) -> Step:
-        one, most = self.values.reader(how), self.most
-        known = self.keys.words if isinstance(self.keys, OneOf) else ()
-        key_of = _as_it_is if known else self.keys.reader(how)
+def decode(form: type[Form], text: bytes) -> Form:
+    """The same of JSON. Raises ``BadValue``, ``RecursionError``, and ``ValueError`` for no JSON."""
+    try:
+        return msgspec.json.decode(text, type=form)
+    except msgspec.DecodeError:  # a fault, text that is too long, or half of a surrogate pair
+        return read(form, json.loads(text, parse_constant=_no_constant))
 
-        def read(value: Any) -> Plain:
-            found: Plain = {}
-            if most and len(mapping(value)) > most:
-                raise BadValue(f"{len(value):,} {self.name} are more than {most:,}")
-            for key, item in mapping(value).items():
-                try:
-                    if known and key not in known:
-                        raise BadValue(f"is not one of {', '.join(sorted(known))}")
-                    found[key_of(key)] = one(item)
-                except BadValue as fault:
-                    raise fault.below(key[:80]) from None
-            return found
 
-        return dict if how is ReadMode.OWN else read
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
-    def writer(self) -> Step:
-        if self.zero:
-            return dict
-        return lambda value: {key: count for key, count in value.items() if count}
 
-    def schema(self, definitions: Plain) -> Plain:
-        named = {"propertyNames": self.keys.schema(definitions)}
-        return {
-            "type": "object",
-            **(named if isinstance(self.keys, OneOf) else {}),
-            "additionalProperties": self.values.schema(definitions),
-        }
+def _shortened(value: Any, form: inspect.Type) -> Any:
+    """A value with each text cut to what its type allows. Where a name is expected, none is."""
+    match form, value:
+        case inspect.Metadata(type=inner), _:
+            return _shortened(value, inner)
+        case inspect.UnionType(types=types), _:
+            for one in types:
+                value = _shortened(value, one)
+        case inspect.StrType(min_length=None, max_length=int(most)), str() if len(value) > most:
+            return value[: most - len(_CUT)] + _CUT
+        case inspect.VarTupleType(item_type=inner), list() | tuple():
+            return [_shortened(item, inner) for item in value]
+        case inspect.DictType(key_type=key, value_type=inner), dict():
+            return {_shortened(name, key): _shortened(item, inner) for name, item in value.items()}
+        case inspect.StructType(fields=fields), dict():
+            known = {field.encode_name: field.type for field in fields}
+            return {
+                name: _shortened(item, known[name]) for name, item in value.items() if name in known
+            }
+    return value
+
+
+def _bad_value(fault: msgspec.ValidationError) -> BadValue:
+    """What msgspec says, such as ``Expected `int`, got `str` - at `$.tests[1].attempts```."""
+    words, _, at = str(fault).rpartition(" - at ")
+    words, place = (words, at.rpartition("`$")[2].strip("`.")) if words else (at, "")
+    return BadValue(words if len(words) <= _SHOWN else f"{words[:_SHOWN]}{_CUT}", place)

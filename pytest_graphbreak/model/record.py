@@ -1,7 +1,7 @@
 """The data: what was observed while one test, script or log ran.
 
 Everything here is frozen, knows neither pytest nor torch, and says what the JSON report has of
-it: reading, writing and the schema come from these types (see ``described``). Observers make these
+it: reading, writing and the schema come from these types (see ``forms``). Observers make these
 objects; verdicts and reports read them.
 """
 
@@ -9,37 +9,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
-from pytest_graphbreak.model.described import Described, JsonKey, Object
-from pytest_graphbreak.model.fields import (
-    AND,
+from msgspec import Meta
+from msgspec.structs import replace
+
+from pytest_graphbreak.model.forms import (
     AnyCause,
+    BadValue,
     Count,
     Counts,
+    Data,
     Functions,
-    Joined,
     LayerName,
-    Made,
     Settings,
     Text,
     Times,
-)
-from pytest_graphbreak.model.forms import (
-    BadValue,
-    Form,
-    OneOf,
-    Plain,
-    ReadMode,
-    Step,
+    defined,
+    says,
 )
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 
 
-@dataclass(frozen=True, slots=True)
-class Frame(Described):
+class Frame(Data, frozen=True):
     """A place in source code.
 
     ``file`` is a stable name (see ``places``), never an absolute path of a
@@ -47,18 +39,16 @@ class Frame(Described):
     unknown; ``code`` is the stripped source line, empty when unknown.
     """
 
-    DEFINITION: ClassVar = "frame"
-
     file: Annotated[
         Text,
-        JsonKey(
+        says(
             "Named from its package or from the root of the repository, never absolute; "
             "empty if unknown."
         ),
     ] = ""
-    function: Annotated[Text, JsonKey("The qualified name.")] = ""
-    line: Annotated[Count, JsonKey("1-based; 0 if unknown.")] = 0
-    code: Annotated[Text, JsonKey("The source line, stripped; empty if unknown.")] = ""
+    function: Annotated[Text, says("The qualified name.")] = ""
+    line: Annotated[Count, says("1-based; 0 if unknown.")] = 0
+    code: Annotated[Text, says("The source line, stripped; empty if unknown.")] = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -67,85 +57,32 @@ class Frame(Described):
 
 
 NOWHERE: Final = Frame()
-
-
-@lru_cache(maxsize=100_000, typed=True)
-def _shared(file: Any, function: Any, line: Any, code: Any) -> Frame:
-    """Most of a report are the same few places: read once, they take a tenth of the memory."""
-    given = {"file": file, "function": function, "line": line, "code": code}
-    found: Frame = Object(Frame).reader(ReadMode.WHOLE)(given)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Located(Form):
-    """A ``Frame``; ``NOWHERE`` is written as ``{}``, unless it is one of a ``whole`` stack."""
-
-    whole: bool = False
-
-    def reader(self, how: ReadMode) -> Step:
-        frame = Object(Frame).reader(how)
-
-        def read(value: Any) -> Any:
-            if not value and (value == {} or value is None):
-                return NOWHERE
-            try:
-                return _shared(value["file"], value["function"], value["line"], value["code"])
-            except (TypeError, KeyError):  # it is no place, or one without all keys
-                return frame(value)
-
-        return read if how is not ReadMode.OWN else lambda value: frame(value) if value else NOWHERE
-
-    def writer(self) -> Step:
-        write = Object(Frame).writer()
-        return write if self.whole else lambda frame: {} if frame == NOWHERE else write(frame)
-
-    def schema(self, definitions: Plain) -> Plain:
-        frame = Object(Frame).schema(definitions)
-        if self.whole:
-            return frame
-        definitions["where"] = {
-            "description": "A place in the source; {} if there is none.",
-            "anyOf": [{"type": "object", "maxProperties": 0}, frame],
-        }
-        return {"$ref": "#/$defs/where"}
-
-
-Where = Annotated[Frame, Located()]
-Called = Annotated[Frame, Located(whole=True)]
-
+Where = Annotated[Frame, defined("where")]
+"""A place; ``NOWHERE`` is ``{}`` in a report."""
 
 Process = Annotated[
-    Text | None,
-    JsonKey("The child process that it happened in; null for the test's own.", detail=True),
+    Text | None, says("The child process that it happened in; null for the test's own.")
 ]
 During = Annotated[
-    Text | None,
-    JsonKey("What the test said that it was doing: a request, a step, a phase.", detail=True),
+    Text | None, says("What the test said that it was doing: a request, a step, a phase.")
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Break(Described):
+class Break(Data, frozen=True):
     """A graph break: Dynamo gave up in the middle of a frame.
 
     ``count`` says how often this place broke. ``stack`` runs from the
     outermost user frame to ``where``, which is its last frame.
     """
 
-    DEFINITION: ClassVar = "break"
-    ORDER: ClassVar = ("layer", "id", "reason", "explanation", "hints", "count")
-
     layer: LayerName
     reason: Text = ""
     where: Where = NOWHERE
-    id: Annotated[Text | None, JsonKey("The GB id, where torch gives one.")] = None
-    explanation: Annotated[Text, JsonKey(detail=True)] = ""
-    hints: Annotated[tuple[Text, ...], JsonKey(detail=True)] = ()
-    count: Annotated[Times, JsonKey("How often this place broke.")] = 1
-    stack: Annotated[
-        tuple[Called, ...], JsonKey("From the outermost user frame to where.", detail=True)
-    ] = ()
+    id: Annotated[Text | None, says("The GB id, where torch gives one.")] = None
+    explanation: Text = ""
+    hints: tuple[Text, ...] = ()
+    count: Annotated[Times, says("How often this place broke.")] = 1
+    stack: Annotated[tuple[Frame, ...], says("From the outermost user frame to where.")] = ()
     process: Process = None
     during: During = None
 
@@ -154,12 +91,8 @@ class Break(Described):
         return (self.layer, *self.where.key)
 
 
-@dataclass(frozen=True, slots=True)
-class Eager(Described):
+class Eager(Data, frozen=True):
     """Code that left the compiler: a frame skipped, a limit hit, a suppressed error."""
-
-    DEFINITION: ClassVar = "eager"
-    ORDER: ClassVar = ("layer", "reason", "count")
 
     layer: LayerName
     reason: Text = ""
@@ -173,21 +106,18 @@ class Eager(Described):
         return (self.layer, *self.where.key)
 
 
-@dataclass(frozen=True, slots=True)
-class Recompile(Described):
+class Recompile(Data, frozen=True):
     """A frame compiled again. ``graph`` is the name of the new graph (``0/1``).
 
     ``stack`` is the call that did it, from the outermost user frame inwards.
     """
 
-    DEFINITION: ClassVar = "recompile"
-
     layer: LayerName
-    graph: Annotated[Text, JsonKey("The name of the new graph.")] = ""
-    reason: Annotated[Text, JsonKey("The guard that failed.")] = ""
+    graph: Annotated[Text, says("The name of the new graph.")] = ""
+    reason: Annotated[Text, says("The guard that failed.")] = ""
     where: Where = NOWHERE
     stack: Annotated[
-        tuple[Called, ...], JsonKey("The call that did it, from the outermost user frame inwards.")
+        tuple[Frame, ...], says("The call that did it, from the outermost user frame inwards.")
     ] = ()
     process: Process = None
     during: During = None
@@ -196,9 +126,13 @@ class Recompile(Described):
 CACHED: Final = ("compiled", "loaded", "found")
 """Where a graph's code came from: a compiler, a cache on disk, or the memory of the process."""
 
+if TYPE_CHECKING:
+    Cached = str
+else:
+    Cached = Literal[CACHED]
 
-@dataclass(frozen=True, slots=True)
-class Graph(Described):
+
+class Graph(Data, frozen=True, rename={"sources": "from"}):
     """One graph of one layer, with the one cause that it has.
 
     ``reason`` is the evidence in a user's words (``aten::histc runs on the
@@ -212,46 +146,53 @@ class Graph(Described):
     ``cached`` is one of ``CACHED``, or None where the layer cannot tell.
     """
 
-    DEFINITION: ClassVar = "graph"
-
     layer: LayerName
-    name: Annotated[Text, JsonKey(detail=True)] = ""
-    cause: Annotated[str, AnyCause()] = "other"
+    name: Text = ""
+    cause: AnyCause = "other"
     ops: Count | None = None
-    inputs: Annotated[Count | None, JsonKey(detail=True)] = None
-    outputs: Annotated[Count | None, JsonKey(detail=True)] = None
-    hash: Annotated[Text | None, JsonKey(detail=True)] = None
+    inputs: Count | None = None
+    outputs: Count | None = None
+    hash: Text | None = None
     sources: Annotated[
-        tuple[Text, ...], JsonKey("Names of the graphs above that became this one.", name="from")
+        tuple[Text, ...], says("Names of the graphs above that became this one.")
     ] = ()
     process: Process = None
     where: Where = NOWHERE
-    reason: Annotated[Text, JsonKey("The evidence for the cause.", detail=True)] = ""
-    module: Annotated[Text | None, JsonKey("Path of the nn.Module.", detail=True)] = None
+    reason: Annotated[Text, says("The evidence for the cause.")] = ""
+    module: Annotated[Text | None, says("Path of the nn.Module.")] = None
     stack: Annotated[
         tuple[Where, ...],
-        JsonKey("Of a device graph, from the outermost user frame to where.", detail=True),
+        says("Of a device graph, from the outermost user frame to where."),
     ] = ()
     functions: Annotated[
         Functions,
-        JsonKey(
+        says(
             "Of a dynamo graph, how many of its operations functions hold, with those that they "
             "call, by file::qualified.name."
         ),
-    ] = field(default_factory=dict)
+    ] = {}
     cached: Annotated[
-        Annotated[str, OneOf(CACHED)] | None,
-        JsonKey(
+        Cached | None,
+        says(
             "Where its code came from: a compiler, a cache on disk, the memory of the process; "
-            "null where the layer cannot tell.",
-            detail=True,
+            "null where the layer cannot tell."
         ),
     ] = None
     during: During = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record(Described):
+class Frames(Data, frozen=True):
+    """How many frames Dynamo looked at, and how many of them became graphs."""
+
+    attempted: Count = 0
+    compiled: Count = 0
+
+
+AND: Final = "; "
+"""Between the notes of a record."""
+
+
+class Record(Data, frozen=True):
     """Everything that was observed in one window: of one layer, or of all together.
 
     Counts map a layer to a number of graphs; a layer that was observed and
@@ -259,44 +200,34 @@ class Record(Described):
     ``graph_list``: where an observer can count but not explain, it still counts.
     """
 
-    ORDER: ClassVar = ("layers", "graphs", "recompiles", "ops")
-    ABOUT: ClassVar = {
-        "frames": "Frames that Dynamo looked at, and frames of them that became graphs."
-    }
-
     layers: Annotated[
         tuple[LayerName, ...],
-        JsonKey("The layers that were observed.", unique=True),
+        Meta(description="The layers that were observed.", extra_json_schema={"uniqueItems": True}),
     ] = ()
-    graphs: Annotated[Made, JsonKey("Graphs by layer; what is zero is left out.")] = field(
-        default_factory=dict
-    )
-    recompiles: Annotated[Made, JsonKey("Recompiles by layer; what is zero is left out.")] = field(
-        default_factory=dict
-    )
-    attempted: Annotated[Count, JsonKey(within="frames")] = 0
-    compiled: Annotated[Count, JsonKey(within="frames")] = 0
-    breaks: Annotated[tuple[Break, ...], JsonKey("Graph breaks, one for each place.")] = ()
+    graphs: Annotated[Counts, says("Graphs by layer; what is zero is left out.")] = {}
+    recompiles: Annotated[Counts, says("Recompiles by layer; what is zero is left out.")] = {}
+    frames: Annotated[
+        Frames, says("Frames that Dynamo looked at, and frames of them that became graphs.")
+    ] = Frames()
+    breaks: Annotated[tuple[Break, ...], says("Graph breaks, one for each place.")] = ()
     eager: Annotated[
-        tuple[Eager, ...], JsonKey("Code that left the compiler, one for each place.")
+        tuple[Eager, ...], says("Code that left the compiler, one for each place.")
     ] = ()
     recompile_list: Annotated[
-        tuple[Recompile, ...], JsonKey("Each recompile with the guard that failed.", detail=True)
+        tuple[Recompile, ...], says("Each recompile with the guard that failed.")
     ] = ()
-    graph_list: Annotated[tuple[Graph, ...], JsonKey("Each graph with its one cause.")] = ()
+    graph_list: Annotated[tuple[Graph, ...], says("Each graph with its one cause.")] = ()
     errors: Annotated[
         tuple[Text, ...],
-        JsonKey("Why the gate could not see; any of these makes the verdict error."),
+        says("Why the gate could not see; any of these makes the verdict error."),
     ] = ()
-    notes: Annotated[
-        tuple[str, ...], Joined(), JsonKey("What else is to be said of the record.", name="note")
-    ] = ()
+    notes: tuple[Text, ...] = ()
     settings: Annotated[
         Settings,
-        JsonKey(
+        says(
             "Settings of torch that were not the default when the call of the test began, by name."
         ),
-    ] = field(default_factory=dict)
+    ] = {}
 
     @classmethod
     def of(
@@ -315,20 +246,22 @@ class Record(Described):
         notes: Iterable[str] = (),
     ) -> Record:
         """What was seen of one layer. What comes again, such as a place, is told once."""
-        seen = cls(
-            (layer,),
-            {layer: graphs},
-            {layer: recompiles},
-            attempted,
-            compiled,
-            tuple(breaks),
-            tuple(eager),
-            tuple(recompile_list),
-            tuple(graph_list),
-            tuple(errors),
-            tuple(notes),
+        return merge(
+            [
+                cls(
+                    layers=(layer,),
+                    graphs={layer: graphs},
+                    recompiles={layer: recompiles},
+                    frames=Frames(attempted, compiled),
+                    breaks=tuple(breaks),
+                    eager=tuple(eager),
+                    recompile_list=tuple(recompile_list),
+                    graph_list=tuple(graph_list),
+                    errors=tuple(errors),
+                    notes=tuple(notes),
+                )
+            ]
         )
-        return merge([seen])
 
     @property
     def note(self) -> str | None:
@@ -360,15 +293,7 @@ class Record(Described):
         return (active or observed or LAYERS[:1])[-1]
 
     @property
-    def ops(
-        self,
-    ) -> Annotated[
-        Counts,
-        JsonKey(
-            "Captured operations by layer: what its graphs call, summed; a layer of which not "
-            "every graph is known is left out."
-        ),
-    ]:
+    def ops(self) -> dict[str, int]:
         """Captured operations by layer: what its graphs call, summed.
 
         Only of layers of which every graph is known: a part of them says nothing.
@@ -406,7 +331,7 @@ class Record(Described):
 
     def _active(self, layers: Collection[str]) -> bool:
         return bool(
-            self.attempted
+            self.frames.attempted
             or any(self.graphs.get(layer) or self.recompiles.get(layer) for layer in layers)
             or any(item.layer in layers for item in self.breaks)
             or any(item.layer in layers for item in self.eager)
@@ -423,8 +348,10 @@ def merge(records: Sequence[Record]) -> Record:
         layers=tuple(layer for layer in LAYERS if layer in layers),
         graphs=_sum(record.graphs for record in records),
         recompiles=_sum(record.recompiles for record in records),
-        attempted=sum(record.attempted for record in records),
-        compiled=sum(record.compiled for record in records),
+        frames=Frames(
+            sum(record.frames.attempted for record in records),
+            sum(record.frames.compiled for record in records),
+        ),
         breaks=_places(item for record in records for item in record.breaks),
         eager=_places(item for record in records for item in record.eager),
         recompile_list=tuple(item for record in records for item in record.recompile_list),

@@ -14,11 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.model.budget import BREAKS
-from pytest_graphbreak.model.described import schema as described
-from pytest_graphbreak.model.fields import CAUSE, LAYER
+import msgspec
+
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.report import RunReport
+from pytest_graphbreak.model.json import form
+from pytest_graphbreak.model.layers import BREAKING, BY_NAME, LAYERS
 
 HOME: Final = Path(__file__).parents[1] / "schemas"
 WIDTH: Final = 100
@@ -32,6 +32,27 @@ REPORT: Final = {
 }
 
 
+LISTS: Final[dict[str, Plain]] = {
+    "layer": {"description": "Where graphs are counted.", "enum": list(LAYERS)},
+    "breaking": {
+        "description": "A layer that code can leave; dynamo if left out.",
+        "enum": list(BREAKING),
+    },
+    "cause": {
+        "description": "Why the graph exists. dynamo: entry, break, callee, bucket, recompile; "
+        "xla and tt: the others and recompile.",
+        "enum": list(BY_NAME),
+    },
+}
+WHERE: Final = {
+    "description": "A place in the source; {} if there is none.",
+    "anyOf": [{"type": "object", "maxProperties": 0}, {"$ref": "#/$defs/Frame"}],
+}
+_READING: Final = {
+    *("default", "optional", "maximum", "minLength", "maxLength", "minProperties", "maxProperties")
+}
+
+
 def schema(name: str) -> Plain:
     """The schema of ``report``, ``baseline`` or ``comparison``, for the layers that there are."""
     found: Plain = json.loads(derived(name))
@@ -41,16 +62,48 @@ def schema(name: str) -> Plain:
 def derived(name: str) -> str:
     """The text of a schema, as it is to be."""
     if name == "report":
-        return f"{_text({**REPORT, **described(RunReport)})}\n"
+        return f"{_text(report())}\n"
     if name == "baseline":
         return f"{_text(import_module(BASELINE).schema())}\n"
     text = (HOME / f"{name}.json").read_text(encoding="utf-8")
     definitions = json.loads(text)["$defs"]
-    for one in (LAYER, BREAKS, CAUSE):
-        if one.name in definitions:
-            written = json.dumps(definitions[one.name]["enum"])
-            text = text.replace(f'"enum": {written}', f'"enum": {json.dumps(one.words)}')
+    for one, words in LISTS.items():
+        if one in definitions:
+            written = json.dumps(definitions[one]["enum"])
+            text = text.replace(f'"enum": {written}', f'"enum": {json.dumps(words["enum"])}')
     return text
+
+
+def report() -> Plain:
+    """The schema of the report, from its types."""
+    (_, found) = msgspec.json.schema_components([form()])
+    definitions = {name: _written(one) for name, one in found.items()}
+    whole = definitions.pop("Report")
+    return {**REPORT, **whole, "$defs": {**LISTS, "where": WHERE, **definitions}}
+
+
+def _written(said: Any) -> Any:
+    """What holds for what is written: no defaults and no bounds, which are for reading."""
+    if isinstance(said, list):
+        return [_written(one) for one in said]
+    if not isinstance(said, dict):
+        return said
+    if "is" in said or "$ref" in said:
+        reference = {"$ref": f"#/$defs/{said['is']}"} if "is" in said else {"$ref": said["$ref"]}
+        return {**_about(said), **reference}
+    if "properties" not in said:
+        kept = {key: _written(one) for key, one in said.items() if key not in _READING}
+        return {key: one for key, one in kept.items() if one != {}}
+    keys = {key: one for key, one in said["properties"].items() if "local" not in one}
+    return {
+        "type": "object",
+        "properties": {key: _written(one) for key, one in keys.items()},
+        "required": [key for key, one in keys.items() if "optional" not in one],
+    }
+
+
+def _about(said: Plain) -> Plain:
+    return {"description": said["description"]} if "description" in said else {}
 
 
 def _text(value: Any, indent: str = "", before: int = 0) -> str:

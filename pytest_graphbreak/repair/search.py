@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Site, build, home
@@ -89,7 +91,7 @@ def places(record: Record) -> list[Break]:
         key = (graph.where.file, graph.where.function, graph.where.code)
         old = cuts.get(key)
         if old is not None:
-            cuts[key] = replace(old, count=old.count + 1)
+            cuts[key] = structs.replace(old, count=old.count + 1)
         else:
             cuts[key] = Break("xla", f"split: {graph.reason}", graph.where)
     return [*found, *cuts.values()]
@@ -204,7 +206,9 @@ class Search:
             if key not in seen:
                 seen.add(key)
                 stack = tuple(self._placed(frame) for frame in item.stack)
-                return Problem(replace(item, where=self._placed(item.where), stack=stack), after)
+                return Problem(
+                    structs.replace(item, where=self._placed(item.where), stack=stack), after
+                )
         if _recompiled(self.outcome.last.record) and ("recompiles",) not in seen:
             seen.add(("recompiles",))
             return Problem(None, after)
@@ -223,9 +227,9 @@ class Search:
                 (name for name, site in self._sites.items() if site.module == patched[0]),
                 where.file,
             )
-            return replace(where, file=file, function=patched[1])
+            return structs.replace(where, file=file, function=patched[1])
         if Path(where.file).name in self._copies:
-            return replace(where, file=self._own)
+            return structs.replace(where, file=self._own)
         return where
 
     def _placed(self, where: Frame) -> Frame:
@@ -237,7 +241,7 @@ class Search:
         known = [" ".join(line.split()) for line in lines(self._source)]
         if 0 < named.line <= len(known) and known[named.line - 1] == code:
             return named
-        return replace(named, line=known.index(code) + 1) if code in known else named
+        return structs.replace(named, line=known.index(code) + 1) if code in known else named
 
     @property
     def _own(self) -> str:

@@ -45,8 +45,8 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]
     """Where nothing is compiled any more and nothing broke: what to look for, and where."""
     if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
         return
-    if record.attempted:
-        number = f"{record.attempted} {noun(record.attempted, 'function')}"
+    if record.frames.attempted:
+        number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
         yield f"  - {number} looked at, and no tensor operation found to compile"
         words = "compile the function that computes, and not one that only calls or returns"
     else:

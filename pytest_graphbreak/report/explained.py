@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from msgspec import structs
+
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
@@ -61,15 +63,15 @@ def _what(cause: RootCause) -> list[str]:
         return [f"  - {cause.words}", *at(cause.function), *to_try(to_do(cause))]
     match one.first:
         case Break() as item:
-            return break_lines("+", replace(item, count=1, stack=(), **_NOWHEN))
+            return break_lines("+", structs.replace(item, count=1, stack=(), **_NOWHEN))
         case Eager() as item:
-            return eager_lines("+", replace(item, count=1, **_NOWHEN))
+            return eager_lines("+", structs.replace(item, count=1, **_NOWHEN))
         case Graph(cause="entry") as item:
             return ["  + entry   a function that was not compiled before", *at(item.where)]
         case Graph() as item:
-            return graph_lines("+", replace(item, sources=(), stack=(), **_NOWHEN))
+            return graph_lines("+", structs.replace(item, sources=(), stack=(), **_NOWHEN))
         case Recompile() as item:
-            items = (replace(item, stack=(), **_NOWHEN), *one.items[1:])
+            items = (structs.replace(item, stack=(), **_NOWHEN), *one.items[1:])
     return recompile_lines("+", replace(one, items=items, below=()))
 
 

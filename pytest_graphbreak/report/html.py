@@ -242,7 +242,7 @@ def _growth(here: Sequence[TestReport | None], reference: int) -> int:
 
 
 def _result(number: int, test: TestReport, places: _Places) -> Plain:
-    was = None if test.baseline is None else test.baseline.values
+    was = None if test.baseline is None else test.baseline
     places.add_baseline(number, was)
     places.add_found(number, test)
     return {
@@ -360,7 +360,7 @@ class _Places:
             self._explains(number, recompile, key)
             self._recompiles[number, recompile.layer, recompile.graph] = self._index[key]
             # A baseline says how many recompiles there are, and not which.
-            was = test.baseline and test.baseline.values.recompiles.get(recompile.layer)
+            was = test.baseline and test.baseline.recompiles.get(recompile.layer)
             _count(row, number, 1, gated and not was)
         for graph in record.graph_list:
             if self._is_cut(graph):
@@ -438,7 +438,7 @@ def _recorded(graph: Graph, test: TestReport) -> int | None:
     """How many graphs like this one the baseline has; None where it knows no causes."""
     if test.baseline is None:
         return None
-    values = test.baseline.values
+    values = test.baseline
     if graph.layer not in JUDGED and graph.layer not in values.graphs:
         return None
     known = values.causes_of(graph.layer)

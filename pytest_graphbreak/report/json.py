@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.report import VERSION, RunEnvironment, SessionReport, TestReport
+from pytest_graphbreak.model.report import SessionReport, TestReport
 from pytest_graphbreak.text.files import in_one_step
 
 
@@ -16,14 +19,9 @@ def entry(
     nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
 ) -> TestReport:
     """One item of ``tests``. ``data`` is what travelled on the test's report, or is empty."""
-    test = {
-        "nodeid": nodeid,
-        "outcome": outcome,
-        "failed_by": failed_by,
-        "attempts": attempts,
-        "setup": _setup(data),
-    }
-    return TestReport.from_dict({**data, **test})
+    test = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}
+    found = TestReport.from_dict({**data, **test, "nodeid": "-", "setup": _setup(data)})
+    return replace(found, nodeid=nodeid)  # one of ours may be longer than readers take
 
 
 def _setup(data: Mapping[str, Any]) -> Plain:
@@ -41,23 +39,18 @@ def session(exit_code: int, runs: int) -> SessionReport:
     return SessionReport(exit=exit_code, collected=runs)
 
 
-def document(environment: RunEnvironment, session: SessionReport, tests: Iterable[Plain]) -> Plain:
-    """The whole report."""
-    return {
-        "version": VERSION,
-        "environment": environment.to_dict(),
-        "session": session.to_dict(),
-        "tests": list(tests),
-    }
-
-
 def write(path: Path, data: Plain) -> None:
     """Write the report in one step: a reader sees the old file or the new one.
 
     Raises ``OSError`` if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # ASCII only: a lone surrogate in a test id cannot be written as UTF-8.
+    text = json.dumps(data)
+    try:
+        text = msgspec.json.format(text, indent=1)
+    except msgspec.DecodeError:  # a lone surrogate
+        text = json.dumps(data, indent=1)
     with in_one_step(path) as handle, open(handle, "w", encoding="ascii", closefd=False) as file:
-        # ASCII only: a lone surrogate in a test id cannot be written as UTF-8.
-        json.dump(data, file, ensure_ascii=True, indent=1)
+        file.write(text)
         file.write("\n")

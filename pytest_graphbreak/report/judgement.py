@@ -16,8 +16,7 @@ from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging import budget
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
-from pytest_graphbreak.model.described import Described
-from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.forms import Data, Plain
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.model.versions import Versions
@@ -103,7 +102,7 @@ class Judgement:
         }
 
 
-def _plain(said: Described | None) -> Plain | None:
+def _plain(said: Data | None) -> Plain | None:
     return None if said is None else said.to_dict()
 
 

@@ -257,7 +257,7 @@ def _breaks(test: TestReport) -> str:
     after = len(test.record.breaks)
     if test.baseline is None:
         return str(after or "")
-    before = len(test.baseline.values.breaks)
+    before = len(test.baseline.breaks)
     return str(after or "") if before == after else f"{before} → {after}"
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import by_layer
@@ -191,7 +193,7 @@ def _cap(test: TestReport) -> Cap | None:
     if test.cap is not None or test.budget is None:
         return test.cap
     # The budget is the smaller of marker and baseline: what is below the baseline is a marker's.
-    allowed = None if test.baseline is None else test.baseline.values.graphs
+    allowed = None if test.baseline is None else test.baseline.graphs
     layers = {
         layer: count
         for layer, count in test.budget.graphs.items()

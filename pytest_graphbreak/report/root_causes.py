@@ -158,7 +158,7 @@ def _key(one: Occurrence) -> Hashable:
 def _counts_only(verdict: Verdict, record: Record) -> str:
     """What can be said of a test that is red by its counts alone."""
     if verdict.emptied:
-        if record.attempted:
+        if record.frames.attempted:
             return "no tensor operation was found to compile"
         return "nothing was compiled"
     for step in verdict.worse:

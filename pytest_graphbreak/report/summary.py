@@ -205,7 +205,7 @@ def _next(outcome: Outcome) -> Iterator[Line]:
 
 def _needs_prune(test: TestReport) -> bool:
     """Whether a layer went to none, or code left the compiler: update alone never writes that."""
-    was = Values() if test.baseline is None else test.baseline.values
+    was = Values() if test.baseline is None else test.baseline
     now = test.record
     gone = any(count and not now.graphs.get(layer) for layer, count in was.graphs.items())
     if test.verdict != "lost" or test.baseline is None:

@@ -84,7 +84,7 @@ def _moves(test: TestReport) -> Iterator[Move]:
 
 def _allowed(test: TestReport) -> Mapping[str, int] | None:
     """The graphs that the test may make: its baseline's, or else its marker's."""
-    baseline = None if test.baseline is None else test.baseline.values.graphs
+    baseline = None if test.baseline is None else test.baseline.graphs
     if baseline is None and test.budget is None:
         return None
     return {**(test.budget.graphs if test.budget else {}), **(baseline or {})}

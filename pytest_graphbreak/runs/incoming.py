@@ -7,15 +7,15 @@ file. Keys that we do not know are dropped.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from pytest_graphbreak.model.described import read as described
-from pytest_graphbreak.model.forms import BadValue, ReadMode
-from pytest_graphbreak.model.report import RunReport, check_version
+from msgspec.structs import replace
+
+from pytest_graphbreak.model.forms import BadValue
+from pytest_graphbreak.model.json import report_of
+from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.containers import ReportFile, read, sources
 from pytest_graphbreak.runs.duplicates import check_keys
 from pytest_graphbreak.text.garbage import uncollected
@@ -30,47 +30,40 @@ class ReportError(ValueError):
     """A report that cannot be used. The message names the file, the place and the next step."""
 
 
-def load(path: str | os.PathLike[str], *, counts_only: bool = False) -> RunReport:
-    """Read one report. Raises ``ReportError`` for all that is not a report of version 1.
-
-    ``counts_only`` leaves out what only people read, and its checks: stacks,
-    explanations, recompiles one by one. It is the larger part of a report.
-    """
+def load(path: str | os.PathLike[str]) -> RunReport:
+    """Read one report. Raises ``ReportError`` for all that is not a report of version 1."""
     name = os.fspath(path)
-    return _load(ReportFile(name, lambda: read(name)), name, counts_only=counts_only)
+    return _load(ReportFile(name, lambda: read(name)), name)
 
 
-def _load(source: ReportFile, given: str, *, counts_only: bool) -> RunReport:
+def _load(source: ReportFile, given: str) -> RunReport:
     name = source.name
     try:
         text = source.read()
         if text.count(b",") > MOST_VALUES:
             raise ReportError(f"{name}: it holds more than {MOST_VALUES:,} values; split the run")
         check_keys(text)
-        data = json.loads(text, parse_constant=_no_constant)
-        del text
+        return replace(parse(name, text), given=given)
     except RecursionError:
         raise ReportError(f"{name}: not a report: nested too deeply") from None
     except ReportError:
         raise
     except (OSError, ValueError) as error:
         raise ReportError(f"{name}: cannot be read as a JSON report: {_words(error)}") from None
-    return replace(parse(name, data, counts_only=counts_only), given=given)
 
 
-def parse(name: str, data: object, *, counts_only: bool = False) -> RunReport:
-    """A report from what JSON gave, under the name that messages use. Raises ``ReportError``."""
+def parse(name: str, data: object) -> RunReport:
+    """A report from JSON as bytes, or from what JSON gave; messages call it ``name``.
+
+    Raises ``ReportError`` for a value that no report has, and ``ValueError`` for no JSON.
+    """
     try:
-        if type(data) is dict:  # first of all: nothing else is known of another version
-            check_version(data.get("version"))
-        how = ReadMode.COUNTS if counts_only else ReadMode.WHOLE
-        return replace(described(RunReport, data, how), name=name)
+        return report_of(data, name)
     except BadValue as fault:
-        raise ReportError(f"{name}: {fault.place or 'the report'}: {fault.message}") from None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+        raise ReportError(
+            f"{name}: {fault.place or 'the report'}: {fault.message}; is this a file that "
+            "--graph-budget-report wrote, and this graphbreak new enough?"
+        ) from None
 
 
 def _words(error: Exception) -> str:
@@ -79,9 +72,7 @@ def _words(error: Exception) -> str:
     return str(error)
 
 
-def load_all(
-    paths: Iterable[str], *, counts_only: bool = False, shown: str | None = None
-) -> list[RunReport]:
+def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
     """All reports, in order; a directory and a zip archive stand for all that are in them.
 
     ``shown`` takes the place of a path in names. Raises ``ReportError`` that
@@ -94,7 +85,7 @@ def load_all(
             try:
                 for source in sources(path, shown):
                     try:
-                        reports.append(_load(source, path, counts_only=counts_only))
+                        reports.append(_load(source, path))
                     except ReportError as error:
                         faults.append(str(error))
             except OSError as error:

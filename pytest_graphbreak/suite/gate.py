@@ -134,13 +134,11 @@ class Gate:
     def warm(self, config: pytest.Config) -> None:
         """Do before the first test what has to be done once, and not in a forked child of it.
 
-        A test may take our modules out of ``sys.modules``, so that what a report says of its
-        keys can be read no more.
+        A test may take our modules out of ``sys.modules``, where types look up their names.
         """
-        from pytest_graphbreak.model.described import prepare
         from pytest_graphbreak.model.report import TestReport
 
-        prepare(TestReport)
+        TestReport.from_dict({"nodeid": "-", "outcome": "passed"})
         if not config.getoption("forked", default=False):
             return
         from pytest_graphbreak.layers.base import observers

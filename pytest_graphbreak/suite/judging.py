@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import Frame, Record

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_graphbreak.layers.strangers import OwnThreads
-from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.suite import reports
 from pytest_graphbreak.suite import reports as entries
 from pytest_graphbreak.suite.gate import Gate
@@ -29,6 +27,8 @@ from pytest_graphbreak.suite.reports import (
 )
 
 if TYPE_CHECKING:
+    from pytest_graphbreak.model.forms import Plain
+    from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.suite.leaks import Leaks
     from pytest_graphbreak.suite.window import TestWindow, Trace
     from pytest_graphbreak.watching.measure import Measurement
@@ -164,7 +164,7 @@ class Phases:
         from pytest_graphbreak.suite.judging import judge
 
         judged = judge(self._gate, item, record, cap, mark, entry["fixtures"])
-        entry.update(judged.case.record.to_dict(), **judged.to_dict())
+        entry.update(record=judged.case.record.to_dict(), **judged.to_dict())
         if judged.fails:
             raise GraphBudgetFailure(judged.message, pytrace=False)
         return result

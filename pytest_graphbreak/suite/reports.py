@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.suite.gate import GATE
 
 if TYPE_CHECKING:
     from pytest_graphbreak.config.typed import Typed
+    from pytest_graphbreak.model.forms import Plain
+    from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.suite.window import Trace
 
 # What a test did, as one plain dict that travels on its report.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # It is made in the process that runs the test, of exact builtin types, so that it
 # survives xdist and ``--forked``; the controller (``session``) collects it.
 
-ENTRY: Final = pytest.StashKey[Plain]()
+ENTRY: Final[pytest.StashKey[Plain]] = pytest.StashKey()
 """The dict of an item; one that is not measured has none."""
 RUNNING: Final = pytest.StashKey[bool]()
 """Whether the call of an item is under way."""
@@ -57,12 +57,13 @@ def counts(graphs: Mapping[str, int]) -> dict[str, int]:
 def add_left(entry: Plain, settings: Plain, notes: Iterable[str]) -> None:
     """Tell which settings of torch the call of a test left, after its tear-down."""
     entry["leaks"] = settings
-    entry["note"] = "; ".join(filter(None, [entry.get("note"), *notes]))
+    record = entry.setdefault("record", {})
+    record["notes"] = (*record.get("notes", ()), *notes)
 
 
 def not_judged(entry: Plain, record: Record) -> None:
     """Tell what a test did that failed, or was skipped, by itself."""
-    entry.update(record.to_dict(), verdict="none", message=None)
+    entry.update(record=record.to_dict(), verdict="none", message=None)
 
 
 # The junit properties of a test: how many graphs, recompiles and breaks it made.
@@ -178,9 +179,10 @@ def _add_section(
 ) -> None:
     """What a test that failed by itself compiled, and which kind of compile failure it is."""
     from pytest_graphbreak.advice import triage
+    from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.report import text
 
-    record = Record.from_dict(entry)
+    record = Record.from_dict(entry.get("record", {}))
     if record.active or record.errors:
         words = text.describe(record)
         if record.active and call.excinfo is not None:

@@ -10,16 +10,17 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
-from pytest_graphbreak.model.described import prepare
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.json import report_json
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
@@ -42,7 +43,6 @@ def register(config: pytest.Config, gate: Gate) -> None:
     Raises ``pytest.UsageError`` for what would stop the gate (exit 4), before
     any test runs and before any worker starts.
     """
-    prepare(RunReport)
     collector = Collector(config)
     config.pluginmanager.register(collector, "graphbreak-collector")
     if not hasattr(config, "workerinput"):
@@ -235,7 +235,7 @@ class Session:
     def _write_report(self, report: RunReport) -> None:
         assert self.settings.report is not None
         try:
-            json_report.write(self.settings.report, report.to_dict())
+            json_report.write(self.settings.report, report_json(report))
             self.written = self.settings.report
         except OSError as error:
             self.outcome.faults.append(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import Window, observers, unloaded

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.config.device import Device
 from pytest_graphbreak.judging import cap as caps

@@ -21,8 +21,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.model.record import Record

@@ -83,7 +83,7 @@ def test_a_bad_report_is_named(desk: Desk) -> None:
     (desk.path / "b.json").write_text("[]")
     said = desk.run("compare", "a.json", "b.json")
     assert said.code == 2
-    assert "b.json: the report: a list where a mapping is expected" in said.err
+    assert "b.json: the report: Expected `object`, got `array`" in said.err
 
 
 T = "tests/test_a.py::test_b"

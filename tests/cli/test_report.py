@@ -57,7 +57,7 @@ def test_a_bad_report_is_named(desk: Desk) -> None:
     (desk.path / "bad.json").write_text("[]")
     said = desk.run("report", "bad.json", "--html", "p.html")
     assert said.code == 2
-    assert "bad.json: the report: a list where a mapping is expected" in said.err
+    assert "bad.json: the report: Expected `object`, got `array`" in said.err
     assert not (desk.path / "p.html").exists()
 
 

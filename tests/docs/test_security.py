@@ -9,7 +9,7 @@ import pytest
 from pytest_graphbreak.baseline import read, tree
 from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.tt import programs
-from pytest_graphbreak.model import fields, forms, report, sources
+from pytest_graphbreak.model import forms, report, sources
 from pytest_graphbreak.report import html, markdown, source
 from pytest_graphbreak.runs import containers, expectations, git, incoming
 from pytest_graphbreak.text import blocks, safe
@@ -28,9 +28,9 @@ MIB = 2**20
         ("tests in all reports of a command | {} |", incoming.MOST_TESTS),
         ("`import-csv` | {} MiB", containers.MOST_BYTES // MIB),
         ("MiB, and {} rows", expectations.MOST_ROWS),
-        ("(node id, file) | {} characters", report.LONGEST_NAME),
+        ("(node id, file) | {} characters", forms.LONGEST_NAME),
         ("a profile | {} characters", report.LONGEST_PROFILE),
-        ("a version or a device in a report | {} characters", fields.LONGEST_FACT),
+        ("a version or a device in a report | {} characters", forms.LONGEST_FACT),
         ("any other text of a report | {} characters", forms.LONGEST_TEXT),
         ("; {} of a failure's message", report.LONGEST_MESSAGE),
         ("a count in a report | {} |", forms.MOST_COUNT),

@@ -20,8 +20,8 @@ from unittest import mock
 import pytest
 
 from pytest_graphbreak import cli
+from pytest_graphbreak.model.json import report_of
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.report import RunReport
 from tests.golden.runs import in_checkout, inside, pretty, run_pytest, shortened, steady
 from tests.golden.situation import Situation
 
@@ -37,7 +37,7 @@ class Replay:
     """A plugin of pytest: each test did what the recorded report says, and nothing runs."""
 
     def __init__(self, report: Plain) -> None:
-        self.environment = RunReport.from_dict(report).environment
+        self.environment = report_of(report).environment
         self.tests = {test["nodeid"]: test for test in report["tests"]}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -52,11 +52,11 @@ class Replay:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        from pytest_graphbreak.suite.reports import ENTRY
+        from pytest_graphbreak.suite.reports import ENTRY, add_left
 
         test = self.tests[item.nodeid]
         if call.when == "teardown" and ENTRY in item.stash:
-            item.stash[ENTRY] |= {"leaks": test["leaks"], "note": test["note"]}
+            add_left(item.stash[ENTRY], test["leaks"], filter(None, [test["note"]]))
             item.stash[ENTRY] |= {
                 phase: {"graphs": counts} for phase, counts in test["setup"]["phases"].items()
             }

@@ -8,7 +8,7 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.causes import causes, match
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cause, Values
-from pytest_graphbreak.model.record import Frame, Graph, Record
+from pytest_graphbreak.model.record import Frame, Frames, Graph, Record
 
 
 def graph(layer: str, cause: str, function: str = "f", *, above: str = "", name: str = "") -> Graph:
@@ -20,7 +20,9 @@ def seen(*graphs: Graph, **counts: int) -> Record:
     made: dict[str, int] = {}
     for item in graphs:
         made[item.layer] = made.get(item.layer, 0) + 1
-    return Record(layers=("dynamo", "xla"), graphs=made | counts, graph_list=graphs, attempted=1)
+    return Record(
+        layers=("dynamo", "xla"), graphs=made | counts, graph_list=graphs, frames=Frames(1)
+    )
 
 
 def base(record: Record, functions: Mapping[str, int] | None = None) -> Expected:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pytest_graphbreak.baseline.model import Expected, by_layer
 from pytest_graphbreak.judging.difference import diff, observed
@@ -17,19 +18,19 @@ from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.differences import Difference, check_differences
 from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.layers import CAUSES, LAYERS
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 
 VERSIONS = {"torch": "2.9", "torch_xla": "2.9"}
 OUTER = Frame("a.py", "outer", 3, "inner(x)")
 INNER = Frame("a.py", "inner", 9, "print(x)")
 AFTER = Frame("a.py", "inner", 10, "return x + 1")
 ENTRY = Graph("dynamo", "0/0", "entry", 2, where=OUTER)
-PLAIN = Record(("dynamo",), {"dynamo": 1}, graph_list=(ENTRY,), attempted=1)
+PLAIN = Record(("dynamo",), {"dynamo": 1}, graph_list=(ENTRY,), frames=Frames(1))
 PRINT = Break("dynamo", "print", INNER, "GB0059", stack=(OUTER, INNER))
 BROKEN = Record(
     ("dynamo",),
     {"dynamo": 2},
-    attempted=3,
+    frames=Frames(3),
     breaks=(PRINT,),
     eager=(Eager("dynamo", "print", OUTER),),
     graph_list=(ENTRY, Graph("dynamo", "1/0", "break", 1, where=AFTER, reason="print")),
@@ -100,9 +101,10 @@ def test_a_loop_is_one_change_and_what_it_calls_happens_with_it() -> None:
     ]
     record = Record(("dynamo",), {"dynamo": 6}, {"dynamo": 6}, recompile_list=tuple(items))
     left = [
-        replace(item, reason="___stack0 == 3") if item.where == INNER else item for item in items
+        structs.replace(item, reason="___stack0 == 3") if item.where == INNER else item
+        for item in items
     ]
-    (loop, called) = observed(replace(record, recompile_list=tuple(left)))
+    (loop, called) = observed(structs.replace(record, recompile_list=tuple(left)))
     assert (loop.items, loop.after, loop.parent) == ((0, 2, 4), 3, None)
     assert (called.items, called.after, called.parent) == ((1, 3, 5), 3, 0)
 
@@ -156,7 +158,7 @@ def a_record(draw: random.Random, known: Record | None) -> Record:
             for layer in ("dynamo", "xla")
             if (count := sum(item.layer == layer for item in graphs))
         },
-        attempted=1,
+        frames=Frames(1),
         breaks=tuple(breaks),
         eager=tuple(eager),
         graph_list=tuple(graphs),
@@ -181,8 +183,8 @@ def test_places_add_up_to_totals_and_each_item_stands_once(seed: int) -> None:
 
 def test_a_baseline_that_knows_no_causes_says_so() -> None:
     old = replace(before(PLAIN), values=Values({"dynamo": 1}))
-    device = replace(BROKEN, breaks=(), eager=(), graph_list=(ENTRY, *BROKEN.graph_list))
-    found = diff(old, replace(device, graphs={"dynamo": 3}), versions=VERSIONS)
+    device = structs.replace(BROKEN, breaks=(), eager=(), graph_list=(ENTRY, *BROKEN.graph_list))
+    found = diff(old, structs.replace(device, graphs={"dynamo": 3}), versions=VERSIONS)
     assert [(one.before, one.unsure) for one in found if not one.total] == [(None, True)]
 
 

@@ -14,7 +14,7 @@ from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Record
 
 
 def frame(code: str) -> Frame:
@@ -38,8 +38,7 @@ def seen(
         layers=tuple(graphs),
         graphs={layer: count for layer, count in graphs.items() if count},
         recompiles={"dynamo": recompiles} if recompiles else {},
-        attempted=dynamo if attempted is None else attempted,
-        compiled=dynamo,
+        frames=Frames(dynamo if attempted is None else attempted, dynamo),
         breaks=tuple(Break("dynamo", reason, frame(code), id) for code in breaks),
         eager=tuple(Eager("dynamo", "skipped", frame(code)) for code in eager),
         errors=errors,

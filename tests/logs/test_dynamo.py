@@ -55,7 +55,7 @@ def test_real_logs(tmp_path: Path, version: str) -> None:
     assert record.layers == ("dynamo",)
     assert record.graphs == {"dynamo": 16}
     assert record.recompiles == {"dynamo": 4}
-    assert (record.attempted, record.compiled) == (22, 16)
+    assert (record.frames.attempted, record.frames.compiled) == (22, 16)
     causes = Counter(graph.cause for graph in record.graph_list)
     assert causes == {"entry": 5, "break": 5, "recompile": 4, "callee": 2}
     # Dynamo 2.6 names the line of the with statement, later ones that of __enter__.
@@ -296,7 +296,7 @@ def test_the_buckets_of_ddp_are_graphs(tmp_path: Path) -> None:
         text += f"{head} {done.format(id=id)}\n"
     record = analyse(tmp_path, text.encode()).record
     assert record.graphs == {"dynamo": 6}
-    assert record.compiled == 3
+    assert record.frames.compiled == 3
     causes = [(graph.name, graph.cause, graph.sources) for graph in record.graph_list]
     cut = ("0/0",)
     assert causes == [
@@ -347,7 +347,7 @@ def test_of_very_many_attempts_the_late_ones_are_known(tmp_path: Path) -> None:
     why = writer.broke(late, most, "print(x)")
     record = analyse(tmp_path, b"".join([*attempts, why, again])).record
     assert record.graphs == {"dynamo": most + 1}
-    assert record.attempted == most + 1
+    assert record.frames.attempted == most + 1
     assert len(record.graph_list) == log.KEPT
     (broke,) = record.breaks
     assert broke.where.line == most

@@ -8,16 +8,16 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_graphbreak.config.device import version
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Frames, Graph, Record
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -25,7 +25,7 @@ MINOR = tuple(int(part) for part in (version("torch") or "0.0").split(".")[:2])
 
 WATCHED = """
 import json, sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from pytest_graphbreak.layers.dynamo.observer import DynamoObserver
 from pytest_graphbreak.model.places import Places
@@ -118,7 +118,9 @@ def _in_a_log(live: Record) -> Record:
     """
     return replace(
         live,
-        compiled=len({item.name.partition("+")[0] for item in live.graph_list}),
+        frames=Frames(
+            live.frames.attempted, len({g.name.partition("+")[0] for g in live.graph_list})
+        ),
         recompile_list=tuple(
             replace(item, reason=re.sub(r" \([^()]* now\)$", "", item.reason))
             for item in live.recompile_list

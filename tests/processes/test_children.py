@@ -16,7 +16,7 @@ import pytest
 
 import pytest_graphbreak
 from pytest_graphbreak.layers.children.records import numbered, of_process, since
-from pytest_graphbreak.model.record import Break, Frame, Graph, Record, merge
+from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record, merge
 from pytest_graphbreak.watching.measure import Measurement
 from tests.conftest import Suite
 
@@ -315,7 +315,7 @@ def record(graphs: int, code: str = "print(x)", times: int = 1) -> Record:
     return Record(
         layers=("dynamo",),
         graphs={"dynamo": graphs},
-        attempted=graphs,
+        frames=Frames(attempted=graphs),
         breaks=(Break("dynamo", "why", where, count=times),),
         graph_list=tuple(Graph("dynamo", f"{n}/0", "entry") for n in range(graphs)),
     )
@@ -323,7 +323,7 @@ def record(graphs: int, code: str = "print(x)", times: int = 1) -> Record:
 
 def test_since() -> None:
     new = since(record(5, times=3), record(2))
-    assert (new.graphs, new.attempted) == ({"dynamo": 3}, 3)
+    assert (new.graphs, new.frames.attempted) == ({"dynamo": 3}, 3)
     assert [graph.name for graph in new.graph_list] == ["2/0", "3/0", "4/0"]
     assert [item.count for item in new.breaks] == [2]
     assert not since(record(5), record(5)).active

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict

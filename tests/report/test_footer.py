@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict
@@ -95,7 +96,7 @@ def test_what_is_gone_takes_a_prune_and_fewer_operations_do_not() -> None:
 
 
 def test_a_marker_is_no_baseline() -> None:
-    marked = replace(GROWN, by="marker")
+    marked = structs.replace(GROWN, by="marker")
     words = "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
     assert of(Verdict("over", (marked,)), baseline=None) == [words]
     both = of(Verdict("over", (GROWN, marked)))

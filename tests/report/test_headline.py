@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference

@@ -6,12 +6,14 @@ import pytest
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.model.budget import Cap, Values
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.json import entry_json
+from pytest_graphbreak.model.record import Frames, Record
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.judgement import Case, Rules, judgement
 
-TWO = Record(layers=("dynamo",), graphs={"dynamo": 2}, attempted=2, compiled=2)
-NONE = Record(layers=("dynamo",), attempted=1)
+TWO = Record(layers=("dynamo",), graphs={"dynamo": 2}, frames=Frames(2, 2))
+NONE = Record(layers=("dynamo",), frames=Frames(1))
 BLIND = Record(errors=("Dynamo is disabled",))
 
 
@@ -49,7 +51,7 @@ def test_the_text_says_whose_cap_it_is(by: str, whose: str) -> None:
 
 
 def test_whose_cap_it_is_is_no_part_of_the_report() -> None:
-    said = Cap(every=1, by="block").to_dict()
+    said = entry_json(TestReport("t", "passed", cap=Cap(every=1, by="block")))["cap"]
     assert Cap(**said) == Cap(every=1)
 
 

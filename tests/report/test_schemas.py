@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator
 from pytest_graphbreak.baseline import BaselineError, update
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.judging.verdict import FAILING, STRICT
+from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
 from pytest_graphbreak.model.record import (
     Break,
@@ -29,6 +30,7 @@ from pytest_graphbreak.model.record import (
     Record,
     merge,
 )
+from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.schemas import HOME, derived, schema
 from tests.baseline.test_read import FULL, REFUSED
 from tests.baseline.test_text import make, measurement
@@ -200,6 +202,12 @@ def full_record() -> Record:
     )
 
 
+def as_written(record: Record) -> Any:
+    """The keys of a record as a reader of the file has them."""
+    test = json.loads(json.dumps(entry_json(TestReport("t", "passed", record=record))))
+    return {key: test[key] for key in test if key not in TestReport.__struct_fields__}
+
+
 def full_report() -> dict[str, Any]:
     """A test in which every key has something, and one in which none has."""
     test = {
@@ -208,7 +216,7 @@ def full_report() -> dict[str, Any]:
         "failed_by": "gate",
         "verdict": "over",
         "attempts": 1,
-        **full_record().to_dict(),
+        **as_written(full_record()),
         "settings": {"torch._dynamo.config.capture_scalar_outputs": True},
         "leaks": {"stance": "force_eager", "grad_mode": False},
         "setup": {"graphs": {"dynamo": 1}},
@@ -222,7 +230,7 @@ def full_report() -> dict[str, Any]:
     }
     empty = {
         **test,
-        **Record().to_dict(),
+        **as_written(Record()),
         "leaks": {},
         "outcome": "skipped",
         "failed_by": None,
@@ -327,7 +335,7 @@ def test_the_schema_knows_the_words_of_the_code() -> None:
     causes = {cause for layer in LAYERS for cause in CAUSES[layer]}
     assert set(definitions["cause"]["enum"]) == causes
     assert tuple(definitions["layer"]["enum"]) == LAYERS
-    verdicts = definitions["test"]["properties"]["verdict"]["enum"]
+    verdicts = definitions["Test"]["properties"]["verdict"]["enum"]
     assert {*FAILING, *STRICT} <= set(verdicts)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.folding import Folding
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 from pytest_graphbreak.report.breakdown import causes_text
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.text import describe, failure
@@ -37,7 +37,7 @@ BROKEN = Record(
     layers=("dynamo",),
     graphs={"dynamo": 3},
     recompiles={"dynamo": 1},
-    attempted=5,
+    frames=Frames(attempted=5),
     breaks=(PRINT,),
     eager=(SKIPPED,),
     recompile_list=(AGAIN,),
@@ -119,7 +119,7 @@ def test_a_test_that_failed_by_itself_is_told_why_code_was_compiled_again() -> N
 
 
 def test_nothing_compiled_any_more_comes_first() -> None:
-    gone = Record(layers=("dynamo",), attempted=1, breaks=(PRINT,), eager=(SKIPPED,))
+    gone = Record(layers=("dynamo",), frames=Frames(1), breaks=(PRINT,), eager=(SKIPPED,))
     headline, _, first, *_ = red(gone, dynamo=1).split("\n")
     assert headline == (
         "graph budget: no dynamo graph any more, the baseline has 1 (nothing was compiled)"
@@ -131,7 +131,7 @@ def test_nothing_compiled_any_more_comes_first() -> None:
 
 
 def test_a_layer_that_is_gone_names_those_that_are_there() -> None:
-    gone = Record(layers=("dynamo", "xla"), graphs={"dynamo": 2}, attempted=1)
+    gone = Record(layers=("dynamo", "xla"), graphs={"dynamo": 2}, frames=Frames(1))
     assert red(gone, dynamo=1, xla=1).startswith(
         "graph budget: no xla graph any more, the baseline has 1 (2 dynamo graphs still)\n"
     )
@@ -145,7 +145,7 @@ def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
     shown = red(loaded, jax=1)
     assert "  - nothing was compiled\n      jax: compiled 0, loaded 1\n      tests/" in shown
     assert "      try: look for a jax.jit that is gone" in shown
-    assert "1 function looked at" in red(Record(layers=("dynamo",), attempted=1), dynamo=1)
+    assert "1 function looked at" in red(Record(layers=("dynamo",), frames=Frames(1)), dynamo=1)
 
 
 def test_the_same_torch_is_not_told_twice() -> None:

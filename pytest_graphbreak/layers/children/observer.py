@@ -17,8 +17,9 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import observers
 from pytest_graphbreak.layers.children import spool

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Graph, Placed, Record
+from pytest_graphbreak.model.record import Frames, Graph, Placed, Record
 
 
 def since(after: Record, before: Record | None) -> Record:
@@ -19,8 +20,10 @@ def since(after: Record, before: Record | None) -> Record:
         after,
         graphs=_less(after.graphs, before.graphs),
         recompiles=_less(after.recompiles, before.recompiles),
-        attempted=max(0, after.attempted - before.attempted),
-        compiled=max(0, after.compiled - before.compiled),
+        frames=Frames(
+            max(0, after.frames.attempted - before.frames.attempted),
+            max(0, after.frames.compiled - before.frames.compiled),
+        ),
         breaks=_later(after.breaks, before.breaks),
         eager=_later(after.eager, before.eager),
         recompile_list=after.recompile_list[len(before.recompile_list) :],

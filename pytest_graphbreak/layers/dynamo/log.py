@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from types import FrameType
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.jax.calls import LIBRARIES, is_jax, lines
 from pytest_graphbreak.layers.jax.events import (

@@ -24,10 +24,12 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import Final
+
+from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import Observer
 from pytest_graphbreak.layers.strangers import Strangers

@@ -6,6 +6,7 @@ from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.bearing import Bearing
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.log import words
@@ -14,7 +15,7 @@ from pytest_graphbreak.report.log import words
 def entry(reading: Reading, bearing: Bearing) -> Plain:
     """The record of a log, with ``bearing`` (its doubts), ``run`` (commands) and ``log``."""
     return {
-        **TestReport(reading.path, "passed", record=reading.record).to_dict(),
+        **entry_json(TestReport(reading.path, "passed", record=reading.record)),
         "bearing": list(bearing.doubts),
         "run": list(bearing.commands),
         "log": _log(reading),

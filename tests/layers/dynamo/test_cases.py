@@ -85,7 +85,7 @@ def _is_whole(seen: Record) -> None:
     assert seen.is_explained("dynamo")
     assert len({graph.name for graph in seen.graph_list}) == len(seen.graph_list)
     assert len(seen.recompile_list) == seen.recompiles.get("dynamo", 0)
-    assert seen.compiled <= seen.attempted
+    assert seen.frames.compiled <= seen.frames.attempted
     for graph in seen.graph_list:
         assert graph.cause in CAUSES["dynamo"]
         assert graph.ops or sys.version_info < (3, 11)  # there, Dynamo hands over an empty one

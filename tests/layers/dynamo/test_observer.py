@@ -111,7 +111,7 @@ def test_a_break_is_told_in_full() -> None:
     assert (second.name, second.cause, second.sources) == ("1/0", "break", ("0/0",))
     assert second.where == item.where
     assert second.reason == item.reason
-    assert (seen[0].attempted, seen[0].compiled) == (2, 2)
+    assert (seen[0].frames.attempted, seen[0].frames.compiled) == (2, 2)
 
 
 @pytest.mark.skipif(
@@ -353,7 +353,7 @@ def test_an_error_under_fullgraph_is_the_tests_own() -> None:
     with window() as seen, pytest.raises(torch._dynamo.exc.Unsupported):
         compile(broken, fullgraph=True)(X)
     assert (seen[0].graphs, seen[0].breaks, seen[0].eager) == ({}, (), ())
-    assert (seen[0].attempted, seen[0].compiled) == (1, 0)
+    assert (seen[0].frames.attempted, seen[0].frames.compiled) == (1, 0)
     (note,) = seen[0].notes
     assert note.startswith(
         f"fullgraph=True: Unsupported was raised to the test for broken ({FILE}:"
@@ -374,7 +374,7 @@ def test_a_function_left_to_eager_is_named_with_its_break() -> None:
     assert left.where.code == "def loop(x: torch.Tensor) -> torch.Tensor:"
     assert left.reason == item.reason
     assert item.where.code == 'print("", end="")'
-    assert (seen[0].graphs, seen[0].compiled) == ({}, 0)
+    assert (seen[0].graphs, seen[0].frames.compiled) == ({}, 0)
 
 
 def test_the_recompile_limit_is_named() -> None:
@@ -458,7 +458,7 @@ def test_a_specialization_is_a_graph_for_the_backend() -> None:
 def test_frames_without_tensor_operators_are_no_loss() -> None:
     with window() as seen:
         compile(lambda x: x)(X)
-    assert (seen[0].graphs, seen[0].attempted, seen[0].compiled) == ({}, 1, 0)
+    assert (seen[0].graphs, seen[0].frames.attempted, seen[0].frames.compiled) == ({}, 1, 0)
     assert (seen[0].eager, seen[0].errors) == ((), ())
 
 

@@ -1,0 +1,219 @@
+"""The report as JSON: what of it differs from the types, in reading and in writing.
+
+The keys of a record stand among those of its test, its notes are one text, its captured operations
+are said, and a place that is not known is ``{}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from pytest_graphbreak.model.budget import PLACES_LAYER
+from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode, read, says
+from pytest_graphbreak.model.layers import COMPILERS
+from pytest_graphbreak.model.record import AND, NOWHERE, Record
+from pytest_graphbreak.model.report import RunEnvironment, RunReport, SessionReport, TestReport
+
+VERSION: Final = 1
+
+_OPS: Final = Annotated[
+    Counts,
+    says(
+        "Captured operations by layer: what its graphs call, summed; a layer of which not "
+        "every graph is known is left out."
+    ),
+]
+_NOTE: Final = Annotated[Text | None, says("What else is to be said of the record.")]
+_MEASURED: Final = "What measured; null for what is not there or not known."
+_LOCAL: Final = ("record", "notes")
+
+
+class _Version(Struct, frozen=True):
+    version: Any = None
+
+    def check(self) -> None:
+        """Raise ``BadValue`` for another version: nothing else is known of it."""
+        if type(self.version) is not int or self.version != VERSION:
+            raise BadValue(f"{str(self.version)[:40]!r} where {VERSION} is expected", "version")
+
+
+@cache
+def _test_form() -> Any:
+    """A test as JSON has it."""
+    record = structs.fields(Record)
+    at = [field.name for field in record].index("frames")
+    keys = [*map(_key, record[:at]), ("ops", _OPS, {}), *map(_key, record[at:])]
+    keys.insert([name for name, *_ in keys].index("settings"), ("note", _NOTE, None))
+    own = list(map(_key, structs.fields(TestReport)))
+    at = [name for name, *_ in own].index("record")
+    own[at:at] = keys
+    return msgspec.defstruct("Test", [key for key in own if key[0] not in _LOCAL])
+
+
+def _key(field: structs.FieldInfo) -> tuple[str, Any, Any]:
+    given = {"default": field.default, "default_factory": field.default_factory}
+    return field.name, field.type, msgspec.field(**given)
+
+
+@cache
+def form() -> Any:
+    """The whole report as JSON has it."""
+    tests: Any = tuple[_test_form(), ...]  # type: ignore[misc]
+    return msgspec.defstruct(
+        "Report",
+        [
+            ("version", Annotated[Any, Meta(extra_json_schema={"const": VERSION})], None),
+            ("environment", Annotated[RunEnvironment, says(_MEASURED)]),
+            ("session", SessionReport, SessionReport()),
+            ("tests", Annotated[tests, says("One item for each test, that of its last attempt.")]),
+        ],
+        kw_only=True,
+    )
+
+
+def report_of(data: object, name: str = "") -> RunReport:
+    """What builtin types say, or the text of JSON as bytes.
+
+    Raises ``BadValue``, of another version before all else, and what ``decode`` does.
+    """
+    source: Any = decode if isinstance(data, bytes) else read
+    try:
+        found = source(form(), data)
+    except BadValue:
+        source(_Version, data).check()
+        raise
+    _Version(found.version).check()
+    _check_profile(found.environment.profile)
+    seen: dict[Any, Any] = {}
+    tests = []
+    for at, item in enumerate(found.tests):
+        test = _test(item)
+        try:
+            test.check()
+        except BadValue as fault:
+            raise BadValue(fault.message, f"tests[{at}].{fault.place}") from None
+        _share(test.record, seen)
+        tests.append(test)
+    return RunReport(found.environment, tuple(tests), found.session, name)
+
+
+def _check_profile(profile: str | None) -> None:
+    if profile is not None and not profile.isprintable():
+        raise BadValue("a profile is printable text", "environment.profile")
+
+
+def _share(record: Record, seen: dict[Any, Any]) -> None:
+    """Most of a report are the same few places: kept once, they take a tenth of the memory."""
+    located = (*record.breaks, *record.eager, *record.recompile_list, *record.graph_list)
+    for name in ("where", "stack"):
+        for item in located:
+            if value := getattr(item, name, ()):
+                structs.force_setattr(item, name, seen.setdefault(value, value))
+
+
+def entry_of(data: object) -> TestReport:
+    """One of the ``tests`` of a report. Raises ``BadValue``."""
+    return _test(read(_test_form(), data))
+
+
+_RECORD: Final = tuple(name for name in Record.__struct_fields__ if name not in _LOCAL)
+_OWN: Final = tuple(name for name in TestReport.__struct_fields__ if name not in _LOCAL)
+
+
+def _test(item: Any) -> TestReport:
+    notes = () if item.note is None else tuple(item.note.split(AND))
+    record = Record(**{name: getattr(item, name) for name in _RECORD}, notes=notes)
+    return TestReport(**{name: getattr(item, name) for name in _OWN}, record=record)
+
+
+def document(environment: RunEnvironment, session: SessionReport, tests: Iterable[Plain]) -> Plain:
+    """A whole report, of ``tests`` that are as it has them."""
+    return {
+        "version": VERSION,
+        "environment": environment.to_dict(),
+        "session": session.to_dict(),
+        "tests": list(tests),
+    }
+
+
+def report_json(report: RunReport) -> Plain:
+    """A report as JSON has it, of exact builtin types."""
+    return document(report.environment, report.session, map(entry_json, report.tests))
+
+
+def entry_json(test: TestReport) -> Plain:
+    """A test as its report has it."""
+    found: Plain = {}
+    for name in TestReport.__struct_fields__:
+        if name == "record":
+            found |= _record_json(test.record)
+        else:
+            found[name] = msgspec.to_builtins(getattr(test, name))
+    if test.baseline is not None:
+        found["baseline"] = _baseline_json(found["baseline"])
+    if test.cap is not None:
+        del found["cap"]["by"]
+    for change in found["changes"] or ():
+        _change_json(change)
+    return found
+
+
+_PLAIN: Final = Difference("graph")
+
+
+def _change_json(change: Plain) -> None:
+    """What is not known of a change is left out."""
+    change["where"] = change["where"] if any(change["where"].values()) else {}
+    for name in ("cause", "reason", "id", "was", "unsure", "by"):
+        if change[name] == getattr(_PLAIN, name):
+            del change[name]
+
+
+_BREAK: Final = ("layer", "id", "reason", "explanation", "hints", "count", "where")
+_EAGER: Final = ("layer", "reason", "count", "where")
+
+
+def _record_json(record: Record) -> Plain:
+    plain = record.to_dict()
+    for name in ("breaks", "eager", "recompile_list", "graph_list"):
+        for item, one in zip(plain[name], getattr(record, name), strict=True):
+            if one.where == NOWHERE:
+                item["where"] = {}
+    for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):
+        if NOWHERE in graph.stack:
+            item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]
+    return {
+        "layers": plain["layers"],
+        "graphs": {layer: count for layer, count in record.graphs.items() if count},
+        "recompiles": {layer: count for layer, count in record.recompiles.items() if count},
+        "ops": record.ops,
+        "frames": plain["frames"],
+        "breaks": [_first(item, *_BREAK) for item in plain["breaks"]],
+        "eager": [_first(item, *_EAGER) for item in plain["eager"]],
+        "recompile_list": plain["recompile_list"],
+        "graph_list": plain["graph_list"],
+        "errors": plain["errors"],
+        "note": record.note,
+        "settings": plain["settings"],
+    }
+
+
+def _baseline_json(plain: Plain) -> Plain:
+    """A place that names no layer is Dynamo's."""
+    for name in ("breaks", "eager"):
+        for place in plain[name]:
+            if place["layer"] == PLACES_LAYER:
+                del place["layer"]
+        plain[name] = [_first(place, "layer", "reason", "id") for place in plain[name]]
+    return _first(plain, "profile", *COMPILERS, "graphs", "recompiles", "ops")
+
+
+def _first(item: Plain, *keys: str) -> Plain:
+    """The same with these of its keys first, in this order."""
+    return {key: item[key] for key in keys if key in item} | item
