@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -1036,10 +1037,10 @@ def test_packages_are_replaced_where_they_stand(case: Case, value: str) -> None:
     tests = "# t\ntests:\n  test_a:\n    graphs: {xla: 1}\n"
     owned = {"graphs": {"xla": 2}, "torch": "2.9.1"}
     case.has(f"{head}packages: {value}\n{tests}", head="")
-    case.update(replace(seen("test_a", **owned), packages={"b": "2"}))
+    case.update(dataclasses.replace(seen("test_a", **owned), packages={"b": "2"}))
     assert case.text.replace("  # b", "") == (
         f'{head}packages: {{a: "1", b: "2"}}\n{tests.replace("1", "2")}'
     )
     case.has(head + tests, head="")
-    case.update(replace(seen("test_a", **owned), packages={"b": "2"}))
+    case.update(dataclasses.replace(seen("test_a", **owned), packages={"b": "2"}))
     assert case.text == f'{head}packages: {{b: "2"}}\n{tests.replace("1", "2")}'

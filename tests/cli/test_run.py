@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.log import live
 from pytest_graphbreak.runs.incoming import load_all
@@ -43,7 +44,7 @@ def write(desk: Desk, source: str, name: str = "net.py") -> str:
 def entry(desk: Desk, name: str = "r.json") -> Any:
     (report,) = load_all([str(desk.path / name)])
     (test,) = report.tests
-    return test.to_dict()
+    return entry_json(test)
 
 
 def python(*args: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
