@@ -190,7 +190,7 @@ def test_a_baseline_that_knows_no_causes_says_so() -> None:
 
 def test_a_graph_goes_with_the_break_of_its_function() -> None:
     other = Break("dynamo", "print", Frame("a.py", "other", 5, "print(y)"), "GB0059")
-    found = diff(before(replace(BROKEN, breaks=(PRINT, other))), PLAIN, versions=VERSIONS)
+    found = diff(before(structs.replace(BROKEN, breaks=(PRINT, other))), PLAIN, versions=VERSIONS)
     (gone,) = (one for one in found if one.cause)
     assert gone.parent is not None
     assert found[gone.parent].where.function == "inner"
