@@ -93,7 +93,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     name = collection_path.name
     if name.startswith("test_") or not (name.endswith("_fixed.py") or "_repro_" in name):
         return None
-    from pytest_graphbreak.repair.ours import is_ours
+    from pytest_graphbreak.text.files import is_ours
 
     return True if is_ours(collection_path) else None
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from pytest_graphbreak.advice import specific, triage
+from pytest_graphbreak.advice import match, triage
 from pytest_graphbreak.advice.breaks import BREAKS
-from pytest_graphbreak.advice.device import DEVICE
+from pytest_graphbreak.advice.family import DEVICE
 from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.xla import explain
@@ -38,8 +38,8 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     ],
     "advice/family.py:part": signs,
     "advice/family.py:self.reason": signs,
-    "advice/specific.py:pattern": lambda: [
-        pattern for lines in specific._LINES.values() for pattern, _ in lines
+    "advice/match.py:pattern": lambda: [
+        pattern for lines in match._SPECIFIC.values() for pattern, _ in lines
     ],
     "cli/accept.py:fnmatch.translate(text.replace('[', '[[]'))": lambda: [
         fnmatch.translate("tests/*::test_*[[]*-*]")

@@ -7,6 +7,6 @@ whoever asked for something unknown. Nothing here imports torch or pytest.
 from __future__ import annotations
 
 from pytest_graphbreak.advice.explanation import Explanation, explain, suggest
-from pytest_graphbreak.advice.match import family, short
+from pytest_graphbreak.advice.match import family, name, short
 
-__all__ = ["Explanation", "explain", "family", "short", "suggest"]
+__all__ = ["Explanation", "explain", "family", "name", "short", "suggest"]

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from pytest_graphbreak.advice import page, registry
 from pytest_graphbreak.advice.breaks import BREAKS
-from pytest_graphbreak.advice.device import DEVICE
-from pytest_graphbreak.advice.family import Family
+from pytest_graphbreak.advice.family import DEVICE, TOPICS, Family
 from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
 from pytest_graphbreak.advice.match import first, guard
 from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.advice.registry import Words
-from pytest_graphbreak.advice.topics import TOPICS
 
 GROUPS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("graph breaks", BREAKS),

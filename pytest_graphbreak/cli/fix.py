@@ -16,13 +16,14 @@ from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
 from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
-from pytest_graphbreak.repair import ours, report
+from pytest_graphbreak.repair import report
 from pytest_graphbreak.repair.diff import Diff
 from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.text import files
 from pytest_graphbreak.text.paths import shown
 
 FIXED, NOTHING, UNUSABLE = 0, 1, 2
@@ -85,12 +86,12 @@ def _diff_stream(diff: bool) -> Iterator[TextIO]:
 def _writable(target: Target) -> bool:
     """Whether the result can be written; found out before the program takes its time."""
     fixed = target.beside("_fixed")
-    if not ours.is_free(fixed.path):
+    if not files.is_free(fixed.path):
         complain(f"graphbreak fix: {_not_ours(fixed)}")
         return False
     for path in (fixed.path, target.trial(99_999).path):
         try:
-            ours.probe(path)
+            files.probe(path)
         except OSError as error:
             complain(f"graphbreak fix: {path}: cannot be written: {error.strerror or error}")
             return False
@@ -107,7 +108,7 @@ def _not_ours(fixed: Target) -> str:
 
 def _header(target: Target) -> str:
     what = "test" if target.test else "program"
-    words = f"{ours.HEADER}fix {target.shown}`: the same {what}, with patches.\n"
+    words = f"{files.HEADER}fix {target.shown}`: the same {what}, with patches.\n"
     if target.test:
         words += "Run it as a program: pytest finds no test in it. "
     return f"{words}Imported it patches nothing."
@@ -169,11 +170,11 @@ def _result(
     fixed = target.beside("_fixed")
     words = ""
     if outcome.source is not None:
-        if not ours.is_free(fixed.path):  # made since the command began
+        if not files.is_free(fixed.path):  # made since the command began
             complain(f"graphbreak fix: {_not_ours(fixed)}")
             return UNUSABLE, stop
         try:
-            ours.put(fixed.path, outcome.source)
+            files.put(fixed.path, outcome.source)
         except OSError as error:
             complain(f"graphbreak fix: {fixed.path}: cannot be written: {error.strerror or error}")
             return UNUSABLE, stop

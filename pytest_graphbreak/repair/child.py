@@ -83,9 +83,9 @@ def _measured(order: Answer) -> Answer:
         answer["device"] = _device()
         answer["entries"] = sum(entry.called for entry in recorder.entries)
         if order.get("weights"):
-            from pytest_graphbreak.repair import weights
+            from pytest_graphbreak.repair import compare
 
-            answer["weights"] = weights.called(recorder.entries)
+            answer["weights"] = compare.called(recorder.entries)
         if error is None and order["outputs"]:
             answer.update(_outputs(order, recorder))
 

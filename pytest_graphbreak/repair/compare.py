@@ -1,8 +1,9 @@
-"""Whether two runs gave the same: values flattened to plain lists, compared by dtype."""
+"""Compares what two runs gave: values as plain lists, by dtype, and the weights of modules."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -111,4 +112,33 @@ def _tensors(old: torch.Tensor, new: torch.Tensor) -> str | None:
             if (torch.isfinite(apart).any())
             else "values differ"
         )
+    return None
+
+
+def digest(module: torch.nn.Module) -> str:
+    """Of the names, dtypes and values of its parameters, and whether they and it train.
+
+    Buffers are left out: running a module changes them.
+    """
+    found = hashlib.sha256(str(module.training).encode())
+    for name, parameter in module.named_parameters():
+        value = parameter.detach().cpu()
+        if value.is_complex():
+            value = torch.view_as_real(value)
+        sums = [float(one) for one in (value.double().sum(), value.double().abs().sum())]
+        words = (name, value.dtype, tuple(value.shape), parameter.requires_grad, sums)
+        found.update(repr(words).encode())
+    return found.hexdigest()
+
+
+def called(entries: Any) -> str | None:
+    """The digest of the module that was compiled and called first; None if there is none."""
+    for entry in entries:
+        if not entry.called:
+            continue
+        own = getattr(entry.original, "__self__", entry.original)
+        for one in (own, *entry.args[:1]):
+            if isinstance(one, torch.nn.Module):
+                return digest(one)
+        return None
     return None

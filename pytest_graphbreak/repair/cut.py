@@ -93,7 +93,7 @@ class _Knife:
     def _cut(self, frame: FrameType, function: str) -> Answer:
         import torch
 
-        from pytest_graphbreak.repair.weights import digest
+        from pytest_graphbreak.repair.compare import digest
 
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
             return {"why": "it is a generator"}

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.loading import load
 from pytest_graphbreak.repair.slicing import NotPlain
 from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.repair.writing import Writer
+from pytest_graphbreak.text import files
 
 Answer = dict[str, Any]
 
@@ -75,7 +75,7 @@ class Repro:
 
     def __init__(self, target: Target, bench: Bench, out: Path, *, as_test: bool) -> None:
         self._made = _directories(out)
-        ours.probe(out / f"{'test_' * as_test}{target.stem}_repro_{_slug(out)}_99999_state.pt")
+        files.probe(out / f"{'test_' * as_test}{target.stem}_repro_{_slug(out)}_99999_state.pt")
         self.first = bench.measure(target, compare=False, outputs=False, same_random=False)
         self._target = target
         self._bench = bench
@@ -144,8 +144,8 @@ class Repro:
         for number in itertools.count(1):
             path = self._out / f"{start}_{number}.py"
             script, *others = _files(path)
-            if ours.is_free(script) and (script.exists() or not any(map(os.path.lexists, others))):
-                if script.exists() and not ours.is_of(script, f"repro {self._target.shown}`"):
+            if files.is_free(script) and (script.exists() or not any(map(os.path.lexists, others))):
+                if script.exists() and not files.is_of(script, f"repro {self._target.shown}`"):
                     continue
                 if not any(one.is_symlink() for one in others):
                     yield path
@@ -238,7 +238,7 @@ class Repro:
             old.unlink(missing_ok=True)
         for name, file in attempt.files.items():
             shutil.copyfile(file, path.with_name(name))
-        ours.put(path, attempt.text.encode())
+        files.put(path, attempt.text.encode())
 
     def _measure(self, path: Path) -> Trial:
         target = Target(path, "test_no_break" if self._as_test else "")

@@ -18,24 +18,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_graphbreak.repair.syntax import (
+from pytest_graphbreak.repair.source import (
     DEFINITIONS,
     FUNCTIONS,
     IMPORTS,
     Function,
     arguments,
+    assigns_itself,
     base,
     bound,
     configures,
     has_long_strings,
     is_alone,
+    is_dropped,
     loads,
     sets_environment,
     tables,
     targets,
     touched,
+    without_compile,
 )
-from pytest_graphbreak.repair.uncompiled import drops, same, without_compile
 
 _ALWAYS: Final = re.compile(
     "manual_seed|seed|set_default_dtype|set_default_device|set_float32_matmul_precision|"
@@ -238,7 +240,7 @@ class Slice:
                     return []
                 if plain is not node.value:
                     return []  # it only puts the compiled one in the place of the other
-            elif plain is not node.value and same(node, plain):
+            elif plain is not node.value and assigns_itself(node, plain):
                 return []  # f = torch.compile(f)
             self._uses(loads(node) if plain is node.value else loads(plain), index)
             if plain is node.value:
@@ -322,7 +324,7 @@ class Slice:
         names: set[str] = set()
         for line in lines:
             names |= self._tables.get((node.name, line), set())
-        head: list[ast.AST] = [d for d in node.decorator_list if not drops(d)]
+        head: list[ast.AST] = [d for d in node.decorator_list if not is_dropped(d)]
         if isinstance(node, ast.ClassDef):
             head += [*node.bases, *node.keywords]
         else:
@@ -359,7 +361,7 @@ class Slice:
         text = textwrap.dedent(text)
         if text[0].isspace() or (";" in text and not is_alone(text)):
             return ast.unparse(node)
-        decorators = [one for one in getattr(node, "decorator_list", ()) if not drops(one)]
+        decorators = [one for one in getattr(node, "decorator_list", ()) if not is_dropped(one)]
         if isinstance(node, FUNCTIONS) and node.name in self._fixtures:
             text = re.sub(rf"def\s+{node.name}\b", f"def make_{node.name}", text, count=1)
         return "\n".join([*(f"@{ast.unparse(one)}" for one in decorators), text])

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.loading import Loading, heading, located, package
 from pytest_graphbreak.repair.slicing import Slice
 from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.text import files
 
 Answer = dict[str, Any]
 
@@ -212,7 +212,7 @@ class Writer:
     def _header(self, item: Break, what: str) -> list[str]:
         name = f"{item.id}  " if item.id else ""
         lines = [
-            f"{ours.HEADER}repro {self.target.shown}`: {what}.",
+            f"{files.HEADER}repro {self.target.shown}`: {what}.",
             f"{name}{item.reason}",
             f"{item.where.file}:{item.where.line} in {item.where.function}",
             f"    {item.where.code}",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak import observe
-from pytest_graphbreak.advice import explain, family, page, short, specific
+from pytest_graphbreak.advice import explain, family, match, page, short
 from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
 from pytest_graphbreak.advice.page import Example
 from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Recompile, Record
@@ -55,7 +55,7 @@ def test_a_reason_has_its_page_and_one_line_of_advice(reason: str) -> None:
     found = family(item)
     assert found is not None
     assert found.name == SAID[reason]
-    assert short(item) == (specific.line(found.name, reason) or found.short)
+    assert short(item) == (match.specific(found.name, reason) or found.short)
     explained = explain(reason)
     assert explained is not None
     assert explained.family == SAID[reason]

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.advice.breaks import BREAKS
-from pytest_graphbreak.advice.device import DEVICE
-from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign
+from pytest_graphbreak.advice.family import DEVICE, SHORT_LIMIT, TOPICS, Sign
 from pytest_graphbreak.advice.match import family, short
 from pytest_graphbreak.advice.recompiles import RECOMPILES
-from pytest_graphbreak.advice.topics import TOPICS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 
 ALL = (*BREAKS, *RECOMPILES, *DEVICE, *TOPICS)

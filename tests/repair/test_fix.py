@@ -21,7 +21,7 @@ from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import SourcePatch
-from pytest_graphbreak.repair.remedies import opaque, shapes
+from pytest_graphbreak.repair.remedies import calls, recompiles
 from pytest_graphbreak.repair.search import Search, SearchResult, graphs
 from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
@@ -93,7 +93,7 @@ def test_only_the_size_that_varies_is_marked(tmp_path: Path, shared: Bench) -> N
     check = "assert type(x.shape[1]) is int, 'not fixed'\nreturn x * y + x.shape[0]"
     program = of_sizes(check, 3, 5, 6, run="x = torch.ones({}, 4)\nf(x, torch.ones(4))")
     program += "assert not [name for name in vars(x) if 'dyn' in name or 'spec' in name]\n"
-    first, last, text = patched(program, shapes.mark, tmp_path, shared)
+    first, last, text = patched(program, recompiles.mark, tmp_path, shared)
     assert (graphs(first.record), graphs(last.record)) == (2, 1)
     assert last.same, (last.error, last.mismatch)
     assert "{'f': {'x': (0,)}}" in text
@@ -101,7 +101,7 @@ def test_only_the_size_that_varies_is_marked(tmp_path: Path, shared: Bench) -> N
 
 def test_a_size_that_the_code_fixes_can_not_be_marked(tmp_path: Path, shared: Bench) -> None:
     program = of_sizes(FIXED_SIZE + "return x * y", 3, 5)
-    _, last, _ = patched(program, shapes.mark, tmp_path, shared)
+    _, last, _ = patched(program, recompiles.mark, tmp_path, shared)
     assert "Constraint" in (last.error or "")
 
 
@@ -121,7 +121,7 @@ def test_padding_holds_only_where_the_zeros_do_not_show(
     result: str, wrong: str, tmp_path: Path, shared: Bench
 ) -> None:
     program = of_sizes(f"{FIXED_SIZE}return {result}", 8, 3, 5)
-    first, last, _ = patched(program, shapes.pad, tmp_path, shared)
+    first, last, _ = patched(program, recompiles.pad, tmp_path, shared)
     assert last.error is None
     assert (graphs(first.record) > 2, graphs(last.record)) == (True, 1)
     if wrong:
@@ -135,7 +135,7 @@ def test_an_argument_that_is_changed_in_place_can_not_be_padded(
     tmp_path: Path, shared: Bench
 ) -> None:
     program = of_sizes(f"{FIXED_SIZE}x.mul_(2)\nreturn x + y", 3, 5)
-    _, last, _ = patched(program, shapes.pad, tmp_path, shared)
+    _, last, _ = patched(program, recompiles.pad, tmp_path, shared)
     assert "values differ" in (last.mismatch or "")
 
 
@@ -160,7 +160,7 @@ def helped(head: str, body: str, calls: int = 1) -> str:
 
 def traced(first: Trial) -> Iterator[SourcePatch]:
     item = first.record.breaks[0]
-    patches = [one for one in opaque.propose(item, first) if one.title.startswith("nonstrict")]
+    patches = [one for one in calls.opaque(item, first) if one.title.startswith("nonstrict")]
     assert len(patches) == 1
     yield from patches
 
@@ -435,7 +435,7 @@ def test_a_full_disk_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Non
     def put(path: Path, _: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pytest_graphbreak.repair.ours.put", put)
+    monkeypatch.setattr("pytest_graphbreak.text.files.put", put)
     shop.write("a.py", SAYS)
     said = shop.run("fix", "a.py")
     assert said.code == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_graphbreak.repair.remedies.opaque import OP
+from pytest_graphbreak.repair.remedies.programs import OPERATOR
 
 Tensors = Callable[..., torch.Tensor]
 
@@ -17,7 +17,7 @@ Tensors = Callable[..., torch.Tensor]
 def source() -> dict[str, Any]:
     """The helper as it stands in a patched file; ops are named once in a process."""
     space: dict[str, Any] = {"torch": torch}
-    exec(OP.source, space)
+    exec(OPERATOR.source, space)
     return space
 
 

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from pytest_graphbreak.repair.slicing import NotPlain, Slice, Spot
-from pytest_graphbreak.repair.uncompiled import without_compile
+from pytest_graphbreak.repair.source import without_compile
 
 
 def sliced(source: str, *names: str, spot: Spot | None = None, line: int | None = None) -> str:

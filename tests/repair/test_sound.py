@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounter
 
 from pytest_graphbreak.repair.remedies import programs
-from pytest_graphbreak.repair.remedies.opaque import OP
+from pytest_graphbreak.repair.remedies.programs import OPERATOR
 
 Function = Callable[..., torch.Tensor]
 
@@ -137,7 +137,7 @@ CHANGES: dict[str, Function] = {
 def test_a_function_that_is_one_node(name: str) -> None:
     """What changes its argument cannot be a node: the change would be lost."""
     function = CHANGES[name]
-    space = loaded(OP.source)
+    space = loaded(OPERATOR.source)
     op = space["_graphbreak_op"](function)
 
     @settings(max_examples=15, deadline=None)

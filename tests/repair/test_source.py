@@ -10,11 +10,11 @@ import pytest
 
 from pytest_graphbreak.cli import fix
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair import ours
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
+from pytest_graphbreak.text import files
 
 PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 TEXT = "import torch\n\nx = 'né'  # kept\n"
@@ -40,9 +40,9 @@ def test_a_file_keeps_its_encoding_and_the_ends_of_its_lines(
     source = read(parse(str(path)).path)
     assert (source.encoding, source.newline) == (encoding, newline)
     assert source.encoded(source.text) == data
-    patched = source.encoded(build(source.text, "a.py", [PATCH], {}, f"{ours.HEADER}fix й`"))
+    patched = source.encoded(build(source.text, "a.py", [PATCH], {}, f"{files.HEADER}fix й`"))
     path.write_bytes(patched)
-    assert ours.is_ours(path)
+    assert files.is_ours(path)
     assert read(path).encoding == encoding
     names: dict[str, str] = {}
     exec(compile(patched, "a.py", "exec"), names | {"__name__": "other"}, names)
@@ -105,7 +105,7 @@ def test_only_files_of_ours_are_replaced(
     assert not fix._writable(target)
     assert "a_fixed.py is not written by graphbreak" in capsys.readouterr().err
     fixed.unlink()
-    (tmp_path / "ours.py").write_text(f"# {ours.HEADER}fix a.py`: ...\n")
+    (tmp_path / "ours.py").write_text(f"# {files.HEADER}fix a.py`: ...\n")
     for goal in ("ours.py", "nowhere.py"):
         fixed.symlink_to(goal)
         assert not fix._writable(target)
@@ -121,13 +121,13 @@ def test_only_files_of_ours_are_replaced(
 
 def test_a_write_that_fails_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.py"
-    ours.put(path, b"old")
+    files.put(path, b"old")
 
     def fail(*_: object) -> None:
         raise OSError("no")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="no"):
-        ours.put(path, b"new")
+        files.put(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a.py"]

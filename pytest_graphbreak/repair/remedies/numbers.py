@@ -8,22 +8,16 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
-from pytest_graphbreak.repair.remedies.around import ARGUMENTS, AROUND
-from pytest_graphbreak.repair.remedies.configs import SCALARS
-from pytest_graphbreak.repair.remedies.programs import program
-from pytest_graphbreak.repair.source import SourceError, read
+from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
+from pytest_graphbreak.repair.remedies.breaks import SCALARS
+from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
+from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.trial import Trial
 
-CONSTANTS: Final = (
-    AROUND,
-    ARGUMENTS,
-    Preamble(program("constants")),
-    Preamble("torch.compile = _graphbreak_around(_graphbreak_by_case)"),
-)
+CONSTANTS: Final = (AROUND, ARGUMENTS, around("constants", "by_case"))
 _CUT: Final = re.compile(r"\[[^\]]{0,80}: ?\(?\w{1,80}\[")
 """``x[..., : sizes[0]``: a piece of each image, say."""
-_READ: Final = frozenset(
+READ: Final = frozenset(
     {"branch", "compare", "item", "loop", "mask", "nonzero", "tolist", "unbacked"}
 )
 """Families where the value of a tensor is read."""
@@ -71,9 +65,8 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def reads(item: Break) -> bool:
     """Whether it is the value of a tensor that breaks the graph."""
     reason = item.reason.lower()
-    family = advice.family(item)
     words = ("data dependent", "data-dependent", "dynamic shape")
-    return any(one in reason for one in words) or (family is not None and family.name in _READ)
+    return any(one in reason for one in words) or advice.name(item) in READ
 
 
 def otherwise(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -104,15 +97,20 @@ def _applies(kind: str, where: Frame, texts: dict[str, str], trial: Trial) -> bo
     """Whether a rewrite fits; the text of the file is then the one that it makes."""
     from pytest_graphbreak.repair.rewrite import apply
 
-    site = trial.sites.get(where.file)
-    if site is None or "<locals>" in where.function:
+    if "<locals>" in where.function:
         return False
-    if where.file not in texts:
-        try:
-            texts[where.file] = read(site.path).text
-        except (OSError, SourceError):
-            return False
-    changed = apply(texts[where.file], kind, where)
-    if changed is not None:
-        texts[where.file] = changed
+    text = texts.setdefault(where.file, source_of(where, trial))
+    changed = apply(text, kind, where)
+    texts[where.file] = changed or text
     return changed is not None
+
+
+def source_of(frame: Frame, trial: Trial) -> str:
+    """Return the text of the file that a frame is in, empty where it is not known."""
+    site = trial.sites.get(frame.file)
+    try:
+        text = read(site.path).text if site is not None else ""
+        compile(text, frame.file, "exec", dont_inherit=True)
+    except (OSError, ValueError, SyntaxError):
+        return ""
+    return text

@@ -1,34 +1,25 @@
-"""Recompiles: what varies from call to call becomes an input of the graph."""
+"""Remedies for recompiles: what varies from call to call becomes an input of the graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.repair.patch import Preamble, SourcePatch, switch
-from pytest_graphbreak.repair.remedies import shapes
-from pytest_graphbreak.repair.remedies.around import AROUND
-from pytest_graphbreak.repair.remedies.programs import program
+from pytest_graphbreak.repair.patch import Edit, Preamble, SourcePatch, switch
+from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
 DYNAMIC: Final = switch("assume_static_by_default", "False")
 _OBLIVIOUS: Final = switch("backed_size_oblivious", home="torch.fx.experimental._config")
-_TENSORS: Final = (
-    AROUND,
-    Preamble(
-        program("numbers")
-        + "\n\n\ntorch.compile = _graphbreak_around(_graphbreak_numbers_as_tensors)"
-    ),
-)
+_TENSORS: Final = (AROUND, around("numbers", "numbers_as_tensors"))
 
 
 def propose(trial: Trial) -> Iterator[SourcePatch]:
-    families = {
-        found.name for item in trial.record.recompile_list if (found := advice.family(item))
-    }
-    marked, padded = list(shapes.mark(trial)), list(shapes.pad(trial))
+    """Propose patches for the recompiles of a run, the one that changes least first."""
+    families = {advice.name(item) for item in trial.record.recompile_list} - {""}
+    marked, padded = list(mark(trial)), list(pad(trial))
     yield from marked
     yield SourcePatch("dynamic=True: sizes and numbers are inputs of the graph", (DYNAMIC,))
     if families & {"attribute", "value"}:
@@ -56,3 +47,51 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
 def _with_floats(patch: SourcePatch) -> SourcePatch:
     title = f"{patch.title}; Python floats that vary became tensors"
     return replace(patch, title=title, edits=(*patch.edits, *_TENSORS))
+
+
+def mark(trial: Trial) -> Iterator[SourcePatch]:
+    """Propose that only the sizes that vary are inputs of the graph; all others stay fixed."""
+    table = {
+        one["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in one["dims"].items()}
+        for one in trial.varies
+    }
+    if not table:
+        return
+    words = ", ".join(
+        f"{name} ({', '.join(map(str, dims))})"
+        for these in table.values()
+        for name, dims in these.items()
+    )
+    yield SourcePatch(
+        f"mark_dynamic for the sizes that vary: {words}", _by_table("mark", "dynamic", table)
+    )
+
+
+def pad(trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to pad sizes to powers of two, the first for all that were seen."""
+    table: dict[str, Any] = {}
+    firsts: set[int] = set()
+    for one in trial.varies:
+        if one["follow"] is None:
+            continue  # a result that cannot be cut back
+        dims = {
+            name: {dim: 1 << (most - 1).bit_length() for dim, most in these}
+            for name, these in one["dims"].items()
+        }
+        firsts |= {first for these in dims.values() for first in these.values()}
+        follow = [tuple(item) for item in one["follow"]]
+        table[one["name"]] = {"dims": dims, "results": one["results"], "follow": follow}
+    if not table:
+        return
+    words = ", ".join(str(first) for first in sorted(firsts))
+    yield SourcePatch(
+        f"sizes that vary are padded with zeros to {words} (then powers of two)",
+        _by_table("pad", "buckets", table),
+        note="inputs are padded with zeros and results cut back; each call computes a whole "
+        "bucket, and on an xla device what is padded goes through the host",
+    )
+
+
+def _by_table(name: str, variable: str, table: dict[str, Any]) -> tuple[Edit, ...]:
+    """Return the edits for a program that looks arguments up in a table by their names."""
+    return AROUND, ARGUMENTS, Preamble(f"_graphbreak_{variable} = {table!r}"), around(name)

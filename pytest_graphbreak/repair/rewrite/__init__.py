@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
-from pytest_graphbreak.repair.rewrite import conditions, constants, loops, statements
-from pytest_graphbreak.repair.rewrite.line import rewrite
-from pytest_graphbreak.repair.rewrite.parts import Rewriter
+from pytest_graphbreak.repair.rewrite import conditions, constants, statements
+from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
 
 REWRITERS: dict[str, Rewriter] = {
     "where": conditions.branch_to_where,
@@ -26,7 +25,7 @@ REWRITERS: dict[str, Rewriter] = {
     "drop_graph_break": statements.drop_graph_break,
     "enable": statements.enable,
     "group_key": statements.group_key,
-    "every_index": loops.every_index,
+    "every_index": constants.every_index,
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import libcst as cst
 from libcst import matchers as m
 
-from pytest_graphbreak.repair.rewrite.parts import (
-    KeepTensors,
+from pytest_graphbreak.repair.rewrite.line import (
     Replacement,
     Statement,
+    kept_tensors,
     parsed,
+    replaced,
     text_of,
 )
 from pytest_graphbreak.repair.source import lines
@@ -28,9 +29,7 @@ def _tensor(test: cst.BaseExpression) -> str | None:
         return f"torch.{name}({left}, {right})"
     if m.matches(test, m.Comparison()) and len(getattr(test, "comparisons", ())) != 1:
         return None
-    kept = test.visit(KeepTensors())
-    assert isinstance(kept, cst.BaseExpression)
-    return f"torch.as_tensor({text_of(_bare(kept))}).reshape(()).bool()"
+    return f"torch.as_tensor({text_of(_bare(kept_tensors(test) or test))}).reshape(()).bool()"
 
 
 def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -97,27 +96,20 @@ def branch_to_where(node: Statement) -> Replacement | None:
     return line.with_changes(leading_lines=node.leading_lines)
 
 
-class _Ternary(cst.CSTTransformer):
+def _conditional(node: cst.SimpleStatementLine) -> Replacement | None:
     """``a if t else b`` -> ``torch.where(t, a, b)``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.done = False
-
-    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
-        test = _tensor(updated_node.test)
+    def selected(choice: cst.CSTNode) -> cst.CSTNode:
+        found = cst.ensure_type(choice, cst.IfExp)
+        test = _tensor(found.test)
         if test is None:
-            return updated_node
-        self.done = True
+            return found
         return cst.parse_expression(
-            f"torch.where({test}, {text_of(updated_node.body)}, {text_of(updated_node.orelse)})"
+            f"torch.where({test}, {text_of(found.body)}, {text_of(found.orelse)})"
         )
 
-
-def _conditional(node: cst.SimpleStatementLine) -> Replacement | None:
-    ternary = _Ternary()
-    changed = node.visit(ternary)
-    return changed if ternary.done and isinstance(changed, cst.BaseStatement) else None
+    changed = replaced(node, m.IfExp(), selected)
+    return None if changed is None or changed.deep_equals(node) else changed
 
 
 class _Names(cst.CSTVisitor):

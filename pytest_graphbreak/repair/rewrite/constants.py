@@ -7,7 +7,7 @@ from typing import Final
 import libcst as cst
 from libcst import matchers as m
 
-from pytest_graphbreak.repair.rewrite.parts import Replacement, Statement
+from pytest_graphbreak.repair.rewrite.line import TIGHT, Replacement, Statement, in_brackets
 
 _TORCH: Final = m.Name("torch")
 _READ: Final = m.Call(func=m.Attribute(attr=m.OneOf(m.Name("tolist"), m.Name("item"))), args=[])
@@ -194,24 +194,17 @@ class _Constants(cst.CSTTransformer):
         if not self._breaks and not m.matches(node.func, m.Attribute(value=_TORCH)):
             return node  # most methods of this name are given a number
         self.done = True
-        total = cst.Call(func=cst.Attribute(_bracketed(repeats), cst.Name("sum")))
-        size = cst.Arg(numbers(total), keyword=cst.Name("output_size"), equal=_TIGHT)
+        total = cst.Call(func=cst.Attribute(in_brackets(repeats), cst.Name("sum")))
+        size = cst.Arg(numbers(total), keyword=cst.Name("output_size"), equal=TIGHT)
         last = node.args[-1].with_changes(comma=cst.Comma(cst.SimpleWhitespace(""), _SPACE))
         return node.with_changes(args=[*node.args[:-1], last, size])
 
 
 _SPACE: Final = cst.SimpleWhitespace(" ")
-_TIGHT: Final = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
 def _element(value: cst.BaseExpression) -> cst.SubscriptElement:
     return cst.SubscriptElement(cst.Index(value))
-
-
-def _bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
-    if isinstance(node, cst.Name | cst.Call | cst.Attribute | cst.Subscript) or node.lpar:
-        return node
-    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def _condition(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -250,3 +243,99 @@ def all_to_constants(node: Statement) -> Replacement | None:
     change = _Constants(breaks=False)
     body = node.body.visit(change)
     return node.with_changes(body=body) if change.done else None
+
+
+_HITS: Final = m.Call(func=m.Attribute(attr=m.Name("nonzero")))
+_SKIPS: Final = m.If(
+    test=m.Comparison(
+        left=m.Call(func=m.Attribute(attr=m.Name("numel")), args=[]),
+        comparisons=[m.ComparisonTarget(m.Equal(), m.Integer("0"))],
+    ),
+    body=m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Continue()])]),
+    orelse=None,
+)
+"""``if t.numel() == 0: continue``"""
+
+
+def every_index(node: Statement) -> Replacement | None:
+    """``for i in t.nonzero():`` goes over all indices, also those where ``t`` is zero.
+
+    For those the loop selects nothing, and adds it; whether it does a run says.
+    """
+    if not isinstance(node, cst.FunctionDef):
+        return None
+    loops = _Loops()
+    node.visit(loops)
+    for hits, condition in loops.conditions.items():
+        row = loops.rows.get(hits)
+        if row is not None and loops.uses[hits] == 2:  # where it is made, and the loop
+            changed = node.visit(_EveryIndex(hits, row, condition))
+            return changed if isinstance(changed, cst.FunctionDef) else None
+    return None
+
+
+class _Loops(cst.CSTVisitor):
+    """The names that are the rows of a ``nonzero()``, and what the loop over them calls one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conditions: dict[str, cst.BaseExpression] = {}
+        self.rows: dict[str, str] = {}
+        self.uses: dict[str, int] = {}
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        target = node.targets[0].target
+        if len(node.targets) != 1 or not isinstance(target, cst.Name):
+            return
+        if m.matches(node.value, _HITS) and not m.matches(
+            node.value, m.Call(func=m.Attribute(value=m.Name("torch")))
+        ):
+            assert isinstance(node.value, cst.Call)
+            assert isinstance(node.value.func, cst.Attribute)
+            self.conditions[target.value] = node.value.func.value
+
+    def visit_For(self, node: cst.For) -> None:
+        if isinstance(node.iter, cst.Name) and isinstance(node.target, cst.Name):
+            self.rows[node.iter.value] = node.target.value
+
+    def visit_Name(self, node: cst.Name) -> None:
+        self.uses[node.value] = self.uses.get(node.value, 0) + 1
+
+
+class _EveryIndex(cst.CSTTransformer):
+    """What a loop does with a row of ``nonzero()``, done with a number."""
+
+    def __init__(self, hits: str, row: str, condition: cst.BaseExpression) -> None:
+        super().__init__()
+        self._hits, self._condition = hits, condition
+        name = m.Name(row)
+        at_row = m.Subscript(slice=[m.SubscriptElement(m.Index(name))])
+        self._first = m.Subscript(value=name, slice=[m.SubscriptElement(m.Index(m.Integer("0")))])
+        self._plain = m.OneOf(  # row.item(), x[row].squeeze(0)
+            m.Call(func=m.Attribute(value=name, attr=m.Name("item")), args=[]),
+            m.Call(
+                func=m.Attribute(value=at_row, attr=m.Name("squeeze")),
+                args=[m.Arg(m.Integer("0"))],
+            ),
+        )
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        if not m.matches(original_node.targets[0].target, m.Name(self._hits)):
+            return updated_node
+        length = cst.Call(cst.Name("len"), [cst.Arg(self._condition)])
+        return updated_node.with_changes(value=cst.Call(cst.Name("range"), [cst.Arg(length)]))
+
+    def leave_Subscript(
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        return updated_node.value if m.matches(original_node, self._first) else updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        func = updated_node.func
+        if isinstance(func, cst.Attribute) and m.matches(original_node, self._plain):
+            return func.value
+        return updated_node
+
+    def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:
+        """Nothing is left out any more."""
+        return cst.RemoveFromParent() if m.matches(original_node, _SKIPS) else updated_node

@@ -2,14 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import libcst as cst
+from libcst import matchers as m
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.rewrite.parts import Replacement, Rewriter, Statement
 from pytest_graphbreak.repair.source import lines
+
+Block = cst.If | cst.While | cst.For
+Statement = cst.SimpleStatementLine | Block | cst.FunctionDef
+Replacement = cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel
+Rewriter = Callable[[Statement], Replacement | None]
+Node = TypeVar("Node", bound=cst.CSTNode)
+
+
+TIGHT: Final = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+"""``=`` of an argument that is given by its name."""
+
+
+def text_of(node: cst.CSTNode) -> str:
+    return cst.Module(body=[]).code_for_node(node)
+
+
+def parsed(source: str) -> cst.BaseStatement:
+    return cst.parse_statement(source)
+
+
+Change = Callable[[cst.CSTNode], cst.CSTNode]
+
+
+def replaced(node: Node, matcher: m.BaseMatcherNode, change: Change) -> Node | None:
+    """Return a node with what matches inside of it changed, or None where nothing does."""
+    if not m.findall(node, matcher):
+        return None
+    changed = m.replace(node, matcher, lambda found, _: change(found))
+    assert isinstance(changed, type(node))
+    return changed
+
+
+_ITEM: Final = m.Call(func=m.Attribute(attr=m.Name("item")), args=[])
+_NUMBER: Final = m.OneOf(m.SimpleString(), m.Integer(), m.Float())
+_READ: Final = _ITEM | m.Call(
+    func=m.OneOf(m.Name("bool"), m.Name("float"), m.Name("int")),
+    args=[m.Arg(m.DoesNotMatch(_NUMBER))],
+)
+
+
+def kept_tensors(node: Node) -> Node | None:
+    """Return ``t`` for ``t.item()``, ``float(t)`` and ``bool(t)``; None where there is none."""
+
+    def bare(call: cst.CSTNode) -> cst.CSTNode:
+        assert isinstance(call, cst.Call)
+        if m.matches(call, _ITEM):
+            assert isinstance(call.func, cst.Attribute)
+            return in_brackets(call.func.value)
+        return in_brackets(call.args[0].value)
+
+    return replaced(node, _READ, bare)
+
+
+def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
+    simple = isinstance(node, cst.Name | cst.Call | cst.Attribute | cst.Subscript)
+    if simple or node.lpar:
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def rewrite(source: str, rewriter: Rewriter, where: Frame, *, whole: bool) -> str | None:
@@ -73,22 +132,12 @@ class _Rewriting(cst.CSTTransformer):
             return self._change(updated_node)
         return updated_node
 
-    def leave_If(self, original_node: cst.If, updated_node: cst.If) -> Replacement | cst.If:
+    def _leave_block(self, original_node: Block, updated_node: Block) -> Replacement | Block:
         if self._inside and not self._whole and self._hit_header(original_node, original_node.body):
             return self._change(updated_node)
         return updated_node
 
-    def leave_While(
-        self, original_node: cst.While, updated_node: cst.While
-    ) -> Replacement | cst.While:
-        if self._inside and not self._whole and self._hit_header(original_node, original_node.body):
-            return self._change(updated_node)
-        return updated_node
-
-    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> Replacement | cst.For:
-        if self._inside and not self._whole and self._hit_header(original_node, original_node.body):
-            return self._change(updated_node)
-        return updated_node
+    leave_If = leave_While = leave_For = _leave_block
 
     def _range(self, node: cst.CSTNode) -> CodeRange:
         found: CodeRange = self.get_metadata(PositionProvider, node)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 from libcst import matchers as m
 
-from pytest_graphbreak.repair.rewrite.parts import KeepTensors, Replacement, Rewriter, Statement
+from pytest_graphbreak.repair.rewrite.line import (
+    TIGHT,
+    Replacement,
+    Rewriter,
+    Statement,
+    kept_tensors,
+    replaced,
+)
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
     """``y * t.item()`` -> ``y * t``, in all of one statement."""
-    if not isinstance(node, cst.SimpleStatementLine):
-        return None
-    keep = KeepTensors()
-    changed = node.visit(keep)
-    return changed if keep.done and isinstance(changed, cst.BaseStatement) else None
+    return kept_tensors(node) if isinstance(node, cst.SimpleStatementLine) else None
 
 
 def only_eager(node: Statement) -> Replacement | None:
@@ -30,31 +35,17 @@ def only_eager(node: Statement) -> Replacement | None:
     )
 
 
-class _Numbers(cst.CSTTransformer):
-    """``torch.tensor(3.0)`` -> ``3.0``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.done = False
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        made = m.Call(
-            func=m.Attribute(value=m.Name("torch"), attr=m.Name("tensor")),
-            args=[m.Arg(keyword=None, value=m.OneOf(m.Integer(), m.Float()))],
-        )
-        if not m.matches(updated_node, made):
-            return updated_node
-        self.done = True
-        return updated_node.args[0].value
+_MADE: Final = m.Call(
+    func=m.Attribute(value=m.Name("torch"), attr=m.Name("tensor")),
+    args=[m.Arg(keyword=None, value=m.OneOf(m.Integer(), m.Float()))],
+)
 
 
 def tensor_to_number(node: Statement) -> Replacement | None:
     """``y * torch.tensor(3.0)`` -> ``y * 3.0``, in all of one statement."""
     if not isinstance(node, cst.SimpleStatementLine):
         return None
-    numbers = _Numbers()
-    changed = node.visit(numbers)
-    return changed if numbers.done and isinstance(changed, cst.BaseStatement) else None
+    return replaced(node, _MADE, lambda call: cst.ensure_type(call, cst.Call).args[0].value)
 
 
 def drop_graph_break(node: Statement) -> Replacement | None:
@@ -87,33 +78,22 @@ def enable(node: Statement) -> Replacement | None:
     return node.with_changes(decorators=kept) if len(kept) < len(node.decorators) else None
 
 
-class _GroupKeys(cst.CSTTransformer):
-    """``itertools.groupby(x, f)`` -> ``itertools.groupby(x, key=f)``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.done = False
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        name = m.OneOf(m.Name("groupby"), m.Attribute(attr=m.Name("groupby")))
-        plain = m.Arg(keyword=None, star="")
-        called = m.matches(updated_node.func, name)
-        if not called or not m.matches(updated_node, m.Call(args=[plain, plain])):
-            return updated_node
-        self.done = True
-        first, second = updated_node.args
-        tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-        named = second.with_changes(keyword=cst.Name("key"), equal=tight)
-        return updated_node.with_changes(args=[first, named])
+_POSITIONAL: Final = m.Arg(keyword=None, star="")
+_GROUPED: Final = m.Call(
+    func=m.OneOf(m.Name("groupby"), m.Attribute(attr=m.Name("groupby"))),
+    args=[_POSITIONAL, _POSITIONAL],
+)
 
 
 def group_key(node: Statement) -> Replacement | None:
-    """A function whose ``itertools.groupby`` is given its key by name: Dynamo knows no other."""
-    if not isinstance(node, cst.FunctionDef):
-        return None
-    keys = _GroupKeys()
-    changed = node.visit(keys)
-    return changed if keys.done and isinstance(changed, cst.FunctionDef) else None
+    """``itertools.groupby(x, f)`` -> ``itertools.groupby(x, key=f)``: Dynamo knows no other."""
+
+    def named(call: cst.CSTNode) -> cst.CSTNode:
+        first, key = cst.ensure_type(call, cst.Call).args
+        key = key.with_changes(keyword=cst.Name("key"), equal=TIGHT)
+        return call.with_changes(args=[first, key])
+
+    return replaced(node, _GROUPED, named) if isinstance(node, cst.FunctionDef) else None
 
 
 def decorate(name: str) -> Rewriter:

@@ -1,0 +1,170 @@
+"""Remedies for one break: rewrites of its line, switches of Dynamo, and what stays uncompiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.remedies.programs import AROUND, around
+from pytest_graphbreak.repair.trial import Trial
+
+SCALARS: Final = switch("capture_scalar_outputs")
+SHAPES: Final = switch("capture_dynamic_output_shape_ops")
+
+_BRANCHES: Final = ("branch", "item", "compare", "unbacked", "assert", "loop")
+_SCALARS: Final = ("item", "tolist", "compare", "unbacked", "loop", "assert", "one-hot")
+_SHAPES: Final = ("nonzero", "mask", "one-hot", "unbacked")
+_OTHERS: Final = {
+    "rnn": ("LSTM, GRU and RNN go into the graph", switch("allow_rnn")),
+    "sparse": ("sparse tensors go into the graph", switch("capture_sparse_compute")),
+}
+_COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
+"""Families of lines that compute something: such a line is not to be left out."""
+_LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical", "log")
+_LATER: Final = "written when the graph has run, not in the middle of it"
+
+
+def loops(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose loops over all indices for those that a tensor chose, as experts of a mixture."""
+    if ".nonzero(" in item.where.code and "dynamic shape" in item.reason.lower():
+        yield SourcePatch(
+            "the loop goes over all indices, and capture_dynamic_output_shape_ops",
+            (Rewrite("every_index", item.where), SHAPES),
+            note="what is selected for an index may be empty, and is computed all the same",
+        )
+
+
+def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose switches of Dynamo that let more into a graph."""
+    name, reason = advice.name(item), item.reason.lower()
+    if name in _SCALARS or "data dependent" in reason or "data-dependent" in reason:
+        yield SourcePatch("capture_scalar_outputs: .item() becomes a node of the graph", (SCALARS,))
+    if name in _SHAPES or "dynamic shape" in reason:
+        yield SourcePatch(
+            "capture_dynamic_output_shape_ops: sizes that hang on values stay in the graph",
+            (SHAPES,),
+        )
+        yield SourcePatch(
+            "capture_dynamic_output_shape_ops and capture_scalar_outputs", (SHAPES, SCALARS)
+        )
+    if name in _OTHERS:
+        title, line = _OTHERS[name]
+        yield SourcePatch(title, (line,))
+
+
+def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose ops for what depends on a tensor's value: a branch, a loop, a number."""
+    name, here = advice.name(item), item.where
+    branching = name in _BRANCHES or "branch" in item.reason.lower()
+    if branching and (here.code.startswith("if ") or " if " in here.code):
+        yield SourcePatch("the branch became torch.where", (Rewrite("where", here),))
+        yield SourcePatch("the branch became torch.cond", (Rewrite("cond", here),))
+        yield SourcePatch(
+            "the check became torch._assert_async",
+            (Rewrite("check", here),),
+            drops="the check raises RuntimeError, later, in place of its own exception",
+        )
+    heads = here.code.startswith(("if ", "while "))
+    if branching and here.code.startswith("while "):
+        yield SourcePatch("the loop became torch.while_loop", (Rewrite("while_loop", here),))
+    if name in ("item", "tolist", "unbacked", "branch") and not heads:
+        yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
+        yield SourcePatch(
+            "the value stays a tensor, and others become nodes of the graph",
+            (Rewrite("keep_tensor", here), SCALARS),
+        )
+
+
+def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to move or to drop calls that only write: print, warnings, logging, progress."""
+    name, code = advice.name(item), item.where.code
+    if name == "print" or code.startswith("print("):
+        yield SourcePatch("print is called after the graph", (_reordered("print"),), moves=_LATER)
+    if name == "warnings" or "warnings.warn(" in code:
+        yield SourcePatch(
+            "warnings.warn is called after the graph",
+            (Preamble("import warnings"), _reordered("warnings.warn")),
+            moves=_LATER,
+        )
+    if name == "logging":
+        yield from _logging(code)
+    if name not in _COMPUTES:
+        yield SourcePatch(
+            "the statement runs only where the code is not compiled",
+            (Rewrite("only_eager", item.where),),
+            drops=f"`{code}` no longer happens in compiled code",
+        )
+
+
+def _reordered(function: str) -> Preamble:
+    return Preamble(f"torch._dynamo.config.reorderable_logging_functions.add({function})")
+
+
+def _logging(code: str) -> Iterator[SourcePatch]:
+    """Propose to call loggers after the graph where this torch can, else to leave them out."""
+    methods = [f"logging.Logger.{one}" for one in _LEVELS if f".{one}(" in code]
+    if not methods:
+        return
+    load = Preamble("import logging")
+    owner = code.split(f".{methods[0].rpartition('.')[2]}(")[0].strip()
+    if owner.isidentifier():
+        # By the class: the switch is set before the name of the logger exists.
+        yield SourcePatch(
+            "the log line is written after the graph",
+            (load, *map(_reordered, methods)),
+            moves=_LATER,
+        )
+    silent = (f"torch._dynamo.config.ignore_logger_methods.add({one})" for one in methods)
+    yield SourcePatch(
+        "loggers are silent in compiled code",
+        (load, *map(Preamble, silent)),
+        drops=f"`{code}` no longer writes its line in compiled code",
+    )
+
+
+def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose fewer pieces around what stays out of the graph."""
+    frames = inside(item)
+    if frames:
+        yield SourcePatch(
+            "nested_graph_breaks: a break cuts the outermost function once",
+            (switch("nested_graph_breaks"),),
+        )
+    for frame in frames[:2]:
+        yield SourcePatch(
+            f"{frame.function.rsplit('.', 1)[-1]} runs uncompiled, as one piece",
+            (Rewrite("leave_compiler", frame),),
+            leaves=True,
+        )
+    if "manual_seed" in item.where.code:
+        yield SourcePatch(
+            "torch.manual_seed runs outside of the graph",
+            (Preamble("torch.manual_seed = torch.compiler.disable(torch.manual_seed)"),),
+            leaves=True,
+        )
+
+
+def inside(item: Break) -> list[Frame]:
+    """Return the functions below the compiled one on the way to a break, the innermost first.
+
+    The compiled function is none of them: uncompiled, or as one node, it would not be compiled.
+    """
+    inner = [frame for frame in item.stack if frame.function not in ("", "<module>")]
+    return inner[:0:-1]
+
+
+def cpu_tensors(item: Break) -> Iterator[SourcePatch]:
+    """Propose to move CPU tensors to the device of an xla graph that was cut at them.
+
+    The reason of such a break is the cause of the cut.
+    """
+    if "CPU tensor" not in item.reason and "torch." not in item.reason:
+        return
+    if "torch.tensor(" in item.where.code:
+        yield SourcePatch("a number is a number, no tensor", (Rewrite("number", item.where),))
+    yield SourcePatch(
+        "CPU tensors that the code holds are moved to the device", (AROUND, around("on_device"))
+    )
