@@ -8,13 +8,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 
 import pytest
 
 from pytest_graphbreak.advice import match, triage
-from pytest_graphbreak.advice.breaks import BREAKS
-from pytest_graphbreak.advice.family import DEVICE
-from pytest_graphbreak.advice.recompiles import RECOMPILES
+from pytest_graphbreak.advice.family import families
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.xla import explain
 from pytest_graphbreak.text import terminal
@@ -22,13 +21,13 @@ from tests.regexes import Expression, expressions, slow
 
 
 def signs() -> Iterator[str]:
-    for family in (*BREAKS, *DEVICE, *RECOMPILES):
-        for sign in family.signs:
+    for group in fields(families()):
+        for sign in (one for family in getattr(families(), group.name) for one in family.signs):
             yield from filter(None, (sign.reason, sign.detail, sign.code))
 
 
 def rules(*parts: str) -> Iterator[str]:
-    for rule in triage._RULES:
+    for rule in triage._table().rules:
         yield from filter(None, (getattr(rule, part) for part in parts))
 
 

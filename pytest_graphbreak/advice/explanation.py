@@ -5,23 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from pytest_graphbreak.advice import page, registry
-from pytest_graphbreak.advice.breaks import BREAKS
-from pytest_graphbreak.advice.family import DEVICE, TOPICS, Family
-from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
+from pytest_graphbreak.advice.family import Family, families
 from pytest_graphbreak.advice.match import first, guard
-from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.advice.registry import Words
-
-GROUPS: tuple[tuple[str, tuple[Family, ...]], ...] = (
-    ("graph breaks", BREAKS),
-    ("recompiles", RECOMPILES),
-    ("device graphs", DEVICE),
-    ("programs of JAX", (*RETRACES, *PROGRAMS, *STOPPED)),
-    ("words of the reports", TOPICS),
-)
-"""All families, as a reader meets them. ``limit`` stands under breaks and recompiles."""
 
 _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
 """What begins as an id does."""
@@ -33,7 +22,24 @@ _OF_JAX = re.compile(
 )
 """Words that are said of programs of JAX only."""
 
-FAMILIES: dict[str, Family] = {one.name: one for _, families in GROUPS for one in families}
+
+@cache
+def groups() -> dict[str, tuple[Family, ...]]:
+    """Return all families, as a reader meets them. ``limit`` is under breaks and recompiles."""
+    found = families()
+    return {
+        "graph breaks": found.breaks,
+        "recompiles": found.recompiles,
+        "device graphs": found.device,
+        "programs of JAX": (*found.retraces, *found.programs, *found.stopped),
+        "words of the reports": found.topics,
+    }
+
+
+@cache
+def by_name() -> dict[str, Family]:
+    """Return all families by their names."""
+    return {one.name: one for group in groups().values() for one in group}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ def explain(id_or_text: str) -> Explanation | None:
     if id is not None:
         return _of_id(id) if id in known.ids else None
     name = _name(text)
-    family = FAMILIES.get(name) or FAMILIES.get(name.removesuffix("s"))
+    family = by_name().get(name) or by_name().get(name.removesuffix("s"))
     if family is not None:
         return _of_family(family)
     id = known.by_reason(text)
@@ -84,9 +90,10 @@ def explain(id_or_text: str) -> Explanation | None:
 
 
 def _by_text(text: str) -> Family | None:
-    """The family of a reason whose layer is not known."""
-    of_jax = first(RETRACES, text) if _OF_JAX.search(text) else None
-    return of_jax or first(BREAKS, text, text, text) or first(RECOMPILES, guard(text))
+    """Return the family of a reason whose layer is not known."""
+    known = families()
+    of_jax = first(known.retraces, text) if _OF_JAX.search(text) else None
+    return of_jax or first(known.breaks, text, text, text) or first(known.recompiles, guard(text))
 
 
 def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
@@ -96,7 +103,7 @@ def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
         # Ids with near digits mean something else; a digit too many or too few is a slip.
         typed = id_or_text.strip().lower()
         return tuple(id for id in known if id.lower() in typed or typed in id.lower())[:limit]
-    targets = {name: name for name in FAMILIES}
+    targets = {name: name for name in by_name()}
     targets |= {id.lower(): id for id in known}
     targets |= {words[0].reason.lower(): id for id, words in known.items()}
     text = " ".join(id_or_text.lower().split())
@@ -104,7 +111,7 @@ def suggest(id_or_text: str, limit: int = 5) -> tuple[str, ...]:
     words = [word for word in re.findall(r"\w+", text) if len(word) > 3]
     near += [
         name
-        for name, one in FAMILIES.items()
+        for name, one in by_name().items()
         if any(word in f"{one.title} {one.short}".lower() for word in words)
     ]
     near += [targets[key] for key in targets if words and all(word in key for word in words)]
@@ -127,7 +134,7 @@ def _of_id(id: str) -> Explanation:
     known = registry.installed()
     words = known.ids[id]
     reason, detail = words[0].reason, "\n".join((words[0].explanation, *words[0].hints))
-    family = first(BREAKS, reason, detail)
+    family = first(families().breaks, reason, detail)
     return Explanation(
         title=reason,
         family=family.name if family else "",
@@ -138,7 +145,7 @@ def _of_id(id: str) -> Explanation:
         words=words,
         also=tuple(
             one.name
-            for one in BREAKS
+            for one in families().breaks
             if one is not family and any(sign.could_be(reason) for sign in one.signs)
         ),
     )

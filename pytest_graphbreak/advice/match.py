@@ -9,10 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pytest_graphbreak.advice.breaks import BREAKS
-from pytest_graphbreak.advice.family import BUCKET, DEVICE, SHORT_LIMIT, Family
-from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
-from pytest_graphbreak.advice.recompiles import RECOMPILES
+from pytest_graphbreak.advice.family import SHORT_LIMIT, Family, families
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
 
 _INDEX: Final = re.compile(
@@ -137,24 +134,24 @@ def family(item: Item) -> Family | None:
         return _of_jax(item)
     if isinstance(item, Break):
         detail = "\n".join((item.explanation, *item.hints))
-        return first(BREAKS, item.reason, detail, item.where.code)
+        return first(families().breaks, item.reason, detail, item.where.code)
     if isinstance(item, Recompile):
-        return first(RECOMPILES, guard(item.reason))
+        return first(families().recompiles, guard(item.reason))
     if isinstance(item, Eager):
-        return first(BREAKS, item.reason, "", item.where.code)
+        return first(families().breaks, item.reason, "", item.where.code)
     if item.layer == "dynamo":
         # entry, break, callee, recompile: the break or the recompile itself says it
-        return first((BUCKET,), item.cause)
-    return first(DEVICE, item.cause, item.reason)
+        return first(families().topics, item.cause)
+    return first(families().device, item.cause, item.reason)
 
 
 def _of_jax(item: Item) -> Family | None:
     if isinstance(item, Recompile):
-        return first(RETRACES, item.reason)
+        return first(families().retraces, item.reason)
     if isinstance(item, Graph):
         # jit is as it should be, and a retrace is told by its recompile
-        return first(PROGRAMS, item.cause)
-    return first(STOPPED, item.reason)
+        return first(families().programs, item.cause)
+    return first(families().stopped, item.reason)
 
 
 def name(item: Item) -> str:
@@ -179,7 +176,7 @@ def short(item: Item) -> str | None:
 
 def _of_logger(code: str) -> str:
     """The advice on a call of a logger names its method: another one changes nothing."""
-    known = next(one.short for one in BREAKS if one.name == "logging")
+    known = next(one.short for one in families().breaks if one.name == "logging")
     found = _LOGGED.search(code)
     line = known.replace("Logger.info", f"Logger.{found[1]}") if found else known
     return line if len(line) <= SHORT_LIMIT else known.partition(",")[0]

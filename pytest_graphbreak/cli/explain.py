@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pytest_graphbreak.advice import Explanation, explain, suggest
-from pytest_graphbreak.advice.explanation import FAMILIES, GROUPS
+from pytest_graphbreak.advice.explanation import by_name, groups
 from pytest_graphbreak.advice.family import Family
 from pytest_graphbreak.advice.page import Example
 from pytest_graphbreak.advice.registry import as_id, installed
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     topic = " ".join(args.topic).strip()
     if not topic:
         if args.json:
-            _print(map(_name, FAMILIES.values()))
+            _print(map(_name, by_name().values()))
         else:
             say("\n".join(_names()))
         return 0
@@ -155,7 +155,7 @@ def render(found: Explanation) -> Iterator[str]:
     """The lines of an explanation, as plain text."""
     yield f"{found.id or found.family}: {found.title}"
     if found.id and found.family:
-        yield from _wrapped(f"{found.family}: {FAMILIES[found.family].title}", "  ")
+        yield from _wrapped(f"{found.family}: {by_name()[found.family].title}", "  ")
     page = found.page
     if page is not None:
         yield from _section("What it means", page.meaning)
@@ -238,7 +238,7 @@ def _width() -> int:
 
 def _names() -> Iterator[str]:
     yield "A name, an id (GB0124), or the text of a reason: graphbreak explain NAME"
-    for title, families in GROUPS:
+    for title, families in groups().items():
         yield from ("", title)
         for one in families:
             yield f"  {one.name:<22}{one.title}"

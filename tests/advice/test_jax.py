@@ -11,7 +11,7 @@ import pytest
 
 from pytest_graphbreak import observe
 from pytest_graphbreak.advice import explain, family, match, page, short
-from pytest_graphbreak.advice.jax import PROGRAMS, RETRACES, STOPPED
+from pytest_graphbreak.advice.family import families
 from pytest_graphbreak.advice.page import Example
 from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Recompile, Record
 
@@ -85,7 +85,7 @@ def test_what_stopped_jax_has_its_page() -> None:
 
 
 def test_every_family_of_jax_has_a_page() -> None:
-    for one in (*RETRACES, *PROGRAMS, *STOPPED):
+    for one in (*families().retraces, *families().programs, *families().stopped):
         assert page.load(one.name).meaning
 
 

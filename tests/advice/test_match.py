@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.advice.breaks import BREAKS
-from pytest_graphbreak.advice.family import DEVICE, SHORT_LIMIT, TOPICS, Sign
+from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign, families
 from pytest_graphbreak.advice.match import family, short
-from pytest_graphbreak.advice.recompiles import RECOMPILES
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 
-ALL = (*BREAKS, *RECOMPILES, *DEVICE, *TOPICS)
+ALL = (*families().breaks, *families().recompiles, *families().device, *families().topics)
 
 # Reasons as torch words them; the versions where they differ are named.
 REASONS = [
@@ -190,8 +188,10 @@ def test_a_line_of_advice_is_short_and_plain(one: object) -> None:
 
 
 def test_names_are_unique_and_can_be_typed() -> None:
-    names = [one.name for one in (*BREAKS, *DEVICE, *TOPICS)]
-    names += [one.name for one in RECOMPILES if one.name != "limit"]  # one family, said of both
+    names = [one.name for one in (*families().breaks, *families().device, *families().topics)]
+    names += [
+        one.name for one in families().recompiles if one.name != "limit"
+    ]  # one family, said of both
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", name) for name in names)
 

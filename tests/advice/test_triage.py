@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.advice.triage import KINDS, RUN, Triage, triage
+from pytest_graphbreak.advice.triage import RUN, Triage, kinds, triage
 from pytest_graphbreak.model.record import Frame
 
 torch = pytest.importorskip("torch")
@@ -347,7 +347,7 @@ def test_a_nan_assert_is_a_matter_of_accuracy() -> None:
     assert found.kind.name == "accuracy"
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.name)
 def test_every_kind_says_what_to_gather(kind: Any) -> None:
     assert kind.steps
     for step in kind.steps:
@@ -356,7 +356,7 @@ def test_every_kind_says_what_to_gather(kind: Any) -> None:
         assert len(line) <= 150
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.name)
 def test_torch_knows_the_variables_and_logs_that_are_named(kind: Any) -> None:
     from torch._logging._internal import log_registry
 
@@ -390,7 +390,7 @@ def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
 @given(st.text(), st.text(), st.text())
 def test_any_failure_is_told_or_none(error: str, message: str, traceback_text: str) -> None:
     found = triage(error, message, traceback_text)
-    assert found is None or (found.kind in KINDS and found.lines("pytest"))
+    assert found is None or (found.kind in kinds().values() and found.lines("pytest"))
 
 
 @given(st.sampled_from(["Unsupported", "UserError"]), st.text(), st.text())

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_graphbreak import cli
 from pytest_graphbreak.advice import registry
-from pytest_graphbreak.advice.explanation import FAMILIES
+from pytest_graphbreak.advice.explanation import by_name
 from pytest_graphbreak.cli.explain import WIDTH
 from tests.reports import a_report, a_test, over
 
@@ -81,7 +81,7 @@ def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
     assert run() == 0
     lines = capsys.readouterr().out.splitlines()
     listed = {line.split()[0] for line in lines if line.startswith("  ")}
-    assert listed == set(FAMILIES)
+    assert listed == set(by_name())
 
 
 def test_what_nobody_knows_is_an_error_that_names_what_is_near(
@@ -114,7 +114,7 @@ def test_without_torch_the_names_are_still_explained() -> None:
     assert "there is none here" in done.stderr
 
 
-@pytest.mark.parametrize("topic", [*sorted(FAMILIES), *sorted(IDS)[::7]])
+@pytest.mark.parametrize("topic", [*sorted(by_name()), *sorted(IDS)[::7]])
 def test_text_fits_the_width_and_is_clean(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(topic) == 0
     _, *lines = capsys.readouterr().out.splitlines()
@@ -133,7 +133,7 @@ def test_for_programs_an_explanation_is_one_object(capsys: pytest.CaptureFixture
     assert "if x.sum() > 0:" in found["examples"][0]["before"]
     assert run("--json") == 0
     names = [json.loads(one)["name"] for one in capsys.readouterr().out.splitlines()]
-    assert names == list(FAMILIES)
+    assert names == list(by_name())
 
 
 @pytest.fixture
