@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli import ending
-from pytest_graphbreak.cli.elsewhere import add_reports, keep, repeated
+from pytest_graphbreak.cli.elsewhere import add_reports, add_timeout, keep, repeated
 from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import add_timeout
+from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions import answer
 from pytest_graphbreak.cli.versions.bisecting import BisectError, MeasuredEnd, search
 from pytest_graphbreak.cli.versions.by_commit import Commits
@@ -18,9 +18,7 @@ from pytest_graphbreak.cli.versions.by_release import Releases
 from pytest_graphbreak.cli.versions.commits import UserCheckout
 from pytest_graphbreak.cli.versions.moved import COUNTS
 from pytest_graphbreak.cli.versions.releases import ReleaseError, between
-from pytest_graphbreak.cli.versions.runner import Runner, runner
-from pytest_graphbreak.repair.progress import Progress
-from pytest_graphbreak.repair.serving import ServerError
+from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.runs.git import GitError
 
 FOUND: Final = 0

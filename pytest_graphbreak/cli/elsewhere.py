@@ -1,4 +1,4 @@
-"""What ``upgrade`` and ``bisect`` have in common: reports that are kept, words of others."""
+"""What commands that run programs have in common: time, reports that are kept, words of others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,34 @@ import argparse
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from pytest_graphbreak.cli.messages import complain
+
+MOST: Final = 1e6
+"""Seconds: eleven days."""
+
+
+def add_timeout(parser: argparse.ArgumentParser, seconds: int, what: str) -> None:
+    """The argument that bounds how long a program of the user's may take."""
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=seconds,
+        metavar="S",
+        help=f"seconds for {what} ({seconds})",
+    )
+
+
+def _seconds(text: str) -> float:
+    """A time to wait. Raises ``ValueError``, which argparse tells."""
+    seconds = float(text)
+    if not 0 < seconds <= MOST:
+        raise ValueError
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"  # what argparse calls it
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:

@@ -14,13 +14,13 @@ from typing import TextIO
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
+from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair import report
 from pytest_graphbreak.repair.diff import Diff
-from pytest_graphbreak.repair.progress import Progress
 from pytest_graphbreak.repair.search import Search, SearchResult
-from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text import files

@@ -6,14 +6,11 @@ import argparse
 import importlib.util
 import shlex
 import sys
-from typing import Final
 
+from pytest_graphbreak.cli.elsewhere import add_timeout
 from pytest_graphbreak.cli.messages import complain
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.repair.trial import Trial
-
-MOST: Final = 1e6
-"""Seconds: eleven days."""
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -29,28 +26,6 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         help="the script's own arguments, as one text: --args='--steps 3'",
     )
     add_timeout(parser, 900, "one run")
-
-
-def add_timeout(parser: argparse.ArgumentParser, seconds: int, what: str) -> None:
-    """The argument that bounds how long a program of the user's may take."""
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=seconds,
-        metavar="S",
-        help=f"seconds for {what} ({seconds})",
-    )
-
-
-def _seconds(text: str) -> float:
-    """A time to wait. Raises ``ValueError``, which argparse tells."""
-    seconds = float(text)
-    if not 0 < seconds <= MOST:
-        raise ValueError
-    return seconds
-
-
-_seconds.__name__ = "number of seconds"  # what argparse calls it
 
 
 def find(command: str, args: argparse.Namespace) -> Target | None:

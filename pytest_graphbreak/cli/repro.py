@@ -8,9 +8,9 @@ from pathlib import Path
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
-from pytest_graphbreak.repair.progress import Progress
+from pytest_graphbreak.cli.progress import Progress
+from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair.repro import Repro, Script
-from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text.numbers import plural

@@ -8,15 +8,13 @@ from typing import Final
 
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.compare import DIFFERS, UNUSABLE, add_pages, show
-from pytest_graphbreak.cli.elsewhere import add_reports, keep, repeated
+from pytest_graphbreak.cli.elsewhere import add_reports, add_timeout, keep, repeated
 from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import add_timeout
+from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions.environment import Environment, InstallError, make, present
-from pytest_graphbreak.cli.versions.runner import Runner, runner
 from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
+from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.repair.progress import Progress
-from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.runs.compare import compare
 
 DONE: Final = 0

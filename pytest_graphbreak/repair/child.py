@@ -1,13 +1,8 @@
-"""Runs a script or a test in a process of its own, and writes down what happened.
-
-``python -m pytest_graphbreak.repair.child ORDER.json``. The order names the
-target and where the answer goes; see ``trial``, which writes it.
-"""
+"""Runs a script or a test in a process of its own, and says what happened: a trial's other end."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import sys
 import time
@@ -21,9 +16,8 @@ from typing import Any
 Answer = dict[str, Any]
 
 
-def work(paper: str) -> int:
-    """Do what the order says; returns the exit code of the process."""
-    order = json.loads(Path(paper).read_text(encoding="utf-8"))
+def work(order: Answer) -> Answer:
+    """Do what an order of ``trial`` says; the answer."""
     os.chdir(order["cwd"])
     target = Path(order["path"])
     sys.argv = [str(target), *order["arguments"]]
@@ -32,11 +26,8 @@ def work(paper: str) -> int:
     if order.get("cut"):
         from pytest_graphbreak.repair import cut
 
-        answer = cut.work(order, lambda around: _go(order, around))
-    else:
-        answer = _measured(order)
-    Path(order["answer"]).write_text(json.dumps(answer), encoding="utf-8")
-    return 0
+        return cut.work(order, lambda around: _go(order, around))
+    return _measured(order)
 
 
 def _measured(order: Answer) -> Answer:
@@ -283,7 +274,3 @@ def _finds(name: str) -> bool:
         except Exception:
             continue
     return False
-
-
-if __name__ == "__main__":
-    sys.exit(work(sys.argv[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -11,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_graphbreak.layers.children.runner import Runner
+from pytest_graphbreak.layers.children.scratch import is_left, scratch
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.repair.build import Site
-from pytest_graphbreak.repair.scratch import is_left, scratch
-from pytest_graphbreak.repair.serving import Serving, environment, python
 from pytest_graphbreak.repair.target import Target
 
 
@@ -56,6 +55,7 @@ class Trial:
         return self.error is None and self.mismatch is None
 
 
+_WORK: Final = "pytest_graphbreak.repair.child:work"
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
 """Begins the last line of a copy, where it moves no line of the program."""
 
@@ -69,8 +69,7 @@ class Bench:
         self.runs = 0
         self.directory = directory
         self._remove: list[str] = []
-        self._timeout = timeout
-        self._serving = Serving(server)
+        self._runner = Runner(directory, timeout, server)
         self.reference = directory / "reference.pt"
 
     def measure(
@@ -158,49 +157,27 @@ class Bench:
         """
         alone = alone or b"environ" in target.path.read_bytes()
         self.runs += 1
-        paper = self.directory / f"order{self.runs}.json"
-        answer = self.directory / f"answer{self.runs}.json"
         order |= {
             "path": str(target.path),
             "cwd": os.getcwd(),
             "test": target.test,
             "arguments": list(target.arguments),
-            "answer": str(answer),
         }
-        paper.write_text(json.dumps(order), encoding="utf-8")
-        out = self.directory / f"out{self.runs}.txt"
-        code = self._asked(paper, out, alone)
-        written = out.read_bytes() if out.is_file() else b""
-        errors = Path(f"{out}.err")
-        said = written.decode(errors="replace")
-        said += errors.read_text(encoding="utf-8", errors="replace") if errors.is_file() else ""
-        if code is None:
-            return {"error": f"it did not end within {self._timeout:g} s"}, said
-        if not answer.is_file():
-            last = said.strip().splitlines()[-1:] or ["nothing was printed"]
-            return {"error": f"the process ended with {code}: {last[0][:200]}"}, said
-        found = json.loads(answer.read_text(encoding="utf-8"))
-        start, end = found.get("said") or (0, 0)
-        found["lines"] = written[start:end].decode(errors="replace").splitlines()
-        return found, said
-
-    def _asked(self, paper: Path, out: Path, alone: bool) -> int | None:
-        """Have the server run an order. The exit code, or None after the time is over."""
-        order = {
-            "paper": str(paper),
-            "out": str(out),
-            "alone": alone,
-            "command": [*python("child"), str(paper)],
-            "environ": environment(),
-            "timeout": self._timeout,
-            "directory": str(self.directory),
-            "remove": self._remove,
-        }
-        return self._serving.run(order)
+        ended = self._runner.call(_WORK, order, fork=not alone, remove=self._remove)
+        said = ended.out + ended.err
+        if ended.code is None:
+            return {"error": f"it did not end within {self._runner.timeout:g} s"}, said
+        if ended.answer is None:
+            last = (ended.last(1) or ["nothing was printed"])[0]
+            return {"error": f"the process ended with {ended.code}: {last[:200]}"}, said
+        start, end = ended.answer.get("said") or (0, 0)
+        printed = self._runner.out.read_bytes()[start:end]
+        lines = printed.decode(errors="replace").splitlines()
+        return ended.answer | {"lines": lines}, said
 
     def close(self) -> None:
         """End the server."""
-        self._serving.close()
+        self._runner.close()
 
 
 @contextlib.contextmanager

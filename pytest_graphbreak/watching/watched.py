@@ -27,8 +27,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import NOTIFIER
+from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.watching import processes
 
 _PASSED: Final = frozenset(
     getattr(signal, name)

@@ -17,7 +17,7 @@ from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.watching.watched import ENDED, LEFT, REPLACED, Channel, Word, whole
 from tests.cli.conftest import Desk
 from tests.cli.test_run import entry
-from tests.repair.test_server import lives, soon
+from tests.layers.children.test_server import lives, soon
 
 HEAD = """
     import ctypes, os, signal, subprocess, sys, threading, time, torch

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli import fix, main, repro
-from pytest_graphbreak.repair.serving import end, serve
+from pytest_graphbreak.layers.children.runner import end, serve
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench
 from tests.forkserver import Server

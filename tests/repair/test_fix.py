@@ -19,11 +19,11 @@ import torch._dynamo
 
 from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
+from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import calls, recompiles
 from pytest_graphbreak.repair.search import Search, SearchResult, graphs
-from pytest_graphbreak.repair.serving import ServerError
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.repair.conftest import Shop
@@ -350,7 +350,7 @@ TWO = """
 def test_an_interrupt_keeps_what_is_finished_and_leaves_nothing_else(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_graphbreak.repair.progress import Progress
+    from pytest_graphbreak.cli.progress import Progress
 
     def step(self: Progress, done: int, most: int, words: str) -> None:
         if words.startswith("print "):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli.ending import Terminated, cleared_up, code
-from tests.repair.test_server import lives, soon
+from tests.layers.children.test_server import lives, soon
 
 PROGRAM = """
     import os, time, torch

@@ -6,13 +6,11 @@ a process of its own (``probe``), which may hang or crash.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +25,7 @@ from pytest_graphbreak.config.device import (
     version,
 )
 from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.versions import minor
@@ -40,6 +39,7 @@ PROBLEM: Final = "problem"
 
 OLDEST_TORCH: Final = (2, 6)
 OLDEST_JAX: Final = (0, 7, 1)
+_PROBE: Final = "pytest_graphbreak.cli.doctor.probe:tried"
 PATIENCE: Final = 600.0
 """Seconds that a probe may take: the first import of torch on a busy machine is slow."""
 
@@ -319,25 +319,16 @@ def _internals(names: list[str]) -> str:
 
 def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     """Run the probe of a layer; what it says, or ``fault``."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest_graphbreak.cli.doctor.probe", layer],
-            env=dict(environ),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=patience,
-            check=False,
+    with runner(patience) as work:
+        done = work.call(
+            "pytest_graphbreak.cli.doctor.probe:tried", {"layer": layer}, environ=environ
         )
-    except subprocess.TimeoutExpired:
+    if done.code is None:
         return {"fault": f"the probe did not come to its end in {patience:.0f} s"}
-    last = done.stdout.strip().rpartition("\n")[2]
-    if done.returncode == 0 and last.startswith("{"):
-        found: Plain = json.loads(last)
-        return found
-    words = [line for line in done.stderr.strip().splitlines() if line.strip()]
-    reason = words[-1].strip() if words else "it said nothing"
-    return {"fault": f"the probe ended with exit code {done.returncode}: {reason}"}
+    if done.answer is not None:
+        return done.answer
+    reason = (replace(done, out="").last(1) or ["it said nothing"])[0].strip()
+    return {"fault": f"the probe ended with exit code {done.code}: {reason}"}
 
 
 def _numbers(text: str, most: int = 2) -> tuple[int, ...]:

@@ -1,16 +1,12 @@
 """Tries one layer's observer on a small function, in a process of its own, and says what it saw.
 
-    python -m pytest_graphbreak.cli.doctor.probe dynamo
-
-The last line of its output is JSON: what was ``expected``, what it ``saw``,
+Its answer (``Runner.call``): what was ``expected``, what it ``saw``,
 ``with`` what, the ``reasons`` of what was compiled again, by which ``probes``, and
 ``errors`` and ``notes`` of the observers.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 from pytest_graphbreak.layers.base import Probe
@@ -23,13 +19,9 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.watching.measure import Measurement
 
 
-def main(name: str) -> None:
-    """Probe one layer and print the result."""
-    print(json.dumps(tried(DESCRIPTIONS[name])))
-
-
-def tried(layer: Layer) -> Plain:
-    """What the observer of a layer sees of its probe."""
+def tried(asked: Plain) -> Plain:
+    """What the observer of the ``layer`` that is named sees of its probe: see above."""
+    layer = DESCRIPTIONS[asked["layer"]]
     assert layer.probe is not None
     probe: Probe = load(layer.probe)()
     small = probe.prepare()
@@ -55,7 +47,3 @@ def _seen(layer: Layer, record: Record) -> str:
         recompiles = record.recompiles.get(layer.name, 0)
         words += f", {plural(recompiles, 'recompile')}, {plural(len(record.breaks), 'break')}"
     return words
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

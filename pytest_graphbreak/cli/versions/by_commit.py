@@ -11,8 +11,8 @@ from pytest_graphbreak.cli.versions.bisecting import BisectError
 from pytest_graphbreak.cli.versions.commits import CommitInfo, UserCheckout, Worktrees, paths
 from pytest_graphbreak.cli.versions.environment import present
 from pytest_graphbreak.cli.versions.inside import CHECKOUT
-from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
 from pytest_graphbreak.cli.versions.running import SuiteRun, Tests, python_path
+from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 from pytest_graphbreak.runs.git import GitError
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_graphbreak.cli.versions import environment
 from pytest_graphbreak.cli.versions.environment import Environment, InstallError
-from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
 from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
+from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 
 if TYPE_CHECKING:
     from packaging.version import Version

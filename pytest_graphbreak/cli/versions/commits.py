@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli.versions.inside import installed_from
-from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
+from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 from pytest_graphbreak.runs.git import GitError, git, names
 
 _GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")

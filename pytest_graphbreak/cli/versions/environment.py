@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
+from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 
 WORDS: Final = 20
 """Lines of an installer that are repeated."""

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from pytest_graphbreak.cli.versions.environment import WORDS, has_pip
-from pytest_graphbreak.cli.versions.runner import Runner
+from pytest_graphbreak.layers.children.runner import Runner
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
 """A name of a distribution (PyPA's specification "Names and normalization")."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from pytest_graphbreak.cli.versions import inside
 from pytest_graphbreak.cli.versions.environment import Environment
-from pytest_graphbreak.cli.versions.runner import CommandResult, Runner, tail
+from pytest_graphbreak.layers.children.runner import CommandResult, Runner, tail
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.runs.incoming import ReportError

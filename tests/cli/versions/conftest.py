@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.versions.runner import Runner, runner
+from pytest_graphbreak.layers.children.runner import Runner, runner
 
 
 @pytest.fixture

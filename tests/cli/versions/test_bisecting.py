@@ -14,8 +14,8 @@ from packaging.version import Version
 
 from pytest_graphbreak.cli.versions.bisecting import BisectError, BisectResult, search
 from pytest_graphbreak.cli.versions.by_release import Releases
-from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
 from pytest_graphbreak.cli.versions.running import SuiteRun
+from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunReport
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_graphbreak.cli.versions import environment
 from pytest_graphbreak.cli.versions.environment import Environment, InstallError, make, remove
-from pytest_graphbreak.cli.versions.runner import Runner
+from pytest_graphbreak.layers.children.runner import Runner
 from tests.cli.versions.wheels import wheel
 
 THERE = "sortedcontainers"

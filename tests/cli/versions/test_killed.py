@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.cli.versions.history import Past
 from tests.cli.versions.wheels import wheel
-from tests.repair.test_server import lives, soon
+from tests.layers.children.test_server import lives, soon
 
 SLEEP = """\
 import os, pathlib, subprocess, sys, time

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.cli.versions import releases as releases_of
 from pytest_graphbreak.cli.versions.releases import ReleaseError, between
-from pytest_graphbreak.cli.versions.runner import CommandResult, Runner
+from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 from tests.cli.versions.wheels import wheel
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.repair.server import TIMED_OUT
-from pytest_graphbreak.repair.serving import serve
+from pytest_graphbreak.layers.children.runner import serve
+from pytest_graphbreak.layers.children.server import TIMED_OUT
 
 PROGRAM = """
     import os, subprocess, sys, time
@@ -48,9 +48,9 @@ class Line:
         text = textwrap.dedent(PROGRAM).format(seconds=seconds)
         text = f"import os; os.chdir({str(self.path)!r})\n{text}"
         order: dict[str, Any] = {
-            "paper": "",
             "out": str(self.directory / "out"),
-            "alone": True,
+            "fork": False,
+            "cwd": ".",
             "command": [sys.executable, "-S", "-c", text],
             "environ": dict(os.environ),
             "timeout": timeout,

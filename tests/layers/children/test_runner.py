@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import cast
 
 import pytest
 
-from pytest_graphbreak.repair import serving
-from pytest_graphbreak.repair.server import TIMED_OUT
-from pytest_graphbreak.repair.serving import Order, ServerError, Serving
+from pytest_graphbreak.layers.children import processes
+from pytest_graphbreak.layers.children.runner import Runner, ServerError
+from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
 
 
 class Answering:
@@ -50,17 +51,17 @@ ORDER: Order = {}
 def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The process groups that are killed."""
     killed: list[int] = []
-    monkeypatch.setattr(serving.processes, "kill_group", killed.append)
+    monkeypatch.setattr(processes, "kill_group", killed.append)
     return killed
 
 
-def serves(server: Answering) -> Serving:
-    return Serving(cast("subprocess.Popen[str]", server))
+def serves(server: Answering) -> Runner:
+    return Runner(Path("nowhere"), 60, cast("subprocess.Popen[str]", server))
 
 
 def test_what_a_program_ended_with(groups: list[int]) -> None:
-    assert serves(Answering("42\n", "3\n")).run(ORDER) == 3
-    assert serves(Answering("42\n", f"{TIMED_OUT}\n")).run(ORDER) is None
+    assert serves(Answering("42\n", "3\n")).exit_code(ORDER) == 3
+    assert serves(Answering("42\n", f"{TIMED_OUT}\n")).exit_code(ORDER) is None
     assert groups == []
 
 
@@ -76,23 +77,23 @@ def test_a_server_that_is_gone_is_told_and_its_program_ends(
     server: Answering, killed: list[int], groups: list[int]
 ) -> None:
     with pytest.raises(ServerError, match="was killed; try again"):
-        serves(server).run(ORDER)
+        serves(server).exit_code(ORDER)
     assert groups == killed
 
 
 def test_an_interrupt_ends_the_program_and_no_more(groups: list[int]) -> None:
     server = Answering("42\n", KeyboardInterrupt(), "-9\n", "43\n", "0\n")
-    desk = serves(server)
+    work = serves(server)
     with pytest.raises(KeyboardInterrupt):
-        desk.run(ORDER)
+        work.exit_code(ORDER)
     assert (groups, server.ended) == ([42], [])
-    assert desk.run(ORDER) == 0  # the same server
+    assert work.exit_code(ORDER) == 0  # the same server
 
 
 def test_an_interrupt_before_anything_runs_ends_the_server(groups: list[int]) -> None:
     server = Answering(order=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        serves(server).run(ORDER)
+        serves(server).exit_code(ORDER)
     assert (groups, server.ended) == ([], ["asked"])
 
 

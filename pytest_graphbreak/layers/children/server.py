@@ -1,7 +1,8 @@
-"""The process that runs the trials: it starts each, ends it in time, and leaves nothing behind.
+"""The process that runs code for a command: it ends it in time, and leaves nothing behind.
 
-It has imported torch and nothing else, and a run is a fork of it: importing
-torch takes longer than most runs, and what a run does stays in its fork.
+An order is a command, or a function of this package. A function may run in a fork of this process,
+which has imported torch and nothing else: importing torch takes longer than most runs, and what a
+run does stays in its fork. Else it runs in a Python of its own, as this module's main program.
 
 It outlives the command that started it, in a session of its own: at the end of
 its input, which comes however that one ended, it ends the program that runs and
@@ -25,7 +26,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pytest_graphbreak.watching import processes
+from pytest_graphbreak.layers.children import processes
 
 TIMED_OUT: Final = "late"
 """Answer in place of an exit code: the time was over."""
@@ -85,13 +86,12 @@ class Server:
             self.over = not data
 
     def _run(self, order: Order) -> str:
-        if not order["alone"] and not self.torch:
+        if order["fork"] and not self.torch:
             self.torch = _has_torch()
-        alone = order["alone"] or not self.torch
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become(order, me, alone)
+            self._become(order, me)
         self._answer(str(pid))
         until = time.monotonic() + order["timeout"]
         while not (ended := _ended(pid)) and not self.over and time.monotonic() < until:
@@ -114,7 +114,7 @@ class Server:
         with contextlib.suppress(BrokenPipeError):  # the end of the input says the same
             os.write(self._out, f"{text}\n".encode())
 
-    def _become(self, order: Order, parent: int, alone: bool) -> None:
+    def _become(self, order: Order, parent: int) -> None:
         """In the fork: its own session and output, then the order; never returns."""
         code = 70
         try:
@@ -127,13 +127,10 @@ class Server:
             _replace(0, os.open(os.devnull, os.O_RDONLY))
             _replace(1, _sink(order["out"]))
             _replace(2, _sink(f"{order['out']}.err"))
-            if alone:
-                os.chdir(order.get("cwd", "."))
-                command = order["command"]
-                os.execve(command[0], command, order["environ"])
-            from pytest_graphbreak.repair import child
-
-            code = child.work(order["paper"])
+            if not (order["fork"] and self.torch):
+                os.chdir(order["cwd"])
+                os.execve(order["command"][0], order["command"], order["environ"])
+            code = answer(order["call"])
         except BaseException as error:
             import traceback
 
@@ -171,5 +168,16 @@ def _has_torch() -> bool:
     return True
 
 
+def answer(call: str) -> int:
+    """Do what a file asks for (``runner.Runner.call``), and write what comes of it."""
+    with open(call, encoding="utf-8") as file:
+        asked = json.load(file)
+    module, _, function = asked["function"].partition(":")
+    found = getattr(importlib.import_module(module), function)(asked["argument"])
+    with open(asked["answer"], "w", encoding="utf-8") as file:
+        json.dump(found, file)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(Server().serve())
+    sys.exit(answer(sys.argv[1]) if len(sys.argv) > 1 else Server().serve())

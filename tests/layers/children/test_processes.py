@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_graphbreak.watching import processes
+from pytest_graphbreak.layers.children import processes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux is asked")
 

@@ -1,0 +1,231 @@
+"""Runs commands, and functions of this package, each in a process of its own.
+
+One after another, each in a session of its own that ends with this process, however that ends: the
+``server`` starts and ends them. What they write is in one directory that goes with the command.
+
+Not by ``multiprocessing.forkserver``, though it would fork as well: it ends without its programs
+and their children, goes with the terminal, runs the command's main module again in each of them,
+and has no way to start another program (a command, or a Python that reads its environment anew).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_graphbreak.layers.children import processes
+from pytest_graphbreak.layers.children.scratch import scratch
+from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
+
+_TAIL: Final = 2**18
+"""Bytes of what a command printed that are read, from the end."""
+_SERVER: Final = "pytest_graphbreak.layers.children.server"
+
+
+class ServerError(RuntimeError):
+    """No program can be run here any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command ended: its exit code, None where its time was over, and what it printed.
+
+    ``answer`` is what a function gave back; None where it came to no end.
+    """
+
+    code: int | None
+    out: str = ""
+    err: str = ""
+    answer: dict[str, Any] | None = None
+
+    def last(self, most: int) -> list[str]:
+        """The last lines that it printed, errors last."""
+        said = [*self.out.splitlines(), *self.err.splitlines()]
+        return [line for line in said if line.strip()][-most:]
+
+
+class Runner:
+    """Runs in ``directory``, each command for at most ``timeout`` seconds.
+
+    The server is started with the first; ``server`` is one that runs already.
+    """
+
+    def __init__(
+        self, directory: Path, timeout: float, server: subprocess.Popen[str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.timeout = timeout
+        self.out = directory / "out"
+        """What is printed goes here, and errors into a file beside it."""
+        self._server = server
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """Run a command, by default where the user is; its temporary files are in our directory.
+
+        Raises ``ServerError`` if the process that starts it was killed.
+        """
+        temporary = self.directory / "tmp"
+        temporary.mkdir(exist_ok=True)
+        given = dict(os.environ if environ is None else environ)
+        given |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
+        program = shutil.which(command[0], path=given.get("PATH"))
+        if program is None:
+            return CommandResult(127, err=f"{command[0]}: there is no such program")
+        return self._run([program, *command[1:]], given, cwd=str(cwd or Path.cwd()))
+
+    def call(
+        self,
+        function: str,
+        argument: Mapping[str, Any],
+        *,
+        environ: Mapping[str, str] | None = None,
+        fork: bool = False,
+        remove: Sequence[str] = (),
+    ) -> CommandResult:
+        """Call ``module:function`` with a mapping, and have the mapping that it gives back.
+
+        In a Python of its own, or in a ``fork`` of one that has imported torch. ``remove`` are
+        files that are gone afterwards. Raises ``ServerError``.
+        """
+        call, answer = self.directory / "call.json", self.directory / "answer.json"
+        asked = {"function": function, "argument": argument, "answer": str(answer)}
+        call.write_text(json.dumps(asked), encoding="utf-8")
+        answer.unlink(missing_ok=True)
+        command = [*_python(), str(call)]
+        given = environment() if environ is None else dict(environ)
+        more = {"call": str(call), "fork": fork, "remove": list(remove)}
+        ended = self._run(command, given, **more)
+        if ended.code is None or not answer.is_file():
+            return ended
+        return replace(ended, answer=json.loads(answer.read_text(encoding="utf-8")))
+
+    def _run(self, command: list[str], environ: dict[str, str], **more: Any) -> CommandResult:
+        self.out.write_bytes(b"")
+        order = {
+            "command": command,
+            "cwd": os.getcwd(),
+            "environ": environ,
+            "fork": False,
+            "remove": [],
+            "out": str(self.out),
+            "timeout": self.timeout,
+            "directory": str(self.directory),
+        }
+        code = self.exit_code(order | more)
+        return CommandResult(code, tail(self.out), tail(Path(f"{self.out}.err")))
+
+    def exit_code(self, order: Order) -> int | None:
+        """The exit code of the program of an order; None where its time was over.
+
+        Raises ``ServerError`` if the server was killed. An interrupt ends the program.
+        """
+        if self._server is None:
+            self._server = serve()
+        server = self._server
+        assert server.stdin is not None
+        assert server.stdout is not None
+        pid = ""
+        try:
+            server.stdin.write(f"{json.dumps(order)}\n")
+            server.stdin.flush()
+            pid = server.stdout.readline()
+            code = server.stdout.readline()
+        except KeyboardInterrupt:
+            if pid:
+                processes.kill_group(int(pid))
+                server.stdout.readline()  # it has seen that the program ended
+            else:
+                self.close()
+            raise
+        except BrokenPipeError:
+            code = ""
+        if not code:
+            if pid:
+                processes.kill_group(int(pid))
+            self._server = None
+            raise ServerError("the process that runs the program was killed; try again")
+        return None if code.strip() == TIMED_OUT else int(code)
+
+    def status(self) -> str:
+        """The last line that the command has printed so far."""
+        said = tail(self.out, 4096).strip().rpartition("\n")[2]
+        return said.strip()
+
+    def close(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            end(server)
+
+
+def tail(path: Path, most: int = _TAIL) -> str:
+    """The end of a text that another process may still be writing; empty where there is none."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most).decode("utf-8", "replace")
+    return ""
+
+
+@contextlib.contextmanager
+def runner(timeout: float) -> Iterator[Runner]:
+    """A runner whose directory is gone afterwards, however the block ends."""
+    with scratch() as directory:
+        found = Runner(directory, timeout)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def serve() -> subprocess.Popen[str]:
+    """The process that starts one for each run, out of reach of a Ctrl-C on the terminal."""
+    return subprocess.Popen(
+        _python(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        text=True,
+        start_new_session=True,
+    )
+
+
+def end(server: subprocess.Popen[str]) -> None:
+    """End a server: at the end of its input it goes by itself, and ends what it runs."""
+    try:
+        server.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.communicate()
+
+
+def _python() -> list[str]:
+    """A command that runs the server's module.
+
+    Not by ``-m``, which looks for modules in the current directory first: a
+    ``logging.py`` of the user's there would take the place of Python's own.
+    """
+    code = (
+        "import sys; sys.path[0] = sys.prefix; import runpy; "
+        f"runpy.run_module({_SERVER!r}, run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-c", code]
+
+
+def environment() -> dict[str, str]:
+    """The variables of a Python that runs code of this package."""
+    return dict(os.environ) | {"PYTHONDONTWRITEBYTECODE": "1"}
