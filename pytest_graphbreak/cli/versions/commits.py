@@ -146,7 +146,8 @@ class Worktrees:
     def _borrow(self, objects: Path, common: Path, to: Path) -> None:
         """An empty repository that reads the objects of another one.
 
-        Not by ``git clone --shared``, which refuses a shallow source and copies all of its refs.
+        Not by ``git clone --shared``, which shares no objects of a shallow clone (git 2.39), and
+        copies all references of any.
         """
         done = self._runner.run(
             ["git", "init", "--quiet", "--bare", "--template=",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from pytest_graphbreak.layers.children import processes
-from pytest_graphbreak.layers.children.runner import Runner, ServerError
+from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
 
 
@@ -101,3 +103,22 @@ def test_a_server_that_does_not_go_is_killed() -> None:
     server = Answering("hangs")
     serves(server).close()
     assert server.ended == ["asked", "killed", "asked"]
+
+
+def test_a_function_gives_its_answer_and_one_that_fails_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gone = tmp_path / "gone"
+    gone.touch()
+    with runner(60) as work:
+        done = work.call("builtins:dict", {"a": [1, "\x1b"]}, remove=[str(gone)])
+        assert (done.code, done.answer) == (0, {"a": [1, "\x1b"]})
+        assert not gone.exists()
+        done = work.call("builtins:int", {})
+        assert (done.code, done.answer) == (1, None)
+        assert done.last(1)[0].startswith("TypeError: int()")
+        done = work.run([sys.executable, "-c", "print(1); import os; os.write(2, b'2\\n')"])
+        assert (done.code, done.last(2), done.answer) == (0, ["1", "2"], None)
+        assert work.run(["no-such-program"]).code == 127
+    assert not list(tmp_path.iterdir())
