@@ -97,7 +97,7 @@ def test_the_same_tests_with_another_release(
     args = ("tinynet==1.3", "--json", "out/compared.json", "--reports", "out", "--exit-code")
     said = desk.run("upgrade", *args, "--", "tests/test_a.py", "-k", "act")
     assert said.code == 1, said.err
-    assert said.out == "installed  tinydep 7, tinynet 1.3\n"
+    assert said.out == "installed  tinydep 7, tinynet 1.3\nWrote out/compared.json.\n"
     assert "[1] installing tinynet==1.3\n[2] the tests before\n[3] the tests after\n" in said.err
     names = ("out/after.json", "out/before.json", "out/compared.json")
     assert set(desk.files()) - set(files) == set(names)
