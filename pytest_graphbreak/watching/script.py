@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType, TracebackType
 from typing import Final, TextIO
 
+from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.watching import processes
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
 """What ``kept_log`` has torch log, where the user does not say: all that a log can bear."""
