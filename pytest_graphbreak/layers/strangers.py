@@ -7,6 +7,7 @@ A thread that sleeps, waits for an event or computes goes on with what the earli
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import weakref
@@ -69,7 +70,7 @@ class Strangers:
         self._stacks: dict[threading.Thread, tuple[tuple[str, str], ...]] = {}
         if not _left:
             return
-        frames = sys._current_frames()
+        frames = _frames()
         for thread, test in list(_left.items()):
             frame = frames.get(thread.ident or 0)
             if thread.is_alive() and not _waits_for_work(frame):
@@ -128,6 +129,22 @@ class Events(list[T]):
     def thread(self, event: T) -> threading.Thread | None:
         """The thread that a test had left when the event happened in it; None of all others."""
         return self._threads.get(id(event))
+
+
+def _frames() -> dict[int, FrameType]:
+    """Return the innermost frame of each thread.
+
+    ``sys._current_frames`` allocates while it holds the interpreter's lock on its threads. If a
+    garbage collection begins there, it waits for the same lock for ever (python/cpython#106883,
+    seen on 3.11.7). So none begins.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _waits_for_work(frame: FrameType | None) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import queue
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +43,23 @@ def test_a_thread_that_goes_on_is_a_stranger_to_later_windows_alone(stop: thread
             "join the threads that a test starts"
         ]
         stop.set()
+
+
+def test_no_garbage_collection_begins_while_the_frames_are_read(
+    stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One that does stops the process for ever: python/cpython#106883.
+    frames = sys._current_frames
+    collects: list[bool] = []
+    monkeypatch.setattr(sys, "_current_frames", lambda: collects.append(gc.isenabled()) or frames())
+    test = OwnThreads()
+    thread = threading.Thread(target=stop.wait, daemon=True)
+    with running(thread):
+        test.end("test_it.py::test_one")
+        assert thread in Strangers()
+        stop.set()
+    assert collects == [False]
+    assert gc.isenabled()
 
 
 def test_a_thread_of_a_wider_fixture_is_none(stop: threading.Event) -> None:
