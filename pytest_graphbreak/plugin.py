@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def _graph_budget_attends() -> Iterator[None]:
+def _graph_budget_history() -> Iterator[None]:
     """From the first test with a block on: what an earlier one compiled is warm in a later one."""
-    from pytest_graphbreak.watching.measure import attending
+    from pytest_graphbreak.watching.measure import keeping_history
 
-    with attending():
+    with keeping_history():
         yield
 
 
 @pytest.fixture
-def graph_budget(request: pytest.FixtureRequest, _graph_budget_attends: None) -> GraphBudget:
+def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) -> GraphBudget:
     """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
 
     Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The

@@ -40,7 +40,7 @@ class Window(Protocol):
         """What has been seen so far; the window stays open."""
         ...
 
-    def aside(self) -> AbstractContextManager[None]:
+    def excluded(self) -> AbstractContextManager[None]:
         """What is done inside is not this window's: a fixture of the whole session, say.
 
         If the window was isolated, what was compiled inside is forgotten after
@@ -75,14 +75,14 @@ class Observer(ABC):
         """Forget what earlier code compiled, so that the next window counts from cold.
 
         ``key`` is a stable name of what comes next (a node id). Called outside
-        the test's own window, before it opens. What stood in the way is told by
-        that window: as an error if its count may hang on it, else as a note.
+        the test's own window, before it opens. That window reports what
+        prevented it: as an error if its count may depend on it, else as a note.
         """
 
-    def attend(self) -> AbstractContextManager[None]:
+    def keep_history(self) -> AbstractContextManager[None]:
         """Note what is compiled inside, so that a window in it can tell what is compiled again.
 
-        For a compiler that does not itself know why. The fixture ``graph_budget`` attends from
+        For a compiler that does not itself know why. The fixture ``graph_budget`` does so from
         the first test that asks for it; the gate's own windows do anyway.
         """
         return nullcontext()

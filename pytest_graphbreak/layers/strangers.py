@@ -46,7 +46,7 @@ class OwnThreads:
         self._before = set(threading.enumerate())
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         """What a fixture of wider scope starts inside is that fixture's."""
         before = set(threading.enumerate())
         try:

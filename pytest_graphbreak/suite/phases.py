@@ -90,10 +90,10 @@ class Phases:
                 self._open(self._coming)
             with self._fixture():
                 return (yield)
-        with self._threads.aside() if self._threads else nullcontext():
+        with self._threads.excluded() if self._threads else nullcontext():
             if self._window is None:
                 return (yield)
-            with self._window.aside(), self._fixture():
+            with self._window.excluded(), self._fixture():
                 return (yield)
 
     @pytest.hookimpl(tryfirst=True)

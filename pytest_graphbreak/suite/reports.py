@@ -120,7 +120,7 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
             entry.update(verdict="none", message=None)
             if not block:  # its own text says it
                 _add_section(report, entry, call, typed)
-    if item.config.option.tbstyle == "line":
+    if item.config.getoption("tbstyle", default="auto") == "line":
         report.graphbreak_line = True  # type: ignore[attr-defined]
     # A copy, since the dict grows on: teardown adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]

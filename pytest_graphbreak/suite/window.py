@@ -41,7 +41,7 @@ class TestWindow:
         if trace is not None:
             trace.start()
         self._measurement = Measurement(root)
-        self._is_aside = self._called = False
+        self._is_excluding = self._called = False
         self.around: Counter[str] = Counter()
         self.fixtures: Counter[str] = Counter()
 
@@ -51,18 +51,18 @@ class TestWindow:
         self.fixtures = Counter(self._measurement.peek().graphs)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         """A fixture of wider scope is set up, since the test asked for it: that is not the test."""
-        if self._is_aside:
+        if self._is_excluding:
             yield
             return
-        self._is_aside = True
+        self._is_excluding = True
         other = Measurement(self._root)
         try:
-            with self._measurement.aside():
+            with self._measurement.excluded():
                 yield
         finally:
-            self._is_aside = False
+            self._is_excluding = False
             self.around.update(other.close().graphs)
 
     def close(self) -> Record:

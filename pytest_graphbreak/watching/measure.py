@@ -76,11 +76,11 @@ def isolate(key: str) -> None:
 
 
 @contextmanager
-def attending() -> Iterator[None]:
+def keeping_history() -> Iterator[None]:
     """Windows that open inside can tell what was compiled inside before: nothing is counted."""
     with ExitStack() as left:
         for observer in observers():
-            left.enter_context(observer.attend())
+            left.enter_context(observer.keep_history())
         yield
 
 
@@ -133,12 +133,12 @@ class Measurement:
         return _record({layer: window.peek() for layer, window in self._windows.items()})
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         """What is done inside is not this window's, and compiles nothing that it would find."""
         with ExitStack() as left:
-            left.enter_context(self._children.aside())
+            left.enter_context(self._children.excluded())
             for window in self._windows.values():
-                left.enter_context(window.aside())
+                left.enter_context(window.excluded())
             yield
 
     def close(self) -> Record:

@@ -98,7 +98,7 @@ class Window:
     def call(self) -> None:
         pass
 
-    def aside(self) -> contextlib.AbstractContextManager[None]:
+    def excluded(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def close(self) -> Record:

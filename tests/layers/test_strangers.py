@@ -64,7 +64,7 @@ def test_no_garbage_collection_begins_while_the_frames_are_read(
 
 def test_a_thread_of_a_wider_fixture_is_none(stop: threading.Event) -> None:
     test = OwnThreads()
-    with test.aside():
+    with test.excluded():
         thread = threading.Thread(target=stop.wait, daemon=True)
         thread.start()
     test.end("test_it.py::test_one")

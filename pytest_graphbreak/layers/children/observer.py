@@ -201,7 +201,7 @@ class Following:
         self._over = {child.node for child in heard if not child.alive}
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         """What children do inside is not ours."""
         self._earlier = self.peek()
         try:

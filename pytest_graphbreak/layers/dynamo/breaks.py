@@ -38,7 +38,7 @@ _Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
 class BreakSensors:
     """The hooks that note breaks among the ``events``.
 
-    ``found`` has what private names stand for; ``fell`` notes that a sensor failed.
+    ``found`` has what private names stand for; ``sensor_failed`` notes that a sensor failed.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class BreakSensors:
         events: list[Event],
         local: Local,
         found: Mapping[Name, Any],
-        fell: Callable[[str, BaseException], None],
+        sensor_failed: Callable[[str, BaseException], None],
     ) -> None:
         self._events = events
         self._local = local
         self._found = found
-        self._fell = fell
+        self._sensor_failed = sensor_failed
 
     def hooks(self) -> dict[Name, Hook]:
         """The hook of each private name by which a torch tells of breaks."""
@@ -92,7 +92,7 @@ class BreakSensors:
         try:
             note(args, kwargs)
         except Exception as fault:
-            self._fell(what, fault)
+            self._sensor_failed(what, fault)
 
     def _method_logs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """From 2.10: a method of the translator, which from 2.11 on gets the exception."""

@@ -162,13 +162,13 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fell:
+class SensorFault:
     """The observer could not see: what the observation has to say as an error."""
 
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | Fell
+Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | SensorFault
 
 
 class Local(threading.local):

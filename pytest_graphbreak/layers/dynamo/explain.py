@@ -19,10 +19,10 @@ from pytest_graphbreak.layers.dynamo.events import (
     Broke,
     Calls,
     Event,
-    Fell,
     Made,
     Missed,
     Refused,
+    SensorFault,
     Started,
     Stopped,
 )
@@ -247,7 +247,7 @@ class _Window(EventReader):
         return found
 
     def _errors(self, missed: int) -> list[str]:
-        found = [event.error for event in self._events if isinstance(event, Fell)]
+        found = [event.error for event in self._events if isinstance(event, SensorFault)]
         if missed:
             found.append(
                 f"dynamo: Dynamo counted {missed} graph{'s' * (missed > 1)} that the observer did "

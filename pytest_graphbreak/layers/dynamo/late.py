@@ -33,7 +33,7 @@ from pytest_graphbreak.model.stacks import Line
 class LateSensor(LatePatch):
     """Notes among ``events`` what a function does; ``above`` gives the stack that called it.
 
-    ``WHAT`` names what it is for where the sensor itself fails, of which ``fell`` is told.
+    ``WHAT`` names what it is for where the sensor itself fails, which is given to ``sensor_failed``.
     """
 
     MODULE: ClassVar[str]
@@ -44,11 +44,11 @@ class LateSensor(LatePatch):
         self,
         events: list[Event],
         above: Callable[[], tuple[Line, ...]],
-        fell: Callable[[str, BaseException], None],
+        sensor_failed: Callable[[str, BaseException], None],
     ) -> None:
         self._events = events
         self._above = above
-        self._fell = partial(fell, self.WHAT)
+        self._sensor_failed = partial(sensor_failed, self.WHAT)
         super().__init__(self.MODULE, self.FUNCTION, self._around, self._gone)
 
     def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ class LateSensor(LatePatch):
 
     def _gone(self, fault: AttributeError) -> None:
         """The function is not there."""
-        self._fell(fault)
+        self._sensor_failed(fault)
 
 
 # The sensor for DDP, which cuts one captured graph and calls the backend for each part.
@@ -74,10 +74,10 @@ BUCKETS = "the buckets of DDP"
 class BucketSensor(LatePatch):
     """Notes in ``local.buckets`` what DDP hands to the backend."""
 
-    def __init__(self, local: Local, fell: Callable[[str, BaseException], None]) -> None:
+    def __init__(self, local: Local, sensor_failed: Callable[[str, BaseException], None]) -> None:
         self._local = local
-        self._fell = partial(fell, BUCKETS)
-        super().__init__(DDP_MODULE, DDP_FUNCTION, self._compile, self._fell)
+        self._sensor_failed = partial(sensor_failed, BUCKETS)
+        super().__init__(DDP_MODULE, DDP_FUNCTION, self._compile, self._sensor_failed)
 
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """``compile_submod(self, input_mod, ...)``"""
@@ -86,7 +86,7 @@ class BucketSensor(LatePatch):
         try:
             shape = shape_of(args[1] if len(args) > 1 else kwargs["input_mod"])
         except Exception as fault:
-            self._fell(fault)
+            self._sensor_failed(fault)
         result = original(*args, **kwargs)
         self._local.buckets.append(shape)
         return result
@@ -135,7 +135,7 @@ class ExportSensor(LateSensor):
             )
             self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
         except Exception as error:
-            self._fell(error)
+            self._sensor_failed(error)
 
 
 def _root_cause(fault: BaseException) -> BaseException:
@@ -215,7 +215,7 @@ class PackageSensor(LateSensor):
     def _gone(self, fault: AttributeError) -> None:
         """The name is not there: nothing is lost where packages are off."""
         if getattr(sys.modules.get("torch._dynamo.config"), "caching_precompile", False):
-            self._fell(fault)
+            self._sensor_failed(fault)
 
     def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         """``install(self, backends)``"""
@@ -225,7 +225,7 @@ class PackageSensor(LateSensor):
         try:
             self._brought(args[0], first)
         except Exception as fault:
-            self._fell(fault)
+            self._sensor_failed(fault)
         return result
 
     def _brought(self, package: Any, first: int) -> None:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.dynamo import isolation, late
-from pytest_graphbreak.layers.dynamo.events import Event, Fell, Made, Missed, Started
+from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, SensorFault, Started
 from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
@@ -125,7 +125,7 @@ class DynamoObserver(Observer):
         """Dynamo was imported while windows are open."""
         self._attach(sensors)
         if reason := disabled():
-            sensors.events.append(Fell(reason))
+            sensors.events.append(SensorFault(reason))
 
     def _stop_waiting(self) -> None:
         if self._import is not None:
@@ -149,7 +149,7 @@ class DynamoWindow:
         self._places = places
         self._isolated = isolated
         self._errors: list[str] = []
-        self._aside: list[tuple[int, int]] = []
+        self._excluded: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to the windows before
         self._first = len(sensors.events)
         self._strangers = Strangers()
@@ -170,7 +170,7 @@ class DynamoWindow:
         self._errors.append(error)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         self._sensors.check()
         begin = len(self._sensors.events)
         there = DYNAMO in sys.modules
@@ -179,7 +179,7 @@ class DynamoWindow:
             yield
         finally:
             self._sensors.check()
-            self._aside.append((begin, len(self._sensors.events)))
+            self._excluded.append((begin, len(self._sensors.events)))
             if late.package_loaded(self._sensors.events[begin:]):
                 self.fail(late.PACKAGE_BEFORE_TEST)
             try:
@@ -214,9 +214,9 @@ class DynamoWindow:
         return self._last_read[1]
 
     def _within(self, events: Sequence[Event], until: int) -> Iterator[Event]:
-        """The events of this window, without those aside, of all threads."""
+        """The events of this window, of all threads, without those of wider fixtures."""
         begin = self._first
-        for left, back in self._aside:
+        for left, back in self._excluded:
             yield from events[begin:left]
             begin = back
         yield from events[begin:until]
@@ -227,14 +227,14 @@ class DynamoWindow:
         for event in within:
             if (thread := self._stranger(event)) and isinstance(event, (Made, Missed)):
                 left[thread] += event.graphs if isinstance(event, Missed) else 1
-        doubts = tuple(self._isolated or ())
+        not_isolated = tuple(self._isolated or ())
         errors = [*self._errors]
         if any(isinstance(event, (Started, Made, Missed)) for event in events):
-            errors[:0] = doubts
-            doubts = ()
+            errors[:0] = not_isolated
+            not_isolated = ()
         try:
             return explained(events, self._places, errors).noted(
-                *doubts, *self._strangers.notes("dynamo", left)
+                *not_isolated, *self._strangers.notes("dynamo", left)
             )
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)

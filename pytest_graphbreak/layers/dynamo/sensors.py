@@ -33,10 +33,10 @@ from pytest_graphbreak.layers.dynamo.events import (
     Ended,
     Event,
     Fault,
-    Fell,
     Local,
     Made,
     Missed,
+    SensorFault,
     Shape,
     Started,
     argument,
@@ -71,10 +71,10 @@ class DynamoSensors:
         self._local = Local()
         self._ledger = Ledger()
         self._found: dict[Name, Any] = {}
-        self._breaks = BreakSensors(self.events, self._local, self._found, self._fell)
-        self._exports = ExportSensor(self.events, self._above, self._fell)
-        self._buckets = BucketSensor(self._local, self._fell)
-        self._packages = PackageSensor(self.events, self._above, self._fell)
+        self._breaks = BreakSensors(self.events, self._local, self._found, self._sensor_failed)
+        self._exports = ExportSensor(self.events, self._above, self._sensor_failed)
+        self._buckets = BucketSensor(self._local, self._sensor_failed)
+        self._packages = PackageSensor(self.events, self._above, self._sensor_failed)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
@@ -99,7 +99,7 @@ class DynamoSensors:
                 self._blind.append(str(fault))
             except Exception as fault:
                 self._blind.append(names.missing(name, say(fault)))
-        self.events.extend(Fell(error) for error in self._blind)
+        self.events.extend(SensorFault(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
         self._exports.attach()
         self._buckets.attach()
@@ -144,10 +144,10 @@ class DynamoSensors:
             if missed := self._ledger.missed():
                 self.events.append(Missed(missed))
         except Exception as fault:
-            self._fell("Dynamo's counter", fault)
+            self._sensor_failed("Dynamo's counter", fault)
 
-    def _fell(self, what: str, fault: BaseException) -> None:
-        self.events.append(Fell(f"dynamo: the sensor for {what} failed: {say(fault)}"))
+    def _sensor_failed(self, what: str, fault: BaseException) -> None:
+        self.events.append(SensorFault(f"dynamo: the sensor for {what} failed: {say(fault)}"))
 
     # Frames: one attempt for each call of _compile.
 
@@ -157,7 +157,7 @@ class DynamoSensors:
         try:
             self._start(attempt, args, kwargs)
         except Exception as fault:
-            self._fell("frames", fault)
+            self._sensor_failed("frames", fault)
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: ours as well
             kwargs["skip"] += FRAMES
         running = self._local.running
@@ -235,14 +235,14 @@ class DynamoSensors:
                 self.events.append(Ended(attempt))
             if attempt.counted and not self._ledger.counted(attempt.counted, attempt.calls):
                 self.events.append(
-                    Fell(
+                    SensorFault(
                         f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
                         f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
                     )
                 )
             self.check()
         except Exception as error:
-            self._fell("frames", error)
+            self._sensor_failed("frames", error)
         if NOTIFIER.listener is not None:
             NOTIFIER.listener.ends()
 
@@ -257,7 +257,7 @@ class DynamoSensors:
             # Now: a backend may change the graph that it is given.
             shape = shape_of(args[1] if len(args) > 1 else kwargs["gm"])
         except Exception as fault:
-            self._fell("graphs", fault)
+            self._sensor_failed("graphs", fault)
         before = counters.cache_counts(self.counters)
         outer, self._local.buckets = self._local.buckets, []
         try:
@@ -268,7 +268,7 @@ class DynamoSensors:
             cached = counters.cache_state(before, counters.cache_counts(self.counters))
             self._made(args[0], buckets or [shape], cached)
         except Exception as fault:
-            self._fell("graphs", fault)
+            self._sensor_failed("graphs", fault)
         return result
 
     def _made(self, output: Any, shapes: Sequence[Shape], cached: str | None) -> None:
@@ -323,7 +323,7 @@ class DynamoSensors:
                 if attempt.guards:
                     attempt.guard_value = current_value(attempt.guards[0], frame.f_locals)
         except Exception as fault:
-            self._fell("recompiles", fault)
+            self._sensor_failed("recompiles", fault)
         return reasons
 
 

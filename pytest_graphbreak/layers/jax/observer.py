@@ -37,26 +37,26 @@ class JaxObserver(Observer):
     layer = "jax"
 
     def __init__(self) -> None:
-        self._doubts: list[str] | None = None
+        self._not_isolated: list[str] | None = None
 
     def open(self, places: Places) -> Window:
-        doubts, self._doubts = self._doubts, None
-        return JaxWindow(self, places, doubts)
+        not_isolated, self._not_isolated = self._not_isolated, None
+        return JaxWindow(self, places, not_isolated)
 
     def isolate(self, key: str) -> None:
         """Forget what JAX compiled; nothing where it is not loaded."""
-        self._doubts = []
+        self._not_isolated = []
         if private.loaded():
             try:
                 self.forget()
             except Exception as fault:
-                self._doubts.append(
+                self._not_isolated.append(
                     f"jax: its caches could not be cleared before {key}, so its counts depend on "
                     f"what ran before it: {type(fault).__name__}: {fault}"
                 )
 
     @contextmanager
-    def attend(self) -> Iterator[None]:
+    def keep_history(self) -> Iterator[None]:
         """The ledger of functions is kept while the sensors are in."""
         with ExitStack() as left:
             with suppress(Exception):  # a window tells what stands in the way
@@ -102,12 +102,14 @@ class HostObserver(JaxObserver):
 class JaxWindow:
     """One stretch of time on one of the two layers."""
 
-    def __init__(self, observer: JaxObserver, places: Places, doubts: list[str] | None) -> None:
-        """``doubts``: what stood in the way of isolating it; None where nobody tried."""
+    def __init__(
+        self, observer: JaxObserver, places: Places, not_isolated: list[str] | None
+    ) -> None:
+        """``not_isolated``: what stood in the way of isolating it; None where nobody tried."""
         self._observer = observer
         self._places = places
-        self._doubts = doubts
-        self._aside: list[tuple[int, int]] = []
+        self._not_isolated = not_isolated
+        self._excluded: list[tuple[int, int]] = []
         self._errors: list[str] = []
         self._closed = False
         self._last: Record | None = None
@@ -135,14 +137,14 @@ class JaxWindow:
         return self._last
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         begin, was_loaded = len(SENSORS.events), private.loaded()
         try:
             yield
         finally:
             end = len(SENSORS.events)
-            self._aside.append((begin, end))
-            if self._doubts is not None and (end > begin or was_loaded != private.loaded()):
+            self._excluded.append((begin, end))
+            if self._not_isolated is not None and (end > begin or was_loaded != private.loaded()):
                 self._forget()
 
     def _forget(self) -> None:
@@ -157,7 +159,7 @@ class JaxWindow:
         if self._last_read is None or self._last_read[0] != until:
             events = list(self._events(until))
             own = [event for event in events if SENSORS.events.thread(event) not in self._strangers]
-            errors = [*SENSORS.errors, *self._errors, *(self._doubts or ())]
+            errors = [*SENSORS.errors, *self._errors, *(self._not_isolated or ())]
             if not SENSORS.attached:
                 errors.append(UNWATCHED)
             try:
@@ -182,9 +184,9 @@ class JaxWindow:
         return self._strangers.notes(self._observer.layer, made)
 
     def _events(self, until: int) -> Iterator[Event]:
-        """The events of this window, without those aside, of all threads."""
+        """The events of this window, of all threads, without those of wider fixtures."""
         begin = self._first
-        for left, back in self._aside:
+        for left, back in self._excluded:
             yield from SENSORS.events[begin:left]
             begin = back
         yield from SENSORS.events[begin:until]

@@ -132,7 +132,7 @@ class JaxSensors:
         self.attached = False
         self.ledger.clear()
 
-    def fell(self, what: str, fault: BaseException) -> None:
+    def sensor_failed(self, what: str, fault: BaseException) -> None:
         self.events.append(SensorFault(f"jax: the sensor for {what} failed: {_say(fault)}"))
 
     # Code that is not compiled: an exception on its way out of a call of jit.
@@ -142,7 +142,7 @@ class JaxSensors:
         try:
             self._stopped(args[0], caller())
         except Exception as fault:
-            self.fell("exceptions", fault)
+            self.sensor_failed("exceptions", fault)
         return original(*args, **kwargs)
 
     def _stopped(self, error: BaseException, frame: FrameType | None) -> None:
@@ -167,7 +167,7 @@ class JaxSensors:
         try:
             program = self._program(args, kwargs)
         except Exception as fault:
-            self.fell("programs", fault)
+            self.sensor_failed("programs", fault)
             program = Executable("", "other", "", "", (), "", ())
         finally:
             local.is_reading = False

@@ -45,7 +45,7 @@ class LogFiles:
         known = {one for one in _named if one.exists()} | ({file} if file else set())
         self._starts = {one: _size(one) for one in known}
         self._open = _opened() if known else {}
-        self._aside: dict[Path, list[tuple[int, int]]] = {}
+        self._excluded: dict[Path, list[tuple[int, int]]] = {}
         _named.update(known)
 
     def __bool__(self) -> bool:
@@ -53,7 +53,7 @@ class LogFiles:
         return bool(self._starts)
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         """What is added inside is left out."""
         self._follow()
         before = {file: _size(file) for file in self._starts}
@@ -63,7 +63,7 @@ class LogFiles:
             self._follow()
             for file, start in self._starts.items():
                 left = before.get(file, start)
-                self._aside.setdefault(file, []).append((left, _size(file)))
+                self._excluded.setdefault(file, []).append((left, _size(file)))
 
     def read(self, seen: TTLines, errors: list[str]) -> bool:
         """Hand all that was added to ``seen``; whether it was anything."""
@@ -71,7 +71,7 @@ class LogFiles:
         grown = False
         for file, start in self._starts.items():
             try:
-                for left, back in self._aside.get(file, ()):
+                for left, back in self._excluded.get(file, ()):
                     grown = _read(file, start, seen, errors, left) or grown
                     start = back
                 grown = _read(file, start, seen, errors) or grown

@@ -231,8 +231,8 @@ class TTWindow:
         self._files = LogFiles()
         self._strangers = Strangers()
 
-    def aside(self) -> contextlib.AbstractContextManager[None]:
-        return self._files.aside()
+    def excluded(self) -> contextlib.AbstractContextManager[None]:
+        return self._files.excluded()
 
     def peek(self) -> Record | None:
         return self._last if self._closed else self._observe()

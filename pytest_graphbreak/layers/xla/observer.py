@@ -105,13 +105,13 @@ class XlaObserver(Observer):
 class _Isolation:
     """One test kept apart from the others, from ``isolate`` to the end of its window.
 
-    ``errors`` say what makes its counts unsure in any case, ``doubts`` what does
+    ``errors`` say what makes its counts unsure in any case, ``not_isolated`` what does
     so only for a graph that computes all that is pending.
     """
 
     def __init__(self, test: str, reasons: bool) -> None:
         self.errors: list[str] = []
-        self.doubts: list[str] = []
+        self.not_isolated: list[str] = []
         self._test = test
         self._reasons = reasons
         self._cache_key: str | None = None
@@ -120,7 +120,7 @@ class _Isolation:
             self._push()
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         """While a fixture of wider scope is set up: without the cache key of this test.
 
         What that fixture leaves pending is computed and charged to nobody, unless
@@ -175,7 +175,7 @@ class _Isolation:
         if isinstance(error, MissingName):
             self.errors.append(f"the device could not be settled before this test: {text}")
             return
-        self.doubts.append(
+        self.not_isolated.append(
             "the device could not be settled before this test: what an earlier one left pending "
             f"cannot be computed ({type(error).__name__}: {text})"
         )
@@ -190,7 +190,7 @@ class XlaWindow:
         self._isolation = isolation
         self._closed = False
         self._last: Record | None = None
-        self._aside: list[tuple[int, int, int]] = []
+        self._excluded: list[tuple[int, int, int]] = []
         _sensors.acquire(reasons)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
         self._loaded = _recorder.loaded
@@ -202,18 +202,18 @@ class XlaWindow:
         return self._observe() if native.loaded() else None
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         graphs, events = self._drained()
         loaded = _recorder.loaded
         try:
             if self._isolation is not None:
-                with self._isolation.aside():
+                with self._isolation.excluded():
                     yield
             else:
                 yield
         finally:
             now, until = self._drained()
-            self._aside.append((now - graphs, events, until))
+            self._excluded.append((now - graphs, events, until))
             self._loaded += _recorder.loaded - loaded
 
     def _drained(self) -> tuple[int, int]:
@@ -237,7 +237,7 @@ class XlaWindow:
         graphs, first, gaps = self._start
         events = []
         made = _recorder.graphs - graphs
-        for others, left, back in self._aside:
+        for others, left, back in self._excluded:
             events += _recorder.events[first:left]
             first = back
             made -= others
@@ -276,10 +276,10 @@ class XlaWindow:
         """The errors and the notes of having been isolated."""
         if self._isolation is None:
             return [], []
-        errors, doubts = [*self._isolation.errors], self._isolation.doubts
+        errors, not_isolated = [*self._isolation.errors], self._isolation.not_isolated
         if sum(graph.cause in _OWN for graph in explained) < made:
-            return [*errors, *doubts], _left_pending()
-        return errors, [*doubts, *_left_pending()]
+            return [*errors, *not_isolated], _left_pending()
+        return errors, [*not_isolated, *_left_pending()]
 
 
 def _left_pending() -> list[str]:

@@ -138,7 +138,7 @@ def test_a_window_after_a_load_that_nobody_saw_cannot_count() -> None:
 def test_so_it_is_where_a_fixture_loads() -> None:
     window = DynamoObserver().open(Places(Path.cwd()))
     brought = Attempt("1/0", packaged=True)
-    with window.aside():
+    with window.excluded():
         window._sensors.events.extend([Started(brought), Made(brought, 0)])
     seen = window.close()
     assert seen is not None
@@ -147,7 +147,7 @@ def test_so_it_is_where_a_fixture_loads() -> None:
 
 @pytest.fixture
 def sensor() -> late.PackageSensor:
-    """One that is not put in; ``fell`` is what it said of itself."""
+    """One that is not put in; ``sensor_failed`` is what it said of itself."""
     fell: list[str] = []
     sensor = late.PackageSensor([], tuple, lambda what, fault: fell.append(f"{what}: {fault}"))
     sensor.fell = fell  # type: ignore[attr-defined]

@@ -89,10 +89,10 @@ def test_counts_what_is_compiled_in_the_window(plugin: Plugin) -> None:
 def test_what_is_compiled_aside_is_not_the_windows(plugin: Plugin) -> None:
     opened = window()
     plugin.compile()
-    with opened.aside():
+    with opened.excluded():
         plugin.compile()
     plugin.compile()
-    with opened.aside():
+    with opened.excluded():
         plugin.compile(stages=NINE.split()[:3])
     found = seen(opened)
     assert (found.graphs, found.errors) == ({"tt": 2}, ())

@@ -206,7 +206,7 @@ def test_what_is_compiled_aside_is_not_the_windows() -> None:
     for key in ("aside", None):
         window = open_window(key)
         lazy_graph(41)
-        with window.aside():
+        with window.excluded():
             lazy_graph(42)
         lazy_graph(43)
         assert close(window).graphs == {"xla": 2}
@@ -221,7 +221,7 @@ def test_aside_of_work_that_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch)
 
     window = open_window("aside")
     monkeypatch.setattr(private, "pending", fails)
-    with window.aside():
+    with window.excluded():
         lazy_graph(44)
     monkeypatch.undo()
     lazy_graph(45)
@@ -515,7 +515,7 @@ def test_what_the_persistent_cache_had_is_not_left_out_in_silence(
     window = open_window(f"loaded {cleared}")
     lazy_graph()
     assert window.peek().errors == (), "what was loaded before is not of this window"
-    with window.aside():
+    with window.excluded():
         hits["PersistentCacheHit"] = 6
     hits["PersistentCacheHit"] = 2 if cleared else 8
     assert close(window).errors == (LOADED.format("2 graphs"),)

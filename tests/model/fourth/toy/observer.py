@@ -45,7 +45,7 @@ class ToyWindow:
         return self._last
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def excluded(self) -> Iterator[None]:
         self._events += _events()[self._first :]
         try:
             yield
