@@ -33,7 +33,8 @@ from pytest_graphbreak.model.stacks import Line
 class LateSensor(LatePatch):
     """Notes among ``events`` what a function does; ``above`` gives the stack that called it.
 
-    ``WHAT`` names what it is for where the sensor itself fails, which is given to ``sensor_failed``.
+    Where the sensor itself fails, ``sensor_failed`` is called with ``WHAT``, which names what
+    it is for.
     """
 
     MODULE: ClassVar[str]
