@@ -162,13 +162,13 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SensorFault:
-    """The observer could not see: what the observation has to say as an error."""
+class NotObserved:
+    """Something could not be observed; ``error`` is reported with the window."""
 
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | SensorFault
+Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | NotObserved
 
 
 class Local(threading.local):

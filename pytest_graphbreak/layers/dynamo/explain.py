@@ -21,8 +21,8 @@ from pytest_graphbreak.layers.dynamo.events import (
     Event,
     Made,
     Missed,
+    NotObserved,
     Refused,
-    SensorFault,
     Started,
     Stopped,
 )
@@ -247,7 +247,7 @@ class _Window(EventReader):
         return found
 
     def _errors(self, missed: int) -> list[str]:
-        found = [event.error for event in self._events if isinstance(event, SensorFault)]
+        found = [event.error for event in self._events if isinstance(event, NotObserved)]
         if missed:
             found.append(
                 f"dynamo: Dynamo counted {missed} graph{'s' * (missed > 1)} that the observer did "

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.dynamo import isolation, late
-from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, SensorFault, Started
+from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
 from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
@@ -125,7 +125,7 @@ class DynamoObserver(Observer):
         """Dynamo was imported while windows are open."""
         self._attach(sensors)
         if reason := disabled():
-            sensors.events.append(SensorFault(reason))
+            sensors.events.append(NotObserved(reason))
 
     def _stop_waiting(self) -> None:
         if self._import is not None:

@@ -36,7 +36,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Local,
     Made,
     Missed,
-    SensorFault,
+    NotObserved,
     Shape,
     Started,
     argument,
@@ -99,7 +99,7 @@ class DynamoSensors:
                 self._blind.append(str(fault))
             except Exception as fault:
                 self._blind.append(names.missing(name, say(fault)))
-        self.events.extend(SensorFault(error) for error in self._blind)
+        self.events.extend(NotObserved(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
         self._exports.attach()
         self._buckets.attach()
@@ -147,7 +147,7 @@ class DynamoSensors:
             self._sensor_failed("Dynamo's counter", fault)
 
     def _sensor_failed(self, what: str, fault: BaseException) -> None:
-        self.events.append(SensorFault(f"dynamo: the sensor for {what} failed: {say(fault)}"))
+        self.events.append(NotObserved(f"dynamo: the sensor for {what} failed: {say(fault)}"))
 
     # Frames: one attempt for each call of _compile.
 
@@ -235,7 +235,7 @@ class DynamoSensors:
                 self.events.append(Ended(attempt))
             if attempt.counted and not self._ledger.counted(attempt.counted, attempt.calls):
                 self.events.append(
-                    SensorFault(
+                    NotObserved(
                         f"dynamo: the backend made graph {attempt.id}, which Dynamo's own counter "
                         f"({names.COUNTERS.path}['stats']['unique_graphs']) does not have"
                     )
