@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 COMMANDS: Final = {
     "run": "run a script with the observers on and report its graphs",
@@ -123,11 +123,22 @@ def _present() -> dict[str, str]:
     }
 
 
+class _Parser(argparse.ArgumentParser):
+    """argparse's, whose errors are broken at words on a terminal, as all that we print."""
+
+    def error(self, message: str) -> NoReturn:
+        from pytest_graphbreak.cli.messages import complain
+
+        self.print_usage(sys.stderr)
+        complain(f"{self.prog}: error: {message}")
+        sys.exit(2)
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """A parser that knows every command's name, and the arguments of the chosen one only."""
     from pytest_graphbreak.config.device import version
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="graphbreak", description="Count, compare and explain the graphs of compiled models."
     )
     parser.add_argument(

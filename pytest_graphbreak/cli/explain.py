@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print([_plain(found)])
     else:
-        say("\n".join(render(found)))
+        say("\n".join(render(found)), whole=True)
     return 0
 
 
@@ -153,7 +153,7 @@ def _name(family: Family) -> Plain:
 
 def render(found: Explanation) -> Iterator[str]:
     """The lines of an explanation, as plain text."""
-    yield f"{found.id or found.family}: {found.title}"
+    yield from _wrapped(f"{found.id or found.family}: {found.title}", "", "  ")
     if found.id and found.family:
         yield from _wrapped(f"{found.family}: {by_name()[found.family].title}", "  ")
     page = found.page
@@ -197,7 +197,8 @@ def _example(example: Example) -> Iterator[str]:
         yield f"  (up to torch {example.until})"
     if example.since:
         yield f"  (torch {example.since} and later)"
-    yield f"  before, which raises {example.raises}" if example.raises else "  before"
+    raises = f", which raises {example.raises}" if example.raises else ""
+    yield from _wrapped(f"before{raises}", "  ", "    ")
     yield from _code(example.before)
     yield "  after"
     yield from _code(example.after)

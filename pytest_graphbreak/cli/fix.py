@@ -25,6 +25,7 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.paths import shown
+from pytest_graphbreak.text.terminal import columns
 
 FIXED, NOTHING, UNUSABLE = 0, 1, 2
 
@@ -186,7 +187,7 @@ def _result(
                 outcome.stopped = "interrupted"
                 stop = error
             progress.clear()
-    for line in report.lines(outcome):
+    for line in report.lines(outcome, columns(sys.stdout)):
         say(line)
     if words:
         fixed.path.unlink(missing_ok=True)

@@ -16,12 +16,15 @@ MOST: Final = 200
 """Lines of one kind; the rest are counted."""
 
 
-def say(text: str = "", to: TextIO | None = None) -> None:
-    """Print text, line by line, each made harmless; broken and coloured on a terminal."""
+def say(text: str = "", to: TextIO | None = None, *, whole: bool = False) -> None:
+    """Print text, line by line, each made harmless; broken and coloured on a terminal.
+
+    Lines that are ``whole`` are not broken: source code, and what is laid out already.
+    """
     out = to or sys.stdout
     encoding = out.encoding or "utf-8"
     for line in text.split("\n"):
-        for part in terminal.shown(console(line), out):
+        for part in terminal.shown(console(line), out, whole=whole):
             print(part.encode(encoding, "backslashreplace").decode(encoding), file=out)
 
 

@@ -9,14 +9,16 @@ from pytest_graphbreak.repair.search import Problem, SearchResult
 from pytest_graphbreak.repair.trial import Trial
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import printable
+from pytest_graphbreak.text.terminal import table
 
 
-def lines(outcome: SearchResult) -> Iterator[str]:
-    """The whole report, as plain lines."""
+def lines(outcome: SearchResult, width: int = 0) -> Iterator[str]:
+    """The whole report, as plain lines; its table for a terminal of this width."""
     for problem in outcome.problems:
         yield from _problem(problem)
         yield ""
-    yield from _table(outcome)
+    rows = [[printable(cell) for cell in row] for row in _rows(outcome)]
+    yield from table(rows, width)
     drops = [patch.drops for patch in outcome.kept if patch.drops]
     moves = [patch.moves for patch in outcome.kept if patch.moves]
     for words in dict.fromkeys(drops):
@@ -60,27 +62,21 @@ def _why(problem: Problem) -> str:
     return f"no remedy held.{tail}"
 
 
-def _table(outcome: SearchResult) -> Iterator[str]:
-    header = ("break", "remedy", "graphs", "outputs equal", "time")
-    rows = [header]
+def _rows(outcome: SearchResult) -> Iterator[tuple[str, ...]]:
+    """The cells of the table."""
+    yield ("break", "remedy", "graphs", "outputs equal", "time")
     for problem in outcome.problems:
         where = problem.item.where if problem.item is not None else None
         name = problem.title if where is None else f"{where.function}:{where.line}"
         if problem.kept:
             moved = f"{problem.before} -> {problem.after}"
             for number, patch in enumerate(problem.kept):
-                rows.append((name if not number else "", patch.title, moved, "yes", ""))
+                yield (name if not number else "", patch.title, moved, "yes", "")
         else:
-            rows.append((name, "mended by another" if problem.mended else "none", "", "", ""))
+            yield (name, "mended by another" if problem.mended else "none", "", "", "")
     last = outcome.last
     equal = _compared(last) if outcome.kept else ""
-    rows.append(("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(outcome)))
-    widths = [min(60, max(len(row[column]) for row in rows)) for column in range(4)]
-    for row in rows:
-        cells = [
-            printable(text)[:60].ljust(width) for text, width in zip(row, widths, strict=False)
-        ]
-        yield "  ".join((*cells, row[4])).rstrip()
+    yield ("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(outcome))
 
 
 def _compared(last: Trial) -> str:

@@ -10,13 +10,16 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
 from pytest_graphbreak.model.layers import BY_NAME
 
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
+
+_SMALLEST: Final = 16
+"""Columns of the column of a table whose cells are broken."""
 
 _HEAD: Final = re.compile(
     r" *(?:[-+~*=] (?!$))?(?:(?:->|try:|graph budget:) |(?:\S{1,12} {2,}(?!$)){0,2})"
@@ -75,10 +78,10 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     return is_terminal(out) and environ.get("TERM") != "dumb"
 
 
-def shown(line: str, out: TextIO) -> Iterator[str]:
-    """A line as this stream takes it: broken and coloured on a terminal."""
+def shown(line: str, out: TextIO, *, whole: bool = False) -> Iterator[str]:
+    """A line as this stream takes it: broken, but for a ``whole`` one, and coloured."""
     marked = markup(line) if has_colour(out) else ()
-    for part in wrapped(line, columns(out)):
+    for part in wrapped(line, 0 if whole else columns(out)):
         yield painted(part, marked)
 
 
@@ -130,7 +133,7 @@ def _hang(line: str, width: int) -> int:
 def _filled(line: str, width: int, hang: int) -> list[str]:
     text = line.lstrip(" ")
     if max(map(len, text.split())) + hang > width:
-        hang = min(hang, 4)
+        hang = min(hang, max(4, len(line) - len(text)))
     column, *more = text.split("   ")
     # "dynamo 1 -> 3" behind the name of a test stays together where a line has room for it.
     kept = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in more)
@@ -155,7 +158,7 @@ def _continued(before: str, words: list[str], width: int) -> list[str]:
     is_column = len(before) <= hang
     lines = [] if is_column else _filled(before.rstrip(), width, hang)
     if max(map(len, words)) + hang + 2 > width:
-        hang = 4
+        hang = min(hang, max(4, len(before) - len(before.lstrip(" "))))
     start = before if is_column else " " * hang
     for word in words:
         blank = "" if not start.strip() or start == before else " "
@@ -170,6 +173,47 @@ def _continued(before: str, words: list[str], width: int) -> list[str]:
             lines.append(f"{start}\\")
             start = piece
     return [*lines, start]
+
+
+def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Rows in columns, two blanks apart; 0 is no terminal, where nothing is broken.
+
+    Where they need more than ``width``, the cells of the widest column go on below their first
+    line; where that leaves it less than ``_SMALLEST``, each further cell is a line of its own.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    over = sum(widths) + 2 * (len(widths) - 1) - width
+    widest = widths.index(max(widths))
+    if width < NARROWEST or over <= 0:
+        return [_row(row, widths) for row in rows]
+    if widths[widest] - over < _SMALLEST:
+        return [line for row in rows for line in _stacked(row, width)]
+    widths[widest] -= over
+    lines = []
+    for row in rows:
+        parts = _words(row[widest], widths[widest]) or [""]
+        for number, part in enumerate(parts):
+            cells = ["" if number else cell for cell in row]
+            cells[widest] = part
+            lines.append(_row(cells, widths))
+    return lines
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
+    first, *more = row
+    if first:
+        yield from _words(first, width)
+    for cell in filter(None, more):
+        yield from (f"    {part}" for part in _words(cell, width - 4))
+
+
+def _words(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _pieces(word: str, room: int) -> list[str]:

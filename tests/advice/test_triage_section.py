@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("torch")
+
 from tests.conftest import Suite
 
 FULLGRAPH = """

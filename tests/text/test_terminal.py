@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.text.terminal import has_colour, markup, painted, shown, wrapped
+from pytest_graphbreak.text.terminal import has_colour, markup, painted, shown, table, wrapped
 
 TRY = (
     "      try: print after the call, or "
@@ -150,3 +150,41 @@ def test_prose_on_programs_is_no_command(line: str) -> None:
 def test_narrow_terminals_and_files_are_left_alone() -> None:
     assert wrapped(TRY, 20) == [TRY]
     assert wrapped(TRY, 0) == [TRY]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "           tests/models_of_the_house/encoders/test_transformer_encoder.py:12 in forward",
+        "        kept  torch._dynamo.config.capture_dynamic_output_shape_ops_and_more = True",
+        "      - torch._dynamo.config.reorderable_logging_functions.add(print) and then on",
+    ],
+)
+def test_further_lines_keep_the_indent_of_the_line(line: str, width: int) -> None:
+    """Also where a word is wider than what is left: they began at column 4."""
+    own = len(line) - len(line.lstrip())
+    _, *further = wrapped(line, width)
+    assert all(len(part) - len(part.lstrip()) >= own for part in further), further
+
+
+ROWS = [
+    ("break", "remedy", "graphs", "time"),
+    ("forward:12", "the loop goes over all indices, and " + "more of it " * 6, "3 -> 1", ""),
+    ("a_function_of_a_long_name:123", "none", "", ""),
+    ("all", "", "3 -> 1", "1.04 ms -> 0.77 ms a call"),
+]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_a_table_breaks_its_widest_column_at_words(width: int) -> None:
+    lines = table(ROWS, width)
+    assert all(len(line) <= width for line in lines), lines
+    words = " ".join(cell for row in ROWS for cell in row).split()
+    assert sorted(" ".join(lines).split()) == sorted(words)
+
+
+def test_a_table_in_a_file_is_whole() -> None:
+    first, second, *_ = table(ROWS, 0)
+    assert len(table(ROWS, 0)) == len(ROWS)
+    assert first.index("graphs") == second.index("3 -> 1")
