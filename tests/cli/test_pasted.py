@@ -32,9 +32,17 @@ STARTS = {
     ],
 }
 COMMAND = re.compile(
-    r"(?:^ *|  |: )((?:uv run (?:\S+ )*?)?(?:pytest|graphbreak|python\S*(?: -m)?) [^ ,].*)$", re.M
+    r"(?:^ *|  |: )"
+    r"((?:uv run (?:\S+ )*?)?(?:pytest|graphbreak|git apply|python\S*(?: -m)?) [^ ,].*)$",
+    re.M,
 )
 """A command in what went through a pipe, where no line is broken."""
+TOOLS = {
+    "script": ["graphbreak"],
+    "module": ["python", "-m", "pytest_graphbreak"],
+    "uv": [*STARTS["uv"][:-1], "graphbreak"],
+}
+PATCH = "patches_of_the_house/what_the_new_release_of_the_compiler_counts.patch"
 SOURCE = """
 import pytest
 import torch
@@ -49,6 +57,18 @@ def test_encoder_with_its_head(name):
 
     torch.compile(encode, backend="eager")(torch.ones(3))
 """
+PROGRAM = """
+import torch
+
+
+def encode(x):
+    y = torch.sin(x)
+    print("encoded")
+    return y + 1
+
+
+print(torch.compile(encode, backend="eager")(torch.ones(3)))
+"""
 TEST = "tests/models_of_the_house/encoders/test_transformer_encoder.py"
 
 
@@ -60,7 +80,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     test = path / TEST
     test.parent.mkdir(parents=True)
     test.write_text(SOURCE.replace("BREAK", "pass"))
-    piped(["python", "-m", "pytest", "--graph-budget-record"], path)
+    piped(
+        ["python", "-m", "pytest", "--graph-budget-record", "--graph-budget-report=before.json"],
+        path,
+    )
     new = "\n\ndef test_new():\n    torch.compile(torch.sin, backend='eager')(torch.ones(3))\n"
     test.write_text(SOURCE.replace("BREAK", "torch._dynamo.graph_break()") + new)
     piped(["python", "-m", "pytest", "--graph-budget", "--graph-budget-report=graphs.json"], path)
@@ -167,6 +190,7 @@ def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str
         (["check", "graphs.json"], 3),
         (["explain", "graphs.json"], 1),
         (["explain", "no such reason"], 1),
+        (["compare", "before.json", "graphs.json", f"--patch={PATCH}"], 1),
         (["import-csv", "expected.csv", "--profile=cpu", "--test=t.py::t[{name}]", "--dry-run"], 1),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -175,13 +199,22 @@ def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str
 def test_what_a_command_prints_can_be_pasted(
     arguments: list[str], count: int, start: str, project: Path
 ) -> None:
-    command = {
-        "script": ["graphbreak"],
-        "module": ["python", "-m", "pytest_graphbreak"],
-        "uv": [*STARTS["uv"][:-1], "graphbreak"],
-    }[start] + arguments
+    command = TOOLS[start] + arguments
     shell = environment(start, project)
     one_lines = COMMAND.findall(piped(command, project, start))
     assert len(one_lines) == count, one_lines
     for columns in COLUMNS:
         held(terminal.run(command, project, shell, columns).text, one_lines, columns)
+
+
+@pytest.mark.parametrize("start", list(TOOLS))
+def test_what_fix_prints_can_be_pasted(start: str, project: Path) -> None:
+    """One run for each start: its table, and the command that shows the change as a diff."""
+    name = "programs_of_the_house/a_program_that_encodes_and_prints.py"
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text(PROGRAM)
+    shell = environment(start, project)
+    seen = terminal.run([*TOOLS[start], "fix", name], project, shell, 60)
+    assert seen.code == 0, seen.text
+    assert [*TOOLS[start], "fix", "--diff", name] in list(pasted(seen.text, TOOLS[start][0]))
+    assert all(len(line) <= 60 for line in seen.lines if name not in line), seen.text
