@@ -57,18 +57,6 @@ def test_encoder_with_its_head(name):
 
     torch.compile(encode, backend="eager")(torch.ones(3))
 """
-PROGRAM = """
-import torch
-
-
-def encode(x):
-    y = torch.sin(x)
-    print("encoded")
-    return y + 1
-
-
-print(torch.compile(encode, backend="eager")(torch.ones(3)))
-"""
 TEST = "tests/models_of_the_house/encoders/test_transformer_encoder.py"
 
 
@@ -205,16 +193,3 @@ def test_what_a_command_prints_can_be_pasted(
     assert len(one_lines) == count, one_lines
     for columns in COLUMNS:
         held(terminal.run(command, project, shell, columns).text, one_lines, columns)
-
-
-@pytest.mark.parametrize("start", list(TOOLS))
-def test_what_fix_prints_can_be_pasted(start: str, project: Path) -> None:
-    """One run for each start: its table, and the command that shows the change as a diff."""
-    name = "programs_of_the_house/a_program_that_encodes_and_prints.py"
-    (project / name).parent.mkdir(exist_ok=True)
-    (project / name).write_text(PROGRAM)
-    shell = environment(start, project)
-    seen = terminal.run([*TOOLS[start], "fix", name], project, shell, 60)
-    assert seen.code == 0, seen.text
-    assert [*TOOLS[start], "fix", "--diff", name] in list(pasted(seen.text, TOOLS[start][0]))
-    assert all(len(line) <= 60 for line in seen.lines if name not in line), seen.text
