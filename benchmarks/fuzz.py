@@ -24,7 +24,7 @@ DATA: Final = HERE / "tests" / "logs" / "data" / "example" / "run.log"
 
 
 def _log(directory: Path) -> Callable[[bytes], None]:
-    from pytest_graphbreak.logs.bearing import judge
+    from pytest_graphbreak.logs.completeness import assess
     from pytest_graphbreak.logs.reading import read
     from pytest_graphbreak.model.places import Places
 
@@ -34,7 +34,7 @@ def _log(directory: Path) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
         file.write_bytes(data)
         reading = read(str(file), places)
-        judge(reading, None)
+        assess(reading, None)
 
     return run
 

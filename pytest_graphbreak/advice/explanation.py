@@ -6,11 +6,122 @@ import difflib
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 
-from pytest_graphbreak.advice import page, registry
+from pytest_graphbreak.advice import registry
 from pytest_graphbreak.advice.family import Family, families
 from pytest_graphbreak.advice.match import first, guard
 from pytest_graphbreak.advice.registry import Words
+
+_SECTION = re.compile(r"^## +(\S.*)$", re.MULTILINE)
+_BLOCK = re.compile(r"^```python\n((?:(?!```).*\n)*)```[ \t]*$", re.MULTILINE)
+_KEY = re.compile(r"^(inputs|needs|raises|since|until):[ \t]*(.+)$", re.MULTILINE)
+SECTIONS = ("Why", "Instead", "Switch", "Example")
+
+
+class PageError(ValueError):
+    """A page of ours that is not written as this module says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Code before and after. ``f`` is what is compiled, unless it compiles itself.
+
+    ``note`` says what the example shows; ``inputs`` is the expression of the
+    calls; ``needs`` is ``xla`` where the example needs a device, ``jax`` where
+    it is one of JAX, or empty;
+    ``raises`` is the exception that the code before raises, or empty; ``since``
+    and ``until`` are the first and the last torch (``2.13``) for which the code
+    before does what the note says, or empty for all.
+    """
+
+    note: str
+    before: str
+    after: str
+    inputs: str
+    needs: str = ""
+    raises: str = ""
+    since: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page, taken apart. Paragraphs are single lines; code keeps its lines."""
+
+    meaning: str
+    why: str = ""
+    instead: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+
+
+def page_names() -> tuple[str, ...]:
+    """The names of all pages, sorted."""
+    files = (resources.files(__package__) / "pages").iterdir()
+    return tuple(sorted(file.name[:-3] for file in files if file.name.endswith(".md")))
+
+
+def load_page(name: str) -> Page:
+    """The page of a family. Raises ``KeyError`` if it has none, ``PageError`` if it is bad."""
+    file = resources.files(__package__) / "pages" / f"{name}.md"
+    if not file.is_file():
+        raise KeyError(name)
+    return parse_page(file.read_text(encoding="utf-8"), name)
+
+
+def parse_page(text: str, name: str = "page") -> Page:
+    """Take the text of a page apart. Raises ``PageError`` with the page's name."""
+    parts = _SECTION.split(text)
+    page: dict[str, str] = {}
+    examples: list[Example] = []
+    for heading, body in zip(parts[1::2], parts[2::2], strict=True):
+        title = heading.rstrip()
+        if title == "Example":
+            examples.append(_example(body, name))
+        elif title in SECTIONS and title not in page:
+            page[title] = body
+        else:
+            raise PageError(f"{name}: section {title!r} is unknown or there twice")
+    meaning = _paragraphs(parts[0])
+    if not meaning:
+        raise PageError(f"{name}: there is no text before the first section")
+    return Page(
+        meaning=meaning,
+        why=_paragraphs(page.get("Why", "")),
+        instead=_list_items(page.get("Instead", ""), name),
+        switches=_list_items(page.get("Switch", ""), name),
+        examples=tuple(examples),
+    )
+
+
+def _paragraphs(text: str) -> str:
+    """Paragraphs joined to single lines, an empty line between them."""
+    blocks = (" ".join(block.split()) for block in re.split(r"\n[ \t]*\n", text.strip()))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _list_items(text: str, name: str) -> tuple[str, ...]:
+    """The items of a Markdown list, each on one line."""
+    if not text.strip():
+        return ()
+    items = re.split(r"^- ", "\n" + text.strip(), flags=re.MULTILINE)
+    if items[0].strip():
+        raise PageError(f"{name}: a list is expected, this stands before it: {items[0].strip()!r}")
+    return tuple(" ".join(item.split()) for item in items[1:])
+
+
+def _example(body: str, name: str) -> Example:
+    blocks = _BLOCK.findall(body)
+    if len(blocks) != 2:
+        raise PageError(f"{name}: an example has two python blocks, this one {len(blocks)}")
+    head = body.split("```", 1)[0]
+    keys = {key: value.strip() for key, value in _KEY.findall(head)}
+    if "inputs" not in keys:
+        raise PageError(f"{name}: an example needs an inputs: line")
+    note = _paragraphs(_KEY.sub("", head))
+    return Example(note=note, before=blocks[0], after=blocks[1], **keys)
+
 
 _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
 """What begins as an id does."""
@@ -55,7 +166,7 @@ class Explanation:
     title: str
     family: str
     short: str | None = None
-    page: page.Page | None = None
+    page: Page | None = None
     id: str | None = None
     torch: str | None = None
     words: tuple[Words, ...] = ()
@@ -126,7 +237,7 @@ def _name(text: str) -> str:
 
 def _of_family(family: Family) -> Explanation:
     return Explanation(
-        title=family.title, family=family.name, short=family.short, page=page.load(family.name)
+        title=family.title, family=family.name, short=family.short, page=load_page(family.name)
     )
 
 
@@ -139,7 +250,7 @@ def _of_id(id: str) -> Explanation:
         title=reason,
         family=family.name if family else "",
         short=family.short if family else None,
-        page=page.load(family.name) if family else None,
+        page=load_page(family.name) if family else None,
         id=id,
         torch=known.version,
         words=words,

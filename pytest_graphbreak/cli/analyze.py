@@ -14,7 +14,7 @@ from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.cli.messages import complain, say, write, write_report
 from pytest_graphbreak.cli.progress import Bar
 from pytest_graphbreak.cli.template import TemplateError, check, fill
-from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
+from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.json import document
@@ -84,16 +84,16 @@ def run(args: argparse.Namespace) -> int:
         return 2
     here = Path.cwd()
     places = Places(Path(args.root) if args.root else here)
-    found: list[tuple[Reading, Bearing]] = []
+    found: list[tuple[Reading, Completeness]] = []
     for path in logs:
         try:
             with Bar(path) as bar:
                 reading = read(path, places, bar.move, [here])
         except (OSError, ValueError) as error:
             return _refuse(path, error)
-        bearing = judge(reading, build)
-        found.append((reading, bearing))
-        say(text.render(reading, bearing))
+        completeness = assess(reading, build)
+        found.append((reading, completeness))
+        say(text.render(reading, completeness))
         say()
     written = _write(args, found, names)
     return 0 if written and not any(reading.is_unreadable for reading, _ in found) else 2
@@ -158,7 +158,7 @@ def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
 
 
 def _write(
-    args: argparse.Namespace, found: list[tuple[Reading, Bearing]], names: dict[str, str]
+    args: argparse.Namespace, found: list[tuple[Reading, Completeness]], names: dict[str, str]
 ) -> bool:
     """Write the files that were asked for."""
     readings = [reading for reading, _ in found]
@@ -169,7 +169,7 @@ def _write(
             tests = [counted(names[reading.path], reading) for reading in readings]
             where = replace(where, profile=args.profile)
         else:
-            tests = [entry(reading, bearing) for reading, bearing in found]
+            tests = [entry(reading, completeness) for reading, completeness in found]
         whole = document(where, json.session(0, len(readings)), tests)
         written = write_report(args.json, whole)
     if args.markdown:

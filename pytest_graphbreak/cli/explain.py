@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pytest_graphbreak.advice import Explanation, explain, suggest
-from pytest_graphbreak.advice.explanation import by_name, groups
+from pytest_graphbreak.advice.explanation import Example, by_name, groups
 from pytest_graphbreak.advice.family import Family
-from pytest_graphbreak.advice.page import Example
 from pytest_graphbreak.advice.registry import as_id, installed
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.messages import complain, say

@@ -19,7 +19,7 @@ from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair import report
-from pytest_graphbreak.repair.diff import Diff
+from pytest_graphbreak.repair.build import Diff
 from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.slicing import NotPlain, Slice, Spot
 from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.text import files
 
 _PATH = "from pathlib import Path"
 _FUTURE = "from __future__ import"
@@ -170,3 +172,249 @@ def package(path: Path) -> str:
             break
         parts.insert(0, folder.name)
     return ".".join(parts)
+
+
+Answer = dict[str, Any]
+
+_WHOLE: Final = "the whole program"
+_PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
+
+MOST_WIDTH: Final = 60
+"""Longer arguments stand one on a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes for one target; ``device`` and ``options`` are what the original compiled with.
+
+    ``out`` is the directory that the scripts go to, ``homes`` where the modules are
+    that Python does not find by itself.
+    """
+
+    target: Target
+    source: str
+    device: str
+    options: Answer
+    as_test: bool
+    out: Path = Path("repros")
+    homes: Mapping[str, str] = field(default_factory=dict)
+
+    def _heading(self, own: list[str], top: list[str]) -> list[str]:
+        homes = {name: located(Path(home), self.out) for name, home in self.homes.items()}
+        return heading(own, top, homes, as_test=self.as_test)
+
+    def by_path(
+        self, item: Break, frame: Frame, cut: Answer, loading: Loading, data: str, state: str = ""
+    ) -> str:
+        """The model loaded as the original did, and the module taken out of it.
+
+        ``data`` is the file of the inputs, where they are not in the script;
+        ``state`` that of the module's weights, where those that come of loading are others.
+        """
+        rest = cut["path"]
+        taken = loading.names | {frame.function.partition(".")[0]}
+        module, saved, device, compiled, main = (
+            _free(name, taken) for name in ("module", "saved", "device", "compiled", "main")
+        )
+        top = list(loading.top)
+        imports = ["import torch"]
+        what = _callee(module, cut["method"])
+        if not loading.root:
+            what = loading.module
+        elif not cut["method"]:
+            what = frame.function
+            if not self.owns(cut["module"]):
+                imports.append(f"from {cut['module']} import {what}")
+        body = list(loading.body)
+        if self.device == "TT" and "set_device_type" not in "\n".join((*top, *body)):
+            body.insert(0, 'xr.set_device_type("TT")')
+        if "manual_seed" not in "\n".join(body):
+            body.insert(1 if body and body[0].startswith("xr.") else 0, "torch.manual_seed(0)")
+        if loading.root:
+            body.append(f"{module} = {loading.module}")
+        if state:
+            imports.append("from pathlib import Path")
+            body += [
+                "# Its weights at the break, which are not those that it is loaded with.",
+                f"{module}.load_state_dict(torch.load({_beside(state)}))",
+                f"{module}.train({rest['training']})",
+            ]
+        call = rest["inline"]
+        if (call is not None and ".to(device)" in call) or rest["move"]:
+            body.append(f"{device} = torch_xla.device()")
+        if call is None:
+            imports.append("from pathlib import Path")
+            body.append(f"{saved} = torch.load({_beside(data)}, weights_only=False)")
+            if rest["move"]:
+                imports.append("from torch.utils._pytree import tree_map_only")
+                move = f"lambda one: one.to({device}).detach().requires_grad_(one.requires_grad)"
+                body += [f"{saved} = tree_map_only(", f"    torch.Tensor, {move}, {saved}", ")"]
+            call = f'*{saved}["args"], **{saved}["kwargs"]'
+        elif device != "device":
+            call = call.replace(".to(device)", f".to({device})")
+        if loading.root and not cut["method"]:
+            call = f"{module}, {call}" if call else module
+        body += self._run(compiled, what, call, cut["grad"])
+        own = [*imports, *self._imports()]
+        lines = [
+            *self._header(item, f"{frame.function}, {loading.what}"),
+            "",
+            *self._heading(own, top),
+            "",
+            "",
+            f"def {main}():",
+            *_indented(body),
+            *self._end(f"{main}()"),
+        ]
+        return "\n".join([*lines, ""])
+
+    def saved(self, item: Break, frame: Frame, cut: Answer, data: str) -> str:
+        """The function with its arguments from the script or from the file ``data``.
+
+        Raises ``NotPlain`` if what it needs is not made by plain statements.
+        """
+        first = frame.function.partition(".")[0]
+        top = [f"from {cut['module']} import {first}"]
+        if cut["module"] == "__main__":
+            top, rest = Slice(self.source, [first, *cut["needs"]]).parts()
+            top += rest
+        imports = [] if cut["inline"] is not None else ["from pathlib import Path"]
+        own = [*imports, "import torch", *self._imports()]
+        lines = [*self._header(item, frame.function), "", *self._heading(own, top)]
+        lines += ["", "", "def main():"]
+        lines += _indented(self._saved(frame, cut, data))
+        return "\n".join([*lines, *self._end("main()"), ""])
+
+    def whole(self, item: Break) -> str:
+        """The program as it is."""
+        lines = [*self._header(item, _WHOLE), ""]
+        path = located(self.target.path, self.out)
+        first = ["from pathlib import Path"] if "Path(" in path else []
+        body = [f"path = {path}"]
+        if self.target.test:
+            lines += [*first, "", "import pytest", "", "", "def main():"]
+            body += [
+                'options = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]',
+                f"pytest.main([*options, path + {f'::{self.target.test}'!r}])",
+            ]
+        else:
+            lines += ["import runpy", "import sys", *first, *self._imports(), "", "", "def main():"]
+            body += [
+                f"sys.argv = [path, *{list(self.target.arguments)!r}]",
+                'runpy.run_path(path, run_name="__main__")',
+            ]
+        return "\n".join([*lines, *_indented(body), *self._end("main()", prints=False), ""])
+
+    def owns(self, module: str) -> bool:
+        """Whether a module's name is that of the target's own file."""
+        around = package(self.target.path)
+        stem = self.target.path.stem
+        return module in ("__main__", stem, f"{around}.{stem}")
+
+    def _saved(self, frame: Frame, cut: Answer, data: str) -> Iterator[str]:
+        if self.device == "TT":
+            yield 'xr.set_device_type("TT")'
+        yield "torch.manual_seed(0)"
+        call, what = cut["inline"], frame.function
+        if call is not None and ".to(device)" in call:
+            yield "device = torch_xla.device()"
+        if call is None:
+            yield f"saved = torch.load({_beside(data)}, weights_only=False)"
+            call = '*saved["args"], **saved["kwargs"]'
+            if cut["method"]:
+                yield 'module, *inputs = saved["args"]'
+                what = _callee("module", cut["method"])
+                call = '*inputs, **saved["kwargs"]'
+        yield from self._run("compiled", what, call, cut["grad"])
+
+    def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
+        """Compile, run, and wait for the device."""
+        given = "".join(
+            f", {key}={_literal(value)}"
+            for key, value in self.options.items()
+            if value is not None and key in ("backend", "dynamic", "mode")
+        )
+        if "backend" in self.options and self.options["backend"] is None:
+            given += ', backend="eager"'
+        yield f"{compiled} = torch.compile({what}{given})"
+        yield f"with torch.set_grad_enabled({grad}):"
+        if len(call) > MOST_WIDTH:
+            yield f"    result = {compiled}("
+            yield from (f"        {one}," for one in _split(call))
+            yield "    )"
+        else:
+            yield f"    result = {compiled}({call})"
+        if self.device:
+            yield "torch_xla.sync()"
+        yield "return result"
+
+    def _end(self, call: str, *, prints: bool = True) -> Iterator[str]:
+        """Call it. ``prints``: torch is there, and is to print the break."""
+        yield from ("", "")
+        if self.as_test:
+            yield "@pytest.mark.max_graphs(1, breaks=0)"
+            yield "def test_no_break():"
+            yield f"    {call}"
+        else:
+            yield 'if __name__ == "__main__":'
+            if prints:
+                yield f"    {_PRINTS}"
+            yield f"    {call}"
+
+    def _imports(self) -> list[str]:
+        lines = ["import pytest"] if self.as_test else []
+        if self.device:
+            lines.append("import torch_xla")
+        if self.device == "TT":
+            lines.append("import torch_xla.runtime as xr")
+        return lines
+
+    def _header(self, item: Break, what: str) -> list[str]:
+        name = f"{item.id}  " if item.id else ""
+        lines = [
+            f"{files.HEADER}repro {self.target.shown}`: {what}.",
+            f"{name}{item.reason}",
+            f"{item.where.file}:{item.where.line} in {item.where.function}",
+            f"    {item.where.code}",
+            "Under pytest it fails as long as the break is there."
+            if self.as_test
+            else "Run it with TORCH_LOGS=graph_breaks in the environment to see the break."
+            if what == _WHOLE
+            else "Run it to see the break: torch prints it.",
+        ]
+        return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
+
+
+def _split(call: str) -> Iterator[str]:
+    """The arguments of a call, one by one."""
+    parsed = ast.parse(f"f({call})", mode="eval").body
+    assert isinstance(parsed, ast.Call)
+    yield from map(ast.unparse, parsed.args)
+    for one in parsed.keywords:
+        yield f"{one.arg}={ast.unparse(one.value)}" if one.arg else f"**{ast.unparse(one.value)}"
+
+
+def _callee(module: str, method: str) -> str:
+    return module if method == "forward" else f"{module}.{method}"
+
+
+def _beside(file: str) -> str:
+    return f'Path(__file__).with_name("{file}")'
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that the program does not use."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    """In a function. Lines inside long strings stay where they are: they are in no such text."""
+    return [f"    {line}" if line else line for text in lines for line in text.splitlines() or [""]]
+
+
+def _literal(value: object) -> str:
+    """A plain value as source, text in the quotes that formatters like."""
+    plain = isinstance(value, str) and value.isprintable() and not set(value) & set('"\\')
+    return f'"{value}"' if plain else repr(value)

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.loading import load
+from pytest_graphbreak.repair.loading import Writer, load
 from pytest_graphbreak.repair.slicing import NotPlain
 from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
-from pytest_graphbreak.repair.writing import Writer
 from pytest_graphbreak.text import files
 
 Answer = dict[str, Any]

@@ -18,8 +18,7 @@ from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.build import BuildError, Site, build, home
-from pytest_graphbreak.repair.diff import Diff, difference
+from pytest_graphbreak.repair.build import BuildError, Diff, Site, build, difference, home
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target

@@ -16,7 +16,7 @@ from pytest_graphbreak.model.record import CACHED, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.log import text
-from pytest_graphbreak.report.log.findings import LogFinding, observed
+from pytest_graphbreak.report.log.words import LogFinding, observed
 from pytest_graphbreak.report.view import unjudged
 from pytest_graphbreak.text.numbers import plural
 

@@ -23,9 +23,9 @@ import torch._dynamo
 from torch._dynamo.testing import CompileCounter
 
 from pytest_graphbreak import Record, advice, observe
-from pytest_graphbreak.advice import page
+from pytest_graphbreak.advice import explanation
+from pytest_graphbreak.advice.explanation import Example
 from pytest_graphbreak.advice.match import Item
-from pytest_graphbreak.advice.page import Example
 
 _COMPILES = re.compile(r"torch\.(compile(?!r)|export\.export)")
 """Code that compiles or exports its ``f`` itself."""
@@ -68,8 +68,8 @@ def cases(needs: str) -> list[Case]:
     """All examples that need this device (``xla``, or empty for none)."""
     return [
         Case(name, number, example)
-        for name in page.names()
-        for number, example in enumerate(page.load(name).examples)
+        for name in explanation.page_names()
+        for number, example in enumerate(explanation.load_page(name).examples)
         if example.needs == needs
     ]
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak import observe
-from pytest_graphbreak.advice import explain, family, match, page, short
+from pytest_graphbreak.advice import explain, explanation, family, match, short
+from pytest_graphbreak.advice.explanation import Example
 from pytest_graphbreak.advice.family import families
-from pytest_graphbreak.advice.page import Example
 from pytest_graphbreak.model.record import NOWHERE, Eager, Graph, Recompile, Record
 
 EXAMPLES = {
     f"{name}-{number}": (name, example)
-    for name in page.names()
-    for number, example in enumerate(page.load(name).examples)
+    for name in explanation.page_names()
+    for number, example in enumerate(explanation.load_page(name).examples)
     if example.needs == "jax"
 }
 OF_ANOTHER_NAME = {
@@ -86,7 +86,7 @@ def test_what_stopped_jax_has_its_page() -> None:
 
 def test_every_family_of_jax_has_a_page() -> None:
     for one in (*families().retraces, *families().programs, *families().stopped):
-        assert page.load(one.name).meaning
+        assert explanation.load_page(one.name).meaning
 
 
 @cache

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.advice import page
-from pytest_graphbreak.advice.explanation import by_name
-from pytest_graphbreak.advice.page import Page, PageError, parse
+from pytest_graphbreak.advice import explanation
+from pytest_graphbreak.advice.explanation import Page, PageError, by_name, parse_page
 
 TEXT = """
 What it means,
@@ -44,7 +43,7 @@ def f(x):
 
 
 def test_a_page_is_taken_apart() -> None:
-    found = parse(TEXT)
+    found = parse_page(TEXT)
     assert found.meaning == "What it means, on two lines.\n\nA second paragraph."
     assert found.why == "Because."
     assert found.instead == ("One thing on two lines.", "Another.")
@@ -70,18 +69,18 @@ def test_a_page_is_taken_apart() -> None:
 def test_a_bad_page_is_refused_by_name(old: str, new: str, message: str) -> None:
     assert old in TEXT
     with pytest.raises(PageError, match=f"mine: .*{message}"):
-        parse(TEXT.replace(old, new), "mine")
+        parse_page(TEXT.replace(old, new), "mine")
 
 
 def test_a_page_without_a_lead_is_refused() -> None:
     with pytest.raises(PageError, match="before the first section"):
-        parse("## Why\nBecause.\n")
+        parse_page("## Why\nBecause.\n")
 
 
 @given(st.text())
 def test_any_text_is_a_page_or_a_page_error(text: str) -> None:
     try:
-        found = parse(text)
+        found = parse_page(text)
     except PageError:
         return
     assert isinstance(found, Page)
@@ -89,12 +88,12 @@ def test_any_text_is_a_page_or_a_page_error(text: str) -> None:
 
 
 def test_every_family_has_a_page_and_every_page_a_family() -> None:
-    assert set(page.names()) == set(by_name())
+    assert set(explanation.page_names()) == set(by_name())
 
 
-@pytest.mark.parametrize("name", page.names())
+@pytest.mark.parametrize("name", explanation.page_names())
 def test_a_page_says_what_to_write_instead(name: str) -> None:
-    found = page.load(name)
+    found = explanation.load_page(name)
     assert found.why
     assert found.instead
     for example in found.examples:
@@ -105,13 +104,13 @@ def test_a_page_says_what_to_write_instead(name: str) -> None:
             assert max(map(len, code.splitlines())) <= 92
 
 
-@pytest.mark.parametrize("name", page.names())
+@pytest.mark.parametrize("name", explanation.page_names())
 def test_a_page_refers_only_to_names_that_are_there(name: str) -> None:
     for other in re.findall(r"graphbreak explain ([\w-]+)", _text(name)):
         assert other in by_name()
 
 
-@pytest.mark.parametrize("name", page.names())
+@pytest.mark.parametrize("name", explanation.page_names())
 def test_the_names_of_torch_that_a_page_mentions_are_there(name: str) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch._dynamo")
@@ -133,8 +132,8 @@ MADE_UP = {"torch.jit.freeze", "torch.jit.script", "torch.jit.trace"}
 
 def test_no_page_is_asked_for_by_a_name_that_is_not_one() -> None:
     with pytest.raises(KeyError):
-        page.load("nothing")
+        explanation.load_page("nothing")
 
 
 def _text(name: str) -> str:
-    return (Path(page.__file__).parent / "pages" / f"{name}.md").read_text(encoding="utf-8")
+    return (Path(explanation.__file__).parent / "pages" / f"{name}.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_graphbreak.cli import main
-from pytest_graphbreak.logs.bearing import TT_VARIABLES
+from pytest_graphbreak.logs.completeness import TT_VARIABLES
 
 if TYPE_CHECKING:
     import pytest

@@ -7,8 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.build import Site
-from pytest_graphbreak.repair.diff import difference
+from pytest_graphbreak.repair.build import Site, difference
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch, switch
 from tests.repair.conftest import Shop
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.loading import Loading
+from pytest_graphbreak.repair.loading import Loading, Writer
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.writing import Writer
 from tests.repair.conftest import Shop
 
 SCRIPT = """

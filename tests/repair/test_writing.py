@@ -10,10 +10,9 @@ import pytest
 
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.build import BuildError, text_of
-from pytest_graphbreak.repair.loading import located, package
+from pytest_graphbreak.repair.loading import Writer, located, package
 from pytest_graphbreak.repair.repro import Answer, Repro, Script
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.writing import Writer
 
 ITEM = Break("dynamo", "Unsupported", Frame("net.py", "f", 3, "print(x)"), id="GB0059")
 

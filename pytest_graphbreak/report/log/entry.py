@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_graphbreak.layers.tt.programs import Program
-from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import entry_json
@@ -12,12 +12,12 @@ from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.log import words
 
 
-def entry(reading: Reading, bearing: Bearing) -> Plain:
+def entry(reading: Reading, completeness: Completeness) -> Plain:
     """The record of a log, with ``bearing`` (its doubts), ``run`` (commands) and ``log``."""
     return {
         **entry_json(TestReport(reading.path, "passed", record=reading.record)),
-        "bearing": list(bearing.doubts),
-        "run": list(bearing.commands),
+        "bearing": list(completeness.gaps),
+        "run": list(completeness.commands),
         "log": _log(reading),
     }
 

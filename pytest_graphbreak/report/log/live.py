@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.log import page, text, words
-from pytest_graphbreak.report.log.findings import homes_of, observed
+from pytest_graphbreak.report.log.words import homes_of, observed
 from pytest_graphbreak.text import safe
 
 

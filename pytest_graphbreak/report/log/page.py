@@ -5,50 +5,50 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.log import words
-from pytest_graphbreak.report.log.findings import LogFinding, failures, findings, homes
+from pytest_graphbreak.report.log.words import LogFinding, failures, findings, homes
 from pytest_graphbreak.text import safe
 
 MOST = 200
 """Entries of one section; the JSON report has all."""
 
 
-def render(logs: Sequence[tuple[Reading, Bearing]]) -> str:
+def render(logs: Sequence[tuple[Reading, Completeness]]) -> str:
     """The report of all logs."""
     lines = ["# Graphs in logs", ""]
-    for reading, bearing in logs:
-        lines += _log(reading, bearing)
+    for reading, completeness in logs:
+        lines += _log(reading, completeness)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _log(reading: Reading, bearing: Bearing) -> Iterator[str]:
+def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
     yield f"## {safe.markdown(reading.path)}"
     yield ""
-    yield f"{words.size(reading.size)}; {words.verdict(bearing)}."
+    yield f"{words.size(reading.size)}; {words.verdict(completeness)}."
     yield ""
     yield from table(("layer", "counted"), words.counts(reading))
-    yield from _doubts(bearing)
+    yield from _doubts(completeness)
     yield from _origins(reading)
     yield from most_frequent(findings(reading))
     yield from _failed(reading)
     yield from places(homes(reading))
 
 
-def _doubts(bearing: Bearing) -> Iterator[str]:
-    if bearing.whole:
+def _doubts(completeness: Completeness) -> Iterator[str]:
+    if completeness.whole:
         return
     yield "### What this log cannot tell"
     yield ""
-    for doubt in bearing.doubts:
+    for doubt in completeness.gaps:
         yield f"- {ours(doubt)}"
     yield ""
     yield "To know all of it, run:"
     yield ""
-    for command in bearing.commands:
+    for command in completeness.commands:
         yield f"    {safe.console(command)}"
     yield ""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_graphbreak.logs.bearing import Bearing
+from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.log import words
-from pytest_graphbreak.report.log.findings import LogFinding, failures, findings, homes
+from pytest_graphbreak.report.log.words import LogFinding, failures, findings, homes
 from pytest_graphbreak.text.safe import cut
 
 MOST = 20
@@ -19,26 +19,26 @@ _ABOVE = 2
 """Frames of a break's stack that are shown above its place."""
 
 
-def render(reading: Reading, bearing: Bearing) -> str:
+def render(reading: Reading, completeness: Completeness) -> str:
     """The whole report of one log."""
     return "\n".join(
         [
-            *_head(reading, bearing),
+            *_head(reading, completeness),
             *section("most frequent", [list(finding(item)) for item in findings(reading)]),
             *section("failed", [list(lines) for lines in _failed(reading)]),
             *section("device graphs come from", [home(*item) for item in homes(reading)]),
-            *_next(bearing),
+            *_next(completeness),
         ]
     )
 
 
-def _head(reading: Reading, bearing: Bearing) -> Iterator[str]:
-    yield f"{reading.path}   {words.size(reading.size)}, {words.verdict(bearing)}"
+def _head(reading: Reading, completeness: Completeness) -> Iterator[str]:
+    yield f"{reading.path}   {words.size(reading.size)}, {words.verdict(completeness)}"
     for label, text in words.counts(reading):
         yield f"  {label:<8} {text}"
     for label, text in words.origins(reading):
         yield f"  {'origin':<8} {label}: {text}"
-    for doubt in bearing.doubts:
+    for doubt in completeness.gaps:
         yield f"  {'doubt':<8} {doubt}"
 
 
@@ -88,10 +88,10 @@ def _code(frame: Frame) -> Iterator[str]:
         yield f"               {cut(frame.code)}"
 
 
-def _next(bearing: Bearing) -> Iterator[str]:
-    if not bearing.commands:
+def _next(completeness: Completeness) -> Iterator[str]:
+    if not completeness.commands:
         return
     yield ""
     yield "  to know all of it, run"
-    for command in bearing.commands:
+    for command in completeness.commands:
         yield f"    {command}"

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from pytest_graphbreak.logs.bearing import Bearing, build_type, judge
+from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from tests.logs.test_sources import STACKS
@@ -24,15 +24,15 @@ def whole() -> bytes:
     return broke("0/0", 12, 'print("hi")') + dynamo("0/0") + graph
 
 
-def bearing(tmp_path: Path, text: bytes, build: str | None = None) -> Bearing:
+def completeness(tmp_path: Path, text: bytes, build: str | None = None) -> Completeness:
     path = tmp_path / "run.log"
     path.write_bytes(text)
-    return judge(read(str(path), Places(tmp_path)), build)
+    return assess(read(str(path), Places(tmp_path)), build)
 
 
 def test_a_log_that_bears_everything(tmp_path: Path) -> None:
-    assert bearing(tmp_path, whole()) == Bearing((), ())
-    assert bearing(tmp_path, whole(), "Debug").whole
+    assert completeness(tmp_path, whole()) == Completeness((), ())
+    assert completeness(tmp_path, whole(), "Debug").whole
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_a_log_that_bears_everything(tmp_path: Path) -> None:
     ],
 )
 def test_each_doubt_has_its_remedy(tmp_path: Path, text: bytes, said: str, run: str) -> None:
-    found = bearing(tmp_path, text)
-    assert any(said in doubt for doubt in found.doubts), found.doubts
+    found = completeness(tmp_path, text)
+    assert any(said in doubt for doubt in found.gaps), found.gaps
     assert any(run in command for command in found.commands)
     assert found.commands[-1] == "graphbreak analyze run.log"
 
 
 def test_the_whole_way_for_tt_xla(tmp_path: Path) -> None:
-    found = bearing(tmp_path, join(Writer().graph(1)), "Release")
+    found = completeness(tmp_path, join(Writer().graph(1)), "Release")
     assert found.commands[0].startswith("source venv/activate ")
     assert found.commands[1] == "cmake --preset debug && cmake --build build"
     assert found.commands[2] == (
@@ -95,14 +95,14 @@ def test_the_whole_way_for_tt_xla(tmp_path: Path) -> None:
         'TORCH_LOGS="+dynamo,recompiles" PT_XLA_DEBUG_LEVEL=1 PT_XLA_DEBUG_MAX_FRAME=200 '
         "python YOUR_SCRIPT.py > run.log 2>&1"
     )
-    assert any("built as Release" in doubt for doubt in found.doubts)
+    assert any("built as Release" in doubt for doubt in found.gaps)
 
 
 def test_the_script_is_named_where_a_stack_names_it(tmp_path: Path) -> None:
-    found = bearing(tmp_path, dynamo("0/0"))
+    found = completeness(tmp_path, dynamo("0/0"))
     assert "python /home/me/main.py > run.log 2>&1" in found.commands[0]
     tests = dynamo("0/0").replace(b"/home/me/main.py", b"/home/me/venv/bin/pytest")
-    assert "python -m pytest -sv YOUR_TESTS > run.log" in bearing(tmp_path, tests).commands[0]
+    assert "python -m pytest -sv YOUR_TESTS > run.log" in completeness(tmp_path, tests).commands[0]
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_the_script_is_named_where_a_stack_names_it(tmp_path: Path) -> None:
 def test_what_torch_logs_left_out(tmp_path: Path, keep: tuple[bytes, ...], said: str) -> None:
     text = gzip.decompress((HERE / "data" / "torch-2.13.log.gz").read_bytes())
     lines = [line for line in text.split(b"\n") if any(mark in line for mark in keep)]
-    found = bearing(tmp_path, b"\n".join(lines))
-    assert any(said in doubt for doubt in found.doubts), found.doubts
+    found = completeness(tmp_path, b"\n".join(lines))
+    assert any(said in doubt for doubt in found.gaps), found.gaps
 
 
 CUT: Final = "Compressed file ended before the end-of-stream marker was reached"
@@ -125,8 +125,8 @@ CUT: Final = "Compressed file ended before the end-of-stream marker was reached"
 
 def test_a_packed_log_that_is_cut_off(tmp_path: Path) -> None:
     text = whole() * 20
-    found = bearing(tmp_path, gzip.compress(text)[:-30])
-    (said,) = (doubt for doubt in found.doubts if "cut off or damaged" in doubt)
+    found = completeness(tmp_path, gzip.compress(text)[:-30])
+    (said,) = (doubt for doubt in found.gaps if "cut off or damaged" in doubt)
     place = re.fullmatch(
         r"the \.gz is cut off or damaged after ([0-9,]+) bytes of the log "
         rf"\({CUT}\); what came before is read",
@@ -147,8 +147,8 @@ def test_a_packed_log_that_is_cut_off(tmp_path: Path) -> None:
     ids=["cut", "only its mark", "another form", "damaged"],
 )
 def test_a_packed_log_of_which_nothing_can_be_read(tmp_path: Path, data: bytes, why: str) -> None:
-    found = bearing(tmp_path, data)
-    (said,) = found.doubts
+    found = completeness(tmp_path, data)
+    (said,) = found.gaps
     begins = f"the .gz is cut off or damaged within its first {len(data)} bytes ({why}"
     assert said.startswith(begins)
     assert said.endswith("); nothing of it can be read, so copy it again")

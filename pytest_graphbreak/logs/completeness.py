@@ -1,7 +1,7 @@
-"""Whether a log can bear the analysis, and exactly what to run if it cannot.
+"""Says what a log leaves unknown, and what to run to know it.
 
-Each doubt is one sentence that says what cannot be known from this log. A log
-with doubts is still counted as far as it goes.
+Each gap is one sentence that says what cannot be known from this log. A log
+with gaps is still counted as far as it goes.
 
 What the TT plugin prints, and by which variables, is read from tt-xla's source
 (pjrt_implementation/src/utils/logging.cc, module_builder.cc); how its
@@ -35,21 +35,21 @@ TORCH_LOGS: Final = "+dynamo,recompiles"
 
 
 @dataclass(frozen=True, slots=True)
-class Bearing:
-    """``doubts`` are what this log cannot tell; ``commands`` are what to run to know it."""
+class Completeness:
+    """``gaps`` are what this log cannot tell; ``commands`` are what to run to know it."""
 
-    doubts: tuple[str, ...]
+    gaps: tuple[str, ...]
     commands: tuple[str, ...]
 
     @property
     def whole(self) -> bool:
-        return not self.doubts
+        return not self.gaps
 
 
-def judge(reading: Reading, build: str | None = None) -> Bearing:
-    """What a log can bear. ``build`` is the CMAKE_BUILD_TYPE of the plugin, where it is known."""
-    doubts = (*_doubts(reading), *_build(build))
-    return Bearing(doubts, tuple(_commands(reading, build)) if doubts else ())
+def assess(reading: Reading, build: str | None = None) -> Completeness:
+    """Return what a log leaves unknown. ``build`` is CMAKE_BUILD_TYPE where it is known."""
+    gaps = (*_gaps(reading), *_build(build))
+    return Completeness(gaps, tuple(_commands(reading, build)) if gaps else ())
 
 
 def build_type(path: Path) -> str | None:
@@ -65,18 +65,18 @@ def build_type(path: Path) -> str | None:
     return found[1].strip() if found else ""
 
 
-def _doubts(reading: Reading) -> Iterator[str]:
+def _gaps(reading: Reading) -> Iterator[str]:
     if reading.fault:
         yield reading.fault
     elif not reading.size:
         yield "the log is empty"
     if not reading.size:
         return
-    yield from _tt_doubts(reading)
-    yield from _dynamo_doubts(reading)
+    yield from _tt_gaps(reading)
+    yield from _dynamo_gaps(reading)
 
 
-def _tt_doubts(reading: Reading) -> Iterator[str]:
+def _tt_gaps(reading: Reading) -> Iterator[str]:
     signs, programs = reading.signs, reading.programs
     if not signs.tt:
         yield (
@@ -135,7 +135,7 @@ def _tt_doubts(reading: Reading) -> Iterator[str]:
         )
 
 
-def _dynamo_doubts(reading: Reading) -> Iterator[str]:
+def _dynamo_gaps(reading: Reading) -> Iterator[str]:
     seen = reading.signs.dynamo
     if not seen:
         yield (
@@ -160,7 +160,7 @@ def _build(build: str | None) -> Iterator[str]:
 
 
 def _commands(reading: Reading, build: str | None) -> Iterator[str]:
-    """The whole way to a log that can bear everything."""
+    """The whole way to a log that leaves nothing unknown."""
     variables = {"TORCH_LOGS": TORCH_LOGS, **XLA_VARIABLES}
     elsewhere = not reading.signs.tt and (reading.signs.dynamo or reading.signs.xla)
     if not elsewhere:
