@@ -1,4 +1,4 @@
-"""Files that are written in one step, and locks on open files.
+"""Files that are written in one step, locks on open files, and files that have our header.
 
 A file is written beside its place under a hidden name and then takes the place of
 the old one. Killed at any moment, the process leaves the old file or the new one,
