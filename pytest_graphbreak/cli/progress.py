@@ -1,7 +1,7 @@
 """Shows how far long work is: one line on a terminal, drawn again and again, then erased.
 
-Not by tqdm: a fifth of this is a bar, and the rest it has not (a line for each step where there
-is no terminal, what the step itself says of how far it is, what a stranger named made printable).
+Not by tqdm, which prints no line for each step where there is no terminal and makes no text from
+outside printable.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ this. What a request leaves as it is need not be installed again, and is found b
 layer is written: pip uninstalls nothing outside of the environment that it runs in.
 
 Not by ``uv run --with``, which resolves what is asked for by itself: of transformers 4.57 over an
-environment with 5.23 it installs 18 packages (uv 0.13), and 7 of them differ.
+environment with 5.23 it installs 18 packages (uv 0.13), where the layer installs 7.
 """
 
 from __future__ import annotations
