@@ -69,7 +69,7 @@ class JaxObserver(Observer):
         SENSORS.ledger.clear()
         SENSORS.kept.is_on = True
         if private.has_compiled():
-            private.value(private.CLEAR)()
+            SENSORS.traces.clear()
             _forget_traces()
 
     def is_here(self, program: Executable) -> bool:

@@ -63,6 +63,13 @@ RAISED: Final = JaxName(
 )
 NAMES: Final = (RAISED, COMPILE, BACKEND, HEARD, EVENT, CONTEXT, CLEAR, ARRAY, BRIDGE)
 
+_KEEPS: Final = "what JAX traced of functions of its own stays there"
+TRACES: Final = JaxName("jax._src.interpreters.partial_eval", "trace_to_jaxpr", _KEEPS)
+LOWERINGS: Final = JaxName("jax._src.pjit", "_pjit_lower", _KEEPS)
+LOWERED: Final = JaxName("jax._src.interpreters.pxla", "MeshComputation", _KEEPS)
+PRIMITIVES: Final = JaxName("jax._src.dispatch", "xla_primitive_callable", _KEEPS)
+CACHES: Final = JaxName("jax._src.util", "_caches", _KEEPS)
+
 MISS: Final = JaxName(
     "jax._src.pjit", "_cpp_pjit", "a call that compiles is known by its inner function cache_miss"
 )

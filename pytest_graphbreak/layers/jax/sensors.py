@@ -28,6 +28,7 @@ from pytest_graphbreak.layers.jax.events import (
 )
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
+from pytest_graphbreak.layers.jax.traces import KeptTraces
 from pytest_graphbreak.layers.strangers import Events
 
 _PLAIN: Final = ("constant", "return", "func", "call", "module")
@@ -55,6 +56,7 @@ class JaxSensors:
         self.errors: list[str] = []
         self.ledger = FunctionLedger()
         self.kept = KeptExecutables()
+        self.traces = KeptTraces()
         self.attached = False
         self._lock = threading.RLock()
         self._local = _Local()

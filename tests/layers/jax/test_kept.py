@@ -132,3 +132,36 @@ def test_no_more_are_kept_than_the_last(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_program_compiled_ahead_of_time_is_not_kept() -> None:
     isolated(lambda: jax.jit(lambda x: x - 9).lower(THREE).compile())
     assert not SENSORS.kept._found
+
+
+def test_a_program_is_spread_over_devices_as_its_own_shardings_say() -> None:
+    mesh = jax.make_mesh((len(jax.devices()),), ("x",))
+    eight = np.arange(8, dtype=np.float32)
+    for spec in (jax.P("x"), jax.P(), jax.P("x"), jax.P()):
+        found: list[Any] = []
+
+        def run(spec: Any = spec, found: list[Any] = found) -> None:
+            x = jax.device_put(eight, jax.NamedSharding(mesh, spec))
+            found.append(jax.jit(lambda x: x * 2, out_shardings=x.sharding)(x))
+
+        assert isolated(run) == 1
+        assert found[0].sharding.spec == spec
+        assert found[0].addressable_shards[0].data.size == (8 // mesh.size if spec else 8)
+        assert (np.asarray(found[0]) == eight * 2).all()
+
+
+def test_errors_of_a_program_are_raised_each_time() -> None:
+    def run() -> None:
+        inverse = jax.jit(lambda x: 1 / (x - x))
+        x = jax.device_put(THREE)
+        with jax.debug_nans(True), pytest.raises(FloatingPointError):
+            jax.jit(lambda x: jnp.log(-x))(x)
+        assert np.isinf(np.asarray(inverse(x))).all()
+        donated = jax.jit(lambda x: x + 4, donate_argnums=0)
+        donated(x)
+        with pytest.raises((RuntimeError, ValueError), match="deleted"):
+            donated(x)
+
+    first = isolated(run)
+    assert first >= 3
+    assert [isolated(run) for _ in range(2)] == [first] * 2

@@ -1,0 +1,167 @@
+"""Caches of JAX cleared, except for what JAX traced and lowered of functions of its own.
+
+Most of what isolation costs is eager ``jnp`` code, traced and lowered again in each test. What
+stays in JAX's caches is its own module-level functions and primitives, called with plain values
+(``is_plain``): no code of the user's is in their traces. What they were compiled to does
+not stay, so that each program is asked for again, and counted, where it would be after
+``jax.clear_caches()``: the same calls share a trace, and the same traces a lowering.
+
+``jax.clear_caches()`` itself is called, with these caches out of its list for the time. Where
+they are not found as expected (jax 0.7 has others), it clears all.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
+
+from pytest_graphbreak.layers.base import MissingName
+from pytest_graphbreak.layers.jax import private
+from pytest_graphbreak.layers.jax.calls import home
+
+MOST: Final = 4096
+"""Traces that are kept; when there are more, all go."""
+_VALUES: Final = (type(None), bool, int, float, complex, str, bytes)
+_NODES: Final = (type(None), tuple, list, dict)
+_LIBRARIES: Final = ("jax", "jaxlib", "numpy", "ml_dtypes")
+_WITH_CODE: Final = ("Jaxpr", "Tree", "Fun")
+"""Parts of the names of classes of JAX that hold functions of the user's."""
+
+
+class KeptTraces:
+    """Clears the caches. What was found fit to stay is not looked at again."""
+
+    def __init__(self) -> None:
+        self._fit: dict[int, Any] = {}
+        self._primitives: set[int] = set()
+        self._modules = 0
+
+    def clear(self) -> None:
+        """``jax.clear_caches()`` but for what stays. Raises ``MissingName`` if there is none."""
+        clear = private.value(private.CLEAR)
+        try:
+            kept = self._evict()
+        except (MissingName, AttributeError, LookupError, TypeError, ValueError):
+            kept = ()
+        with _unlisted(kept):
+            clear()
+
+    def _evict(self) -> tuple[Any, ...]:
+        """The caches that hold nothing but what stays."""
+        traces = private.value(private.TRACES)
+        lowerings = private.value(private.LOWERINGS)
+        primitives = private.value(private.PRIMITIVES)
+        fit = {}
+        for reference, _, args, _ in traces.cache_keys():
+            if (fun := reference()) is None:
+                continue
+            if id(args) in self._fit or self._stays(fun, args):
+                fit[id(args)] = args
+            elif getattr(fun, "_apply_primitive", False):  # that cache evicts nothing singly
+                return self._none()
+            else:
+                traces.evict_weakref(fun)
+        made = [value[0] for value in _values(traces, tuple) if _is_traced(value)]
+        if not len(made) == len(traces.cache_keys()) <= MOST:  # a thread traces, or too many
+            return self._none()
+        self._fit = fit
+        stay = {id(jaxpr) for jaxpr in made if not jaxpr.effects}
+        for reference, *_ in lowerings.cache_keys():
+            if id(jaxpr := reference()) not in stay and jaxpr is not None:
+                lowerings.evict_weakref(jaxpr)
+        lowered = _values(lowerings, private.value(private.LOWERED))
+        if len(lowered) != len(lowerings.cache_keys()):
+            return self._none()
+        for one in lowered:
+            one._executable = None
+        return traces, lowerings, primitives
+
+    def _none(self) -> tuple[Any, ...]:
+        self._fit = {}
+        return ()
+
+    def _stays(self, fun: Any, args: tuple[Any, ...]) -> bool:
+        if getattr(fun, "_apply_primitive", False):
+            inside = dict(zip(fun.__code__.co_freevars, fun.__closure__, strict=True))
+            params = inside["params"].cell_contents
+            return self._knows(inside["prim"].cell_contents) and is_plain(tuple(params.values()))
+        return _is_defined(fun) and _is_plain_tree(args[0].tree)
+
+    def _knows(self, primitive: Any) -> bool:
+        """Whether a module of jax defines a primitive, and no library with rules of its own."""
+        if id(primitive) not in self._primitives and self._modules != len(sys.modules):
+            self._modules = len(sys.modules)
+            self._primitives = {
+                id(value)
+                for name, module in list(sys.modules.items())
+                if name.startswith("jax.")
+                for attribute, value in list(getattr(module, "__dict__", {}).items())
+                if attribute.endswith("_p")
+            }
+        return id(primitive) in self._primitives
+
+
+@contextmanager
+def _unlisted(kept: tuple[Any, ...]) -> Iterator[None]:
+    """JAX does not know of these caches for the time."""
+    listed = private.value(private.CACHES) if kept else {}
+    names = {cache: listed.pop(cache) for cache in kept}
+    try:
+        yield
+    finally:
+        listed.update(names)
+
+
+def _values(cache: Any, kind: type) -> list[Any]:
+    """What a cache holds: JAX tells its keys alone, the collector knows the rest."""
+    return [value for value in gc.get_referents(cache) if type(value) is kind]
+
+
+def _is_traced(value: tuple[Any, ...]) -> bool:
+    return len(value) == 2 and hasattr(value[0], "jaxpr") and hasattr(value[0], "effects")
+
+
+def _is_defined(fun: Any) -> bool:
+    """Whether a module of jax defines a function, and not another function within it.
+
+    What JAX makes of a user's function has the names of that one.
+    """
+    return (
+        type(fun) is FunctionType
+        and fun.__code__.co_filename.startswith(home())
+        and str(fun.__module__).partition(".")[0] == "jax"
+        and "<" not in fun.__qualname__
+    )
+
+
+def _is_plain_tree(tree: Any) -> bool:
+    """Whether arguments are of builtin containers, and plain where they are static."""
+    if (node := tree.node_data()) is None:
+        return True
+    kind, data = node
+    if kind.__name__ == "Static":
+        return is_plain(data.val)
+    return kind in _NODES and all(map(_is_plain_tree, tree.children()))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value can bring no code of the user's into a program, and is no program itself."""
+    if type(value) in _VALUES:
+        return True
+    if isinstance(value, (tuple, list, frozenset)):
+        return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return is_plain((tuple(value), tuple(value.values())))
+    if isinstance(value, type):
+        return value.__module__.partition(".")[0] in (*_LIBRARIES, "builtins")
+    if callable(value):
+        return isinstance(value, BuiltinFunctionType) or _is_defined(value)
+    kind = type(value)
+    if kind.__module__.partition(".")[0] not in _LIBRARIES:
+        return False
+    return isinstance(value, Enum) or not any(part in kind.__name__ for part in _WITH_CODE)
