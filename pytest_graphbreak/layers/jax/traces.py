@@ -55,7 +55,6 @@ class KeptTraces:
         """The caches that hold nothing but what stays."""
         traces = private.value(private.TRACES)
         lowerings = private.value(private.LOWERINGS)
-        primitives = private.value(private.PRIMITIVES)
         fit = {}
         for reference, _, args, _ in traces.cache_keys():
             if (fun := reference()) is None:
@@ -71,15 +70,8 @@ class KeptTraces:
             return self._none()
         self._fit = fit
         stay = {id(jaxpr) for jaxpr in made if not jaxpr.effects}
-        for reference, *_ in lowerings.cache_keys():
-            if id(jaxpr := reference()) not in stay and jaxpr is not None:
-                lowerings.evict_weakref(jaxpr)
-        lowered = _values(lowerings, private.value(private.LOWERED))
-        if len(lowered) != len(lowerings.cache_keys()):
-            return self._none()
-        for one in lowered:
-            one._executable = None
-        return traces, lowerings, primitives
+        kept = traces, lowerings, private.value(private.PRIMITIVES)
+        return kept if _only_lowered(lowerings, stay) else self._none()
 
     def _none(self) -> tuple[Any, ...]:
         self._fit = {}
@@ -120,6 +112,23 @@ def _unlisted(kept: tuple[Any, ...]) -> Iterator[None]:
 def _values(cache: Any, kind: type) -> list[Any]:
     """What a cache holds: JAX tells its keys alone, the collector knows the rest."""
     return [value for value in gc.get_referents(cache) if type(value) is kind]
+
+
+def _only_lowered(lowerings: Any, stay: set[int]) -> bool:
+    """Have a cache hold nothing but these, and no executable; False where that cannot be told."""
+    for reference, *_ in lowerings.cache_keys():
+        if id(jaxpr := reference()) not in stay and jaxpr is not None:
+            lowerings.evict_weakref(jaxpr)
+    lowered = _values(lowerings, private.value(private.LOWERED))
+    if len(lowered) != len(lowerings.cache_keys()) or not all(map(_has_executable, lowered)):
+        return False
+    for one in lowered:
+        one._executable = None
+    return True
+
+
+def _has_executable(lowered: Any) -> bool:
+    return "_executable" in vars(lowered)
 
 
 def _is_traced(value: tuple[Any, ...]) -> bool:
