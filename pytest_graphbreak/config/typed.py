@@ -12,9 +12,9 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pytest
@@ -90,23 +90,6 @@ class Typed:
     def _line(self, flags: Iterable[str], rest: Iterable[str]) -> str:
         return _joined((*self.start, *self.options, *flags, *rest))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Builtin types only: xdist hands it to its workers."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Typed:
-        return cls(
-            start=tuple(data["start"]),
-            tool=tuple(data["tool"]),
-            options=tuple(data["options"]),
-            selection=tuple(data["selection"]),
-            below=data["below"],
-        )
-
 
 def _joined(words: Iterable[str]) -> str:
     from pytest_graphbreak.text.safe import printable
@@ -118,7 +101,7 @@ def typed(config: pytest.Config) -> Typed:
     """How this session was started; in a worker of xdist, how its controller was."""
     sent = getattr(config, "workerinput", {}).get("graphbreak_typed")
     if sent:
-        return Typed.from_dict(sent)
+        return Typed(**sent)
     here = config.invocation_params.dir
     args = [str(arg) for arg in config.invocation_params.args]
     own = _own_options(config)

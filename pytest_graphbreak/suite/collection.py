@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.report import Shard
 from pytest_graphbreak.suite.markers import canonical
+
+if TYPE_CHECKING:
+    from pytest_graphbreak.model.report import Shard
 
 PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "splits")
 """Options (by their ``dest``) under which no run is complete; the last is pytest-split's."""
@@ -37,13 +38,6 @@ class CollectedTests:
     whole: list[str] = field(default_factory=list)
     scopes: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> Plain:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Plain) -> CollectedTests:
-        return cls(**data)
 
 
 class Collector:
@@ -91,11 +85,12 @@ class Collector:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output["graphbreak"] = self.collected.to_dict()
+            output["graphbreak"] = asdict(self.collected)
 
 
 def shard(config: pytest.Config) -> Shard | None:
     """Which part of the tests this run took, by pytest-split or pytest-shard; None for all."""
+    from pytest_graphbreak.model.report import Shard
 
     def option(name: str) -> Any:
         return config.getoption(name, default=None)

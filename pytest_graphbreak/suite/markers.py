@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_graphbreak.judging import cap as caps
-from pytest_graphbreak.model.budget import Cap
+if TYPE_CHECKING:
+    from pytest_graphbreak.model.budget import Cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def marked_cap(item: pytest.Item) -> Cap | None:
     mark = item.get_closest_marker("max_graphs")
     if mark is None:
         return None
+    from pytest_graphbreak.judging import cap as caps
+
     try:
         return caps.parse(mark.args, mark.kwargs, "@pytest.mark.max_graphs")
     except caps.CapError as error:

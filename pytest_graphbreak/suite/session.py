@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,14 +93,14 @@ class Session:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """xdist: tell a worker how the session was started, which it cannot see."""
-        node.workerinput["graphbreak_typed"] = self.settings.typed.to_dict()
+        node.workerinput["graphbreak_typed"] = asdict(self.settings.typed)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """xdist: a worker ended; one that crashed has no output, and another's will do."""
         output = getattr(node, "workeroutput", None) or {}
         if "graphbreak" in output:
-            self.collector.collected = CollectedTests.from_dict(output["graphbreak"])
+            self.collector.collected = CollectedTests(**output["graphbreak"])
 
     # what goes out
 

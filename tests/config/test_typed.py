@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def test_in_a_shell_that_uv_started_uv_run_is_enough(
 
 def test_it_crosses_processes_as_builtin_types() -> None:
     told = Typed(("python", "-m", "pytest"), ("graphbreak",), ("-p", "x"), ("tests",), "..")
-    assert Typed.from_dict(told.to_dict()) == told
+    assert Typed(**asdict(told)) == told
     assert told.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
     assert told.rerun("--x") == "python -m pytest -p x --x tests"
 

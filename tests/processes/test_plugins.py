@@ -286,7 +286,7 @@ def test_an_installed_plugin_that_is_not_used_imports_nothing(pytester: pytest.P
 import sys, json
 
 def pytest_unconfigure():
-    heavy = [n for n in ("torch", "yaml", "filelock", "torch_xla") if n in sys.modules]
+    heavy = [n for n in ("torch", "yaml", "filelock", "msgspec") if n in sys.modules]
     open("heavy.json", "w").write(json.dumps(heavy))
 """
     )

@@ -25,11 +25,11 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from pytest_graphbreak.model.forms import Data
 from pytest_graphbreak.model.layers import WAITED
 from pytest_graphbreak.model.record import Record
 
@@ -47,8 +47,7 @@ _deaf: set[str] = set()
 """Directories of processes that did not answer: nobody waits as long for them again."""
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(Data, frozen=True):
     """What a child has to know.
 
     ``spool`` is the directory for its own, ``root`` what source files are named
@@ -64,14 +63,24 @@ class About:
     waited: tuple[str, ...] = WAITED
 
     def dump(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(self.to_dict())
 
     @classmethod
     def load(cls, text: str) -> About:
-        """Raises ``ValueError``, ``KeyError`` or ``TypeError`` for what we did not write."""
-        data = json.loads(text)
-        infra = tuple(str(path) for path in data.get("infra") or ())
-        return cls(str(data["spool"]), str(data["root"]), int(data["owner"]), infra)
+        """Raises ``ValueError`` for what we did not write."""
+        return cls.from_dict(json.loads(text))
+
+
+class _Told(Data, frozen=True):
+    """What a process wrote: its ``name`` and all that it compiled.
+
+    ``final``: it is its last word. ``device``: it had a device open.
+    """
+
+    name: str = ""
+    final: bool = False
+    device: bool = False
+    record: Record = Record()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,7 @@ class Node:
     def write(self, record: Record, name: str, *, final: bool, device: bool) -> None:
         """Replace what is told. Raises ``OSError``."""
         _make(self.path)
-        data = {"name": name, "final": final, "device": device, "record": record.to_dict()}
+        data = _Told(name, final, device, record).to_dict()
         handle, path = tempfile.mkstemp(dir=self.path)
         with open(handle, "w", encoding="utf-8") as stream:
             json.dump(data, stream)
@@ -248,17 +257,18 @@ def _read(directory: Path) -> Iterator[ProcessRecord]:
         yield from _read(node)
         compiling = (node / _COMPILING).exists()
         unseen = _text(node / _UNSEEN)
-        data = _json(node / _RECORD)
-        if not (compiling or unseen or data):
+        told = _told(node / _RECORD)
+        if not (compiling or unseen or told):
             continue
+        told = told or _Told()
         alive = is_alive(_process(path))
         yield ProcessRecord(
             node=path,
-            name=str(data.get("name") or _text(node / _COMPILING) or "child"),
-            record=Record.from_dict(data.get("record") or {}),
+            name=told.name or _text(node / _COMPILING) or "child",
+            record=told.record,
             compiling=compiling,
             alive=alive,
-            rest=bool(data.get("device")) and not data.get("final"),
+            rest=told.device and not told.final,
             unseen=unseen,
         )
 
@@ -270,12 +280,12 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _told(file: Path) -> _Told | None:
+    """What a process wrote; None where there is nothing that can be read."""
     try:
-        data: dict[str, Any] = json.loads(_text(file) or "{}")
+        return _Told.from_dict(json.loads(_text(file)))
     except ValueError:
-        return {}
-    return data
+        return None
 
 
 def is_alive(pid: int) -> bool:
