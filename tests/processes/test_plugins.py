@@ -247,7 +247,7 @@ def exact(value):
     if type(value) is dict:
         assert all(type(key) is str for key in value)
         for item in value.values(): exact(item)
-    elif type(value) is list:
+    elif type(value) in (list, tuple):
         for item in value: exact(item)
     else:
         assert value is None or type(value) in (str, int, float, bool), type(value)
