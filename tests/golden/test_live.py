@@ -23,7 +23,7 @@ JUDGED = ("verdict", "failed_by", "outcome", "baseline", "budget", "message", "u
 def seen(path: Path) -> list[Any]:
     """What the observers saw of each test of a report."""
     tests: list[Plain] = json.loads(path.read_text())["tests"]
-    judged = {*JUDGED, "unseen", "foreign", "cap"}
+    judged = {*JUDGED, "changes", "unseen", "foreign", "cap"}
     return [{key: test[key] for key in test if key not in judged} for test in tests]
 
 

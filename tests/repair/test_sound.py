@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -58,8 +58,15 @@ def same_or_error(plain: Function, patched: Function, *inputs: torch.Tensor) -> 
 
 
 @pytest.fixture(autouse=True)
-def _reset() -> None:
+def _as_before() -> Iterator[None]:
+    """Put back what the programs set in torch: ``torch.compile``, functions of their own."""
     torch._dynamo.reset()
+    before = dict(vars(torch))
+    yield
+    for name in set(vars(torch)) - set(before):
+        if name.startswith("_graphbreak"):
+            delattr(torch, name)
+    torch.compile = before["compile"]
 
 
 def test_a_number_that_becomes_nan_is_noticed() -> None:
