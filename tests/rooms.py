@@ -7,7 +7,7 @@ also one inside of a function and one for typing only.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,9 @@ PACKAGE: Final = "pytest_graphbreak"
 PICTURE: Final = ROOT / "docs" / "pictures" / "rooms.svg"
 PUBLIC: Final = "public names"
 """What ``pytest_graphbreak`` itself is called: the names that other code imports."""
+
+TOOLS: Final = ("cli", "repair", "logs", "runs")
+"""The rooms that the gate needs nothing of."""
 
 WIDTH: Final = 980
 BOX: Final = (124, 34)
@@ -83,6 +86,20 @@ def _below(room: str, found: Arrows) -> set[str]:
     return seen
 
 
+def reached(rooms: Iterable[str], root: Path = ROOT) -> dict[str, str]:
+    """The modules that these rooms need, also by way of others, each with one that imports it."""
+    known = modules(root)
+    left = [name for name in known if _room(name) in rooms]
+    found = dict.fromkeys(left, "")
+    while left:
+        name = left.pop()
+        for other in _imported(known[name], known):
+            if other not in found:
+                found[other] = name
+                left.append(other)
+    return found
+
+
 def floors(found: Arrows) -> list[list[str]]:
     """The rooms, the highest floor first: each stands above all that it imports."""
 
@@ -120,6 +137,7 @@ def draw(found: Arrows) -> str:
         'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="#57606a"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
     ]
+    dashed = ' stroke-dasharray="5 3"'
     for way in ways:
         parts.append(
             f'<path d="{_curve([places[stop] for stop in way])}" fill="none" '
@@ -130,7 +148,8 @@ def draw(found: Arrows) -> str:
             x, y = places[room]
             parts.append(
                 f'<rect x="{x - BOX[0] // 2}" y="{y - BOX[1] // 2}" width="{BOX[0]}" '
-                f'height="{BOX[1]}" rx="6" fill="#ddf4ff" stroke="#0969da"/>'
+                f'height="{BOX[1]}" rx="6" fill="#ddf4ff" stroke="#0969da"'
+                f"{dashed if room in TOOLS else ''}/>"
             )
             parts.append(
                 f'<text x="{x}" y="{y + 5}" text-anchor="middle" fill="#1f2328">'

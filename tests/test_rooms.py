@@ -15,6 +15,17 @@ def test_no_room_imports_itself_by_way_of_others() -> None:
     assert rooms.circles(rooms.arrows()) == []
 
 
+GATE = ("plugin", "suite", "watching", "layers", "judging", "baseline", "config", "model", "text")
+
+
+def test_the_gate_needs_none_of_the_tools() -> None:
+    """Nor do the reports that a run writes: who reads the gate reads nothing else."""
+    found = rooms.reached(GATE)
+    tools = {name: by for name, by in found.items() if name.split(".")[1] in rooms.TOOLS}
+    assert tools == {}, "what needs a tool, and which: cut the import"
+    assert not [name for name in found if ".report.comparison" in name or ".report.log" in name]
+
+
 def test_the_picture_shows_the_imports() -> None:
     drawn = rooms.draw(rooms.arrows())
     assert rooms.PICTURE.read_text("utf-8") == drawn, "draw it anew: python -m tests.rooms"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pytest_graphbreak.runs.accepting import GitHubRun
+from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.runs.incoming import ReportError
 
 ARTIFACTS: Final = "graphs*"

@@ -19,11 +19,10 @@ from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import explained
+from pytest_graphbreak.report import accepting, explained
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
 from pytest_graphbreak.report.view import NAMED, REPORTED, Aside, counted, row, standing, weight
-from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since

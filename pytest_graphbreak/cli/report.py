@@ -12,7 +12,8 @@ from pytest_graphbreak.cli.artifacts import named
 from pytest_graphbreak.cli.messages import complain, listing, say, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report import explained, html, junit, look, markdown
+from pytest_graphbreak.report import accepting, explained, html, junit, look, markdown
+from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
     NAMED,
@@ -25,8 +26,6 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
-from pytest_graphbreak.runs import accepting
-from pytest_graphbreak.runs.accepting import GitHubRun
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural

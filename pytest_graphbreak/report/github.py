@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import explained, markdown
+from pytest_graphbreak.report import accepting, explained, markdown
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
-from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
 MOST: Final = 10

@@ -15,8 +15,7 @@ from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import CACHED, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
-from pytest_graphbreak.report.log import text
-from pytest_graphbreak.report.log.words import LogFinding, observed
+from pytest_graphbreak.report.findings import ReasonAtPlace, finding, observed, section
 from pytest_graphbreak.report.view import unjudged
 from pytest_graphbreak.text.numbers import plural
 
@@ -35,7 +34,7 @@ def lines(tests: Iterable[TestReport]) -> Iterator[str]:
         if made or (layer in JUDGED and any(layer in record.layers for record in records)):
             yield f"  {layer:<8} {_counts(layer, records)}"
     found = _reasons(records)
-    yield from text.section(
+    yield from section(
         "most frequent", [list(_reason(item, tests)) for item, tests in found[:MOST]]
     )
     if len(found) > MOST:
@@ -64,9 +63,9 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
     return words
 
 
-def _reasons(records: Iterable[Record]) -> list[tuple[LogFinding, int]]:
+def _reasons(records: Iterable[Record]) -> list[tuple[ReasonAtPlace, int]]:
     """Each reason once for all tests, and in how many tests: what most tests share comes first."""
-    found: dict[tuple[str, ...], tuple[LogFinding, int]] = {}
+    found: dict[tuple[str, ...], tuple[ReasonAtPlace, int]] = {}
     for record in records:
         for item in observed(record):
             key = (item.kind, item.id or item.reason, *item.where.key)
@@ -77,7 +76,7 @@ def _reasons(records: Iterable[Record]) -> list[tuple[LogFinding, int]]:
     return sorted(found.values(), key=lambda pair: (-pair[1], -pair[0].count))
 
 
-def _reason(item: LogFinding, tests: int) -> Iterator[str]:
-    first, *rest = text.finding(item)
+def _reason(item: ReasonAtPlace, tests: int) -> Iterator[str]:
+    first, *rest = finding(item)
     yield f"{first}   in {plural(tests, 'test')}"
     yield from rest

@@ -12,7 +12,7 @@ from typing import Final
 from pytest_graphbreak.judging.verdict import FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import explained
+from pytest_graphbreak.report import explained, look
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
@@ -182,8 +182,6 @@ def _looked_at(runs: Sequence[ProfileRun]) -> str:
     found = unjudged(test for run in runs for test in run.tests)
     if not found:
         return ""
-    from pytest_graphbreak.report import look  # with it come the readers of all logs
-
     lines = look.lines(found)
     return f"\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n"
 

@@ -24,10 +24,10 @@ from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.versions import minor
+from pytest_graphbreak.report import accepting
+from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.judgement import Case, Rules, judgement
-from pytest_graphbreak.runs import accepting
-from pytest_graphbreak.runs.accepting import GitHubRun
 from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
 from pytest_graphbreak.text.paths import shown

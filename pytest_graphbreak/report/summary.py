@@ -12,11 +12,10 @@ from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import explained
+from pytest_graphbreak.report import accepting, explained, look
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
-from pytest_graphbreak.runs import accepting
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.safe import printable
 
@@ -97,8 +96,6 @@ def _explained(outcome: Outcome) -> Iterator[Line]:
 def _look(outcome: Outcome) -> Iterator[Line]:
     """What there is, where nothing was judged."""
     if not outcome.settings.gate and unjudged(outcome.tests):
-        from pytest_graphbreak.report import look  # with it come the readers of all logs
-
         yield from ((PLAIN, line) for line in look.lines(outcome.tests))
 
 

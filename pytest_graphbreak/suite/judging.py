@@ -120,7 +120,7 @@ def _packages(record: Record, settings: Settings) -> dict[str, str]:
 
 def _accepting(settings: Settings, nodeid: str) -> str:
     """What accepts the count of a test that failed in CI, where no baseline is written."""
-    from pytest_graphbreak.runs import accepting
+    from pytest_graphbreak.report import accepting
 
     report = settings.report
     if report is None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.log import page, text, words
-from pytest_graphbreak.report.log.words import homes_of, observed
+from pytest_graphbreak.report.findings import finding, home, homes_of, observed, section
+from pytest_graphbreak.report.log import page, words
 from pytest_graphbreak.text import safe
 
 
@@ -15,10 +15,10 @@ def terminal(name: str, ended: str, record: Record) -> str:
     """Plain lines. ``ended`` says how the script ended: ``exit 0``."""
     lines = [f"{name}   {ended}"]
     lines += [f"  {label:<8} {line}" for label, line in _counts(record)]
-    lines += text.section("most frequent", [list(text.finding(item)) for item in observed(record)])
+    lines += section("most frequent", [list(finding(item)) for item in observed(record)])
     layer = record.headline
-    homes = [text.home(*item) for item in homes_of(record, layer)]
-    lines += text.section(f"{layer} graphs come from", homes)
+    homes = [home(*item) for item in homes_of(record, layer)]
+    lines += section(f"{layer} graphs come from", homes)
     return "\n".join(lines)
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.report.findings import KINDS, ReasonAtPlace
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.log import words
-from pytest_graphbreak.report.log.words import LogFinding, failures, findings, homes
+from pytest_graphbreak.report.log.words import failures, findings, homes
 from pytest_graphbreak.text import safe
 
 MOST = 200
@@ -61,7 +62,7 @@ def _origins(reading: Reading) -> Iterator[str]:
         yield from table(("origin", "graphs"), rows)
 
 
-def most_frequent(found: list[LogFinding]) -> Iterator[str]:
+def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
     """The reasons, each with its place and what mends it."""
     if not found:
         return
@@ -69,7 +70,7 @@ def most_frequent(found: list[LogFinding]) -> Iterator[str]:
     yield ""
     for number, item in enumerate(found[:MOST], 1):
         name = f" {item.id}" if item.id else ""
-        kind = words.KINDS.get(item.kind, item.kind)
+        kind = KINDS.get(item.kind, item.kind)
         yield f"{number}. **{item.count:,}x {kind}{name}** {safe.markdown(safe.cut(item.reason))}"
         yield ""
         yield from _frames((item.where, *item.stack))

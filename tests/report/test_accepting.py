@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from pytest_graphbreak.runs.accepting import GitHubRun, command, this_run
+from pytest_graphbreak.report.accepting import GitHubRun, command, this_run
 
 GITHUB = {
     "GITHUB_ACTIONS": "true",

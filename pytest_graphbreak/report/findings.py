@@ -1,0 +1,142 @@
+"""What a record has to tell of: each reason at one place, and its lines on a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pytest_graphbreak import advice
+from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
+from pytest_graphbreak.report.lines import position
+from pytest_graphbreak.text.safe import cut
+
+MOST = 20
+"""Entries of one section; the JSON report has all."""
+
+_ABOVE = 2
+"""Frames of a break's stack that are shown above its place."""
+
+KINDS = {
+    "break": "graph break",
+    "recompile": "recompile",
+    "eager": "left to eager",
+    "other": "cut by torch_xla",
+}
+"""How a finding's kind is called; a cause of device graphs is called by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonAtPlace:
+    """One reason at one place. ``kind`` is what it made: break, recompile, eager, or a cause.
+
+    ``stack`` are the frames above ``where``, the nearest first; ``advice`` is
+    one line, empty where there is none.
+    """
+
+    kind: str
+    reason: str
+    count: int
+    where: Frame
+    id: str = ""
+    stack: tuple[Frame, ...] = ()
+    advice: str = ""
+
+
+def observed(record: Record) -> list[ReasonAtPlace]:
+    """What was observed live. Device graphs that are whole FX graphs are no finding."""
+    layer = DESCRIPTIONS[record.headline]
+    if layer.breaks:  # its breaks tell of its graphs
+        return ranked(record, ())
+    graphs = (graph for graph in record.graph_list if graph.layer == layer.name)
+    return ranked(record, (graph for graph in graphs if not layer.cause(graph.cause).is_plain))
+
+
+def ranked(record: Record, cut: Iterable[Graph]) -> list[ReasonAtPlace]:
+    """Breaks, recompiles and what was left to eager, with the device graphs that were ``cut``."""
+    found = [
+        ReasonAtPlace(
+            "break",
+            item.reason,
+            item.count,
+            item.where,
+            item.id or "",
+            item.stack[:-1][::-1],
+            advice.short(item) or "",
+        )
+        for item in record.breaks
+    ]
+    found += _grouped(record.recompile_list, "recompile")
+    found += [
+        ReasonAtPlace("eager", item.reason, item.count, item.where, advice=advice.short(item) or "")
+        for item in record.eager
+    ]
+    causes: dict[str, list[Graph]] = {}
+    for graph in cut:
+        causes.setdefault(graph.cause, []).append(graph)
+    for cause, graphs in causes.items():
+        found += _grouped(graphs, cause)
+    return sorted(found, key=lambda item: -item.count)
+
+
+def _grouped(items: Iterable[Recompile | Graph], kind: str) -> list[ReasonAtPlace]:
+    groups: dict[tuple[str, tuple[str, str, str]], list[Recompile | Graph]] = {}
+    for item in items:
+        groups.setdefault((item.reason, item.where.key), []).append(item)
+    return [
+        ReasonAtPlace(
+            kind,
+            same[0].reason,
+            len(same),
+            same[0].where,
+            advice=advice.short(same[0]) or "",
+        )
+        for same in groups.values()
+    ]
+
+
+def homes_of(record: Record, layer: str) -> list[tuple[Frame, int]]:
+    """The source lines that the graphs of a layer come from, with the number of graphs of each."""
+    graphs = (graph for graph in record.graph_list if graph.layer == layer)
+    return Counter(graph.where for graph in graphs if graph.where.file).most_common()
+
+
+def section(title: str, entries: list[list[str]]) -> Iterator[str]:
+    """A title and entries of some lines each; entries over ``MOST`` are counted."""
+    if not entries:
+        return
+    yield ""
+    yield f"  {title}"
+    for entry in entries[:MOST]:
+        yield from entry
+    if len(entries) > MOST:
+        yield f"    ... and {len(entries) - MOST:,} more"
+
+
+def finding(item: ReasonAtPlace) -> Iterator[str]:
+    """How often, what, where, and what mends it."""
+    name = f"{item.id}  " if item.id else ""
+    kind = KINDS.get(item.kind, item.kind)
+    yield f"    {item.count:>4}x  {kind}  {name}{cut(item.reason)}".rstrip()
+    yield from _at(item.where)
+    for frame in item.stack[:_ABOVE]:
+        yield from _at(frame, "from ")
+    if item.advice:
+        yield f"           try: {item.advice}"
+
+
+def home(frame: Frame, count: int) -> list[str]:
+    """A source line that graphs come from."""
+    return [f"    {count:>4}x  {cut(position(frame))}", *_code(frame)]
+
+
+def _at(frame: Frame, before: str = "") -> Iterator[str]:
+    if frame.file:
+        yield f"           {before}{cut(position(frame))}"
+        yield from _code(frame)
+
+
+def _code(frame: Frame) -> Iterator[str]:
+    if frame.code:
+        yield f"               {cut(frame.code)}"
