@@ -33,7 +33,7 @@ PURE: Final = (
     "tests/cli/test_accept.py",
     "tests/report/test_schemas.py",
     "tests/test_workflows.py",
-    "tests/runs/test_accepting.py",
+    "tests/report/test_accepting.py",
     "tests/judging/test_budget.py",
     "tests/judging/test_cap.py",
     "tests/judging/test_causes.py",
