@@ -6,6 +6,7 @@ and again. What takes too long does so each time; a machine that is busy does no
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Final
@@ -31,12 +32,22 @@ def grows(small: Run, large: Run, most: float) -> bool:
 
 
 def cpu(run: Run, rounds: int = 1) -> float:
-    """Seconds of CPU of the fastest round in this thread."""
+    """Seconds of CPU of the fastest round in this thread.
+
+    Without garbage collections: what they cost depends on all that the process holds, and the
+    larger run has more of them.
+    """
     best = float("inf")
-    for _ in range(rounds):
-        start = time.thread_time()
-        run()
-        best = min(best, time.thread_time() - start)
-        if best > LONG:
-            break
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            start = time.thread_time()
+            run()
+            best = min(best, time.thread_time() - start)
+            if best > LONG:
+                break
+    finally:
+        if collects:
+            gc.enable()
     return best

@@ -265,7 +265,7 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS
 
 with observe(toy=1) as seen:
     pass
-print(json.dumps({"markers": MARKERS, "probe": tried(DESCRIPTIONS["toy"]), "seen": seen.graphs}))
+print(json.dumps({"markers": MARKERS, "probe": tried({"layer": "toy"}), "seen": seen.graphs}))
 """
 
 
