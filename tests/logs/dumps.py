@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-STAGES = (
-    "vhlo",
-    "shlo",
-    "shlo_frontend",
-    "shlo_compiler",
-    "shlo_set_mesh_attr",
-    "shlo_compiler_cleaned",
-    "ttir",
-    "ttnn",
-    "ttnn_runtime",
-)
+from tests.logs.writer import NINE as STAGES
+
 MODULE = 'module @SyncTensorsGraph.{number} {{\n  %0 = vhlo.add loc("{file}":12:0)\n}}\n'
 
 

@@ -9,7 +9,8 @@ import pytest
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
 from pytest_graphbreak.model.places import Places
-from tests.logs.dumps import STAGES, dump
+from tests.logs.dumps import dump
+from tests.logs.writer import NINE as STAGES
 
 
 def reading(directory: Path) -> Reading:
