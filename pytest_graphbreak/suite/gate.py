@@ -25,6 +25,7 @@ _IN_EACH_TEST: Final = (
     "suite.window",
     "suite.leaks",
     "suite.judging",
+    "judging.cap",
     "report.judgement",
     "watching.measure",
 )
