@@ -76,11 +76,11 @@ def run(args: argparse.Namespace) -> int:
     except (DeviceError, OSError) as error:
         return _refuse(_words(error))
     log = files.get("log")
-    word: watched.Word | None
+    status: watched.Status | None
     with _observed(args.device, "headers" if log is None else "full"):
         if not (getattr(args, "typed", False) and watched.can_watch()):
             process = os.getpid()
-            code, word = _here(program, root, log, None)
+            code, status = _here(program, root, log, None)
             if os.getpid() != process:  # the script forked, and its child came to the end as well
                 return code
         else:
@@ -89,12 +89,12 @@ def run(args: argparse.Namespace) -> int:
             if pid == 0:
                 return _here(program, root, log, channel)[0]
             code = watched.watch(pid, mask)
-            word = channel.last()
-    if word is not None and word.refused:
-        return _refuse(word.refused)
-    record = watched.whole(word, code)
+            status = channel.last()
+    if status is not None and status.refused:
+        return _refuse(status.refused)
+    record = watched.whole(status, code)
     judged = None if code else _judged(record, args.max_graphs)
-    name = (word.name if word is not None else "") or program.name
+    name = (status.name if status is not None else "") or program.name
     failed = judged is not None and judged.fails
     with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
         _show(name, code, record, judged.message if judged is not None else None)
@@ -106,10 +106,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _here(
     program: UserProgram, root: Path, log: str | None, channel: watched.Channel | None
-) -> tuple[int, watched.Word]:
-    """Run the script in this process: its exit code, and what was seen, which ``channel`` is told.
+) -> tuple[int, watched.Status]:
+    """Run the script in this process: its exit code, and what was seen, which goes to ``channel``.
 
-    A fork of the script's that comes to the end here as well tells nothing.
+    A fork of the script's that comes to the end here as well sends nothing.
     """
     process = os.getpid()
     try:
@@ -117,29 +117,29 @@ def _here(
             if log is not None:
                 stack.enter_context(kept_log(log))
             seen = stack.enter_context(Measurement(root))
-            teller = None
+            reporter = None
             if channel is not None:
                 running = partial(_running, program, root)
-                teller = stack.enter_context(watched.Teller(channel, seen.peek, running))
+                reporter = stack.enter_context(watched.Reporter(channel, seen.peek, running))
             code = program.run()
             if os.getpid() == process:
-                word = watched.Word(seen.close(), _name(program, root), watched.ENDED)
-                if teller is not None:
-                    teller.ended(word)
-                return code, word
-            return code, watched.Word()
+                status = watched.Status(seen.close(), _name(program, root), watched.ENDED)
+                if reporter is not None:
+                    reporter.ended(status)
+                return code, status
+            return code, watched.Status()
     except OSError as error:  # the script's own are shown by ``program``
-        word = watched.Word(state=watched.ENDED, refused=_words(error))
+        status = watched.Status(state=watched.ENDED, refused=_words(error))
         if channel is not None:
-            channel.send(word)
-        return UNUSABLE, word
+            channel.send(status)
+        return UNUSABLE, status
 
 
 _FILES = ("json", "markdown", "log")
 
 
-def _count(word: str) -> int:
-    number = int(word)
+def _count(text: str) -> int:
+    number = int(text)
     if number < 0:
         raise ValueError
     return number

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.model.differences import Item
-from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS, MEANT
+from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 
 UNEXPLAINED: Final = "unexplained"
@@ -49,7 +49,7 @@ def key_of(item: Item) -> Key:
     """The cause that an item belongs to by itself."""
     kind = kind_of(item)
     # Where a model is meant to be compiled its first line is no identity: it is often edited.
-    place = item.where.key[:2] if kind in MEANT else item.where.key
+    place = item.where.key[:2] if kind in EXPECTED else item.where.key
     return (kind, item.layer, *place)
 
 
@@ -122,16 +122,16 @@ class Attribution:
             found = found or self._reasons.get(graph.reason)
             if found is not None:
                 return found
-        if known.kind == "again":
+        if known.kind == "repeat":
             found = self._recompiles.get((layer, graph.name))
             if found is not None:
                 return found
         if DESCRIPTIONS[layer].above is not None and (
-            known.is_meant or known.falls_with == "sources"
+            known.is_expected or known.falls_with == "sources"
         ):
             for name in graph.sources:
                 found = self._source(layer, name)
-                if found is not None and found[0] not in MEANT:
+                if found is not None and found[0] not in EXPECTED:
                     return found
         return self._add(graph, 1)
 

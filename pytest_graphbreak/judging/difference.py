@@ -70,7 +70,7 @@ def observed(record: Record) -> tuple[Difference, ...]:
     sides.add_recompiles(record.recompile_list)
     sides.add_eager(record.eager, None)
     own = (graph for graph in record.graph_list if has_own_reason(graph))
-    for same in alike(graph for graph in own if not cause_of(graph).is_meant):
+    for same in alike(graph for graph in own if not cause_of(graph).is_expected):
         add_graph(sides, same, None)
     return numbered(sides.drafts, record)
 

@@ -80,7 +80,7 @@ class Observer(ABC):
         """
 
     def keep_history(self) -> AbstractContextManager[None]:
-        """Note what is compiled inside, so that a window in it can tell what is compiled again.
+        """Note what is compiled inside, so that a window in it knows what is compiled again.
 
         For a compiler that does not itself know why. The fixture ``graph_budget`` does so from
         the first test that asks for it; the gate's own windows do anyway.
@@ -99,7 +99,7 @@ class Observer(ABC):
         """Whether a process that was just forked from this one can be watched."""
         return True
 
-    def when_silent(self, call: Callable[[], None]) -> None:  # noqa: B027 - most layers are told
+    def when_silent(self, call: Callable[[], None]) -> None:  # noqa: B027 - most layers are notified
         """Call back once something may be compiled here that is found only by looking, if ever."""
 
     def defers(self) -> bool:
@@ -124,7 +124,7 @@ class Probe(Protocol):
         ...
 
     def internals(self) -> list[str]:
-        """The names of the compiler that the observer stands on."""
+        """The private names of the compiler that the observer uses."""
         ...
 
 
@@ -151,14 +151,14 @@ def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
         except Exception as fault:
             words = f"{type(fault).__name__}: {fault}"
             faults.append(
-                f"the {layer.name} layer cannot be loaded ({words}): install pytest-graphbreak anew"
+                f"the {layer.name} layer cannot be loaded ({words}): reinstall pytest-graphbreak"
             )
     return tuple(found), tuple(faults)
 
 
-# Tells whoever listens when something was compiled: a child process, which writes it down at once.
+# Notifies a listener when something was compiled: a child process reports it at once.
 #
-# In the process of the test nobody listens, and it costs an attribute.
+# In the process of the test there is no listener, and this costs the lookup of an attribute.
 
 
 class Listener(Protocol):

@@ -2,7 +2,7 @@
 
 A view is what records go through on their way to a window: it notes how much there was when
 a stretch begins and when it ends. What is new in between was compiled during it. So nothing
-has to be told by the sensors, and a child process need not know.
+has to be added by the sensors, and a child process need not know.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Extents = Mapping[str, Extent]
 
 
 class Viewer(Protocol):
-    """Whoever hands out records with labels."""
+    """What returns records with labels."""
 
     spans: Spans
 
     def extents(self) -> Extents:
-        """How much each source has told up to now. Does not raise."""
+        """Return how much each source has reported up to now. Does not raise."""
         ...
 
 
@@ -87,7 +87,7 @@ class Spans:
                 span.after = there
 
     def named(self, source: str, record: Record) -> Record:
-        """All that ``source`` has told, each part with what was being done meanwhile."""
+        """Return all that ``source`` has reported, each part with what was being done meanwhile."""
         spans = [
             (span.label.text, span.before.get(source, NOTHING), _after(span, source))
             for span in self._spans
@@ -150,7 +150,7 @@ _under_way: list[_Label] = []
 
 
 def _in_child() -> None:
-    """After a fork: what the parent was doing then ends there, and is told there."""
+    """After a fork: what the parent was doing ends in the parent, and is reported there."""
     _views.clear()
     _under_way.clear()
 
@@ -160,7 +160,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def enter(view: Viewer) -> None:
-    """From now on ``view`` is told of stretches; it is in those that are under way."""
+    """From now on ``view`` sees stretches, first those that are under way."""
     for label in _under_way:
         view.spans.begin(label, view.extents())
     _views.append(view)
@@ -175,7 +175,7 @@ def leave(view: Viewer) -> None:
 def during(what: str) -> Iterator[None]:
     """Say what the program is doing: a request, a step, a phase of a test.
 
-    What is compiled inside is told with it, wherever it is told: in a failure, in the JSON report
+    What is compiled inside is reported with it: in a failure, in the JSON report
     (``during``), in ``seen.record``. So is what a child process compiles meanwhile, a server
     that is asked inside, say. It may nest; threads that say different things at the same time
     are both named. Use it around calls, and not in a function that is compiled. Where

@@ -1,7 +1,7 @@
 """How a sensor gets into torch: around a function, now or once its module is imported.
 
 ``Patch`` replaces one function, ``LatePatch`` one of a module that may not be
-imported yet, ``ImportWatch`` tells when modules are imported. All are taken out
+imported yet, ``ImportWatch`` calls back when modules are imported. All are taken out
 again with the last open window.
 """
 
@@ -125,7 +125,7 @@ def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
 class LatePatch:
     """A patch of a module that may be imported only while a window is open.
 
-    ``failed`` is told where the function is not there.
+    ``failed`` is called where the function does not exist.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class LatePatch:
 
 
 class ImportWatch(MetaPathFinder):
-    """While attached, calls ``then`` after each of ``modules`` was imported, whoever does it.
+    """While attached, calls ``then`` after each of ``modules`` was imported, by any code.
 
     A finder before all others, which leaves the finding to them and only follows
     the module's own loader to its end.
@@ -233,7 +233,7 @@ def _is_ours(frame: FrameType) -> bool:
     return type(name) is str and name.partition(".")[0] == _PACKAGE
 
 
-# What modules do while they are imported, told apart from what the code does that imports them.
+# What modules do while they are imported, apart from what the importing code does.
 
 EVAL_FRAME = "torch._C._dynamo.eval_frame"
 

@@ -33,7 +33,7 @@ class Cap(Data, frozen=True):
     named, ``layers`` for one by name and wins over ``every``. ``recompiles`` holds
     for each layer, too, ``breaks`` for the number of distinct breaking places.
     ``by`` is whose cap it is, as texts say it: the ``marker`` of a test, a ``block``
-    in it, the ``option`` of a command. A report tells of a marker's only.
+    in it, the ``option`` of a command. A report names a marker only.
     """
 
     every: Count | None = None

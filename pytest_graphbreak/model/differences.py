@@ -1,4 +1,4 @@
-"""One thing that is otherwise than it was allowed or recorded to be. Pure data."""
+"""One difference from what was recorded or allowed. Pure data."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ MOST_COUNT: Final = 10_000_000
 MOST_SETTINGS: Final = 1000
 _CUT: Final = "..."
 _SHOWN: Final = 200
-"""Characters of a fault: a stranger's word in it may be long."""
+"""Characters of a fault: it may quote a long text of the input."""
 
 OPTIONAL: Final = Meta(extra_json_schema={"optional": True})
 """Marks a key that a report may lack."""

@@ -1,6 +1,6 @@
-"""The report as JSON: what of it differs from the types, in reading and in writing.
+"""The report as JSON: where reading and writing differ from the types.
 
-The keys of a record stand among those of its test, its notes are one text, its captured operations
+The keys of a record are among those of its test, its notes are one text, its captured operations
 are said, and a place that is not known is ``{}``.
 """
 

@@ -16,17 +16,18 @@ from typing import Any, Literal
 class GraphCause:
     """Why a graph can exist, and what that means to a reader.
 
-    ``kind``: ``plain`` is the one graph that was asked for (an ``entry``, an ``fx``); ``meant``
-    is there, too, in a model that compiles well (a ``backward``); ``again`` is the same code
+    ``kind``: ``plain`` is the one graph that was asked for (an ``entry``, an ``fx``); ``expected``
+    is there, too, in a model that compiles well (a ``backward``); ``repeat`` is the same code
     compiled once more; all else is a ``defect``, or what a defect led to. ``explained_by`` is the
-    item of the record that tells of it, so that the graph itself needs no words. ``falls_with``
-    says which break makes such a graph, where one does: by ``call`` the one below the function
-    in which the graph stands, by ``sources`` the one that made its sources graphs of their own.
+    kind of item of the record that explains it, so that the graph itself needs no text.
+    ``falls_with`` says which break makes such a graph, where one does: by ``call`` the one below
+    the function that holds the graph, by ``sources`` the one that made its sources graphs of their
+    own.
     ``plural`` is that of the name, where it is not in ``s``.
     """
 
     name: str
-    kind: Literal["plain", "meant", "again", "defect"] = "defect"
+    kind: Literal["plain", "expected", "repeat", "defect"] = "defect"
     explained_by: Literal["", "break", "recompile"] = ""
     falls_with: Literal["", "call", "sources"] = ""
     plural: str = ""
@@ -36,9 +37,9 @@ class GraphCause:
         return self.kind == "plain"
 
     @property
-    def is_meant(self) -> bool:
+    def is_expected(self) -> bool:
         """Whether a model that compiles well has it."""
-        return self.kind in ("plain", "meant")
+        return self.kind in ("plain", "expected")
 
     def of(self, count: int) -> str:
         """``1 entry``, ``2 entries``, ``3 fx``."""
@@ -57,15 +58,15 @@ class Style:
 class Layer:
     """A place where graphs are counted.
 
-    - ``name`` stands in reports, baselines and markers; it is a Python identifier.
-    - ``causes``: every graph has exactly one of them; they are told in this order.
+    - ``name`` is used in reports, baselines and markers; it is a Python identifier.
+    - ``causes``: every graph has exactly one of them; they are reported in this order.
     - ``observer``: the class that counts, and ``probe`` the one that tries it for ``doctor``,
       both as ``package.module:Name``.
     - ``needs``: the modules without which it is never there; a process imports the first of
       them before it compiles anything. ``versions``: the packages whose version every report
       states.
     - ``above``: the layer whose graphs it lowers, None where it takes the user's own code.
-    - ``breaks``: whether code can leave it: graph breaks, and functions left to eager.
+    - ``breaks``: whether code can leave it: graph breaks, and functions that run eagerly.
     - ``judged``: whether it is held to a budget that does not name it. One that is not is
       counted and reported; a baseline or a marker that names it judges it all the same.
     - ``backend``: where the layer is a device's, the backend of ``torch.compile`` that reaches

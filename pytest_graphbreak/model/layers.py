@@ -1,10 +1,10 @@
 """Which layers there are, from the user's code down to the device.
 
 This is the list: a layer is a folder of ``layers`` and a line here. It is short by intent and
-takes no entries from other packages: layers stand in the baseline files and in the schema of
+takes no entries from other packages: layers are in the baseline files and in the schema of
 the JSON report, which are read where nothing is installed but this package.
 
-A description is found by its name and not imported above: ``layers`` stands on this room.
+A description is found by its name and not imported above: ``layers`` imports this room.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CAUSES: Final = {name: tuple(cause.name for cause in DESCRIPTIONS[name].causes) 
 BY_NAME: Final = {cause.name: cause for layer in DESCRIPTIONS.values() for cause in layer.causes}
 """The causes of all layers; of one name on two layers they mean the same."""
 
-MEANT: Final = tuple(cause.name for cause in BY_NAME.values() if cause.is_meant)
+EXPECTED: Final = tuple(cause.name for cause in BY_NAME.values() if cause.is_expected)
 """The causes of graphs that a model has which compiles well."""
 
 JUDGED: Final = frozenset(name for name in LAYERS if DESCRIPTIONS[name].judged)
 """The layers that a budget holds for which does not name them."""
 
 BREAKING: Final = tuple(name for name in LAYERS if DESCRIPTIONS[name].breaks)
-"""The layers that code can leave: graph breaks, and functions left to eager."""
+"""The layers that code can leave: graph breaks, and functions that run eagerly."""
 
 BACKENDS: Final = {name: layer.backend for name, layer in DESCRIPTIONS.items() if layer.backend}
 """The layers that are a device's, with the backend of ``torch.compile`` that reaches it."""

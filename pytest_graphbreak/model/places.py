@@ -90,7 +90,7 @@ class _Scope(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What was parsed from the lines of a file; ``lines`` tells whether it is still true."""
+    """What was parsed from the lines of a file; ``lines`` shows whether it is still true."""
 
     lines: list[str]
     scopes: tuple[_Scope, ...]

@@ -143,7 +143,7 @@ class Graph(Data, frozen=True, rename={"sources": "from"}):
     ``stack`` of a device graph runs from the outermost user frame to ``where``.
     ``functions`` says of a dynamo graph how many of its operations each function
     holds, by ``file::qualified.name``: those of the functions that it calls, too.
-    ``cached`` is one of ``CACHED``, or None where the layer cannot tell.
+    ``cached`` is one of ``CACHED``, or None where the layer does not know.
     """
 
     layer: LayerName
@@ -175,7 +175,7 @@ class Graph(Data, frozen=True, rename={"sources": "from"}):
         Cached | None,
         says(
             "Where its code came from: a compiler, a cache on disk, the memory of the process; "
-            "null where the layer cannot tell."
+            "null where the layer does not know."
         ),
     ] = None
     during: During = None
@@ -245,7 +245,7 @@ class Record(Data, frozen=True):
         errors: Iterable[str] = (),
         notes: Iterable[str] = (),
     ) -> Record:
-        """What was seen of one layer. What comes again, such as a place, is told once."""
+        """Return what was observed of one layer. A place that is repeated is kept once."""
         return merge(
             [
                 cls(
@@ -285,7 +285,7 @@ class Record(Data, frozen=True):
         """The deepest layer that made graphs, else the deepest observed. For display only.
 
         A layer is observed as soon as its library is loaded, which an earlier
-        test may have done: what a test sees of itself must not hang on that.
+        test may have done: what a test sees of itself must not depend on that.
         One that is not judged by itself makes no headline.
         """
         observed = [layer for layer in LAYERS if layer in self.layers and layer in JUDGED]

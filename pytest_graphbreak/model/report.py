@@ -222,7 +222,7 @@ class TestReport(Data, frozen=True):
     changes: Annotated[
         tuple[Difference, ...] | None,
         says(
-            "What is otherwise than the baseline, the marker or the option allows, totals first; "
+            "What differs from the baseline, the marker or the option, totals first; "
             "null where nothing was judged."
         ),
         OPTIONAL,
@@ -235,7 +235,7 @@ class TestReport(Data, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """One report: ``name`` tells it apart, ``given`` is the path that was typed.
+    """One report: ``name`` identifies it, ``given`` is the path that was typed.
 
     They differ where a directory or an archive was named.
     """

@@ -107,7 +107,7 @@ def _about(said: Plain) -> Plain:
 
 
 def _text(value: Any, indent: str = "", before: int = 0) -> str:
-    """JSON as a person would lay it out: what fits on a line stands on one."""
+    """JSON as a person would lay it out: what fits on a line is on one line."""
     line = json.dumps(value)
     if len(indent) + before + len(line) < WIDTH or not value or not isinstance(value, dict | list):
         return line

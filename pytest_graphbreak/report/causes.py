@@ -228,7 +228,7 @@ def _entry(sign: str, item: Graph, count: int) -> list[str]:
 def recompile_word(layer: str) -> str:
     """What a layer calls it that code is compiled again."""
     causes = DESCRIPTIONS[layer].causes
-    return next((cause.name for cause in causes if cause.kind == "again"), "recompile")
+    return next((cause.name for cause in causes if cause.kind == "repeat"), "recompile")
 
 
 def recompile_lines(sign: str, one: Occurrence) -> list[str]:

@@ -23,7 +23,7 @@ from pytest_graphbreak.judging.causes import cause_of, place_of
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.differences import Item
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, JUDGED, MEANT
+from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, EXPECTED, JUDGED
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
@@ -146,8 +146,8 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
 def cause_kinds() -> Plain:
     """What the scripts of the pages know of causes."""
     return {
-        "meant": list(MEANT),
-        "again": [cause.name for cause in BY_NAME.values() if cause.kind == "again"],
+        "meant": list(EXPECTED),
+        "again": [cause.name for cause in BY_NAME.values() if cause.kind == "repeat"],
         "plurals": {cause.name: cause.plural for cause in BY_NAME.values() if cause.plural},
     }
 
@@ -392,7 +392,7 @@ class _Places:
     def _is_cut(self, graph: Graph) -> bool:
         """Whether a graph tells something that no break and no recompile has told."""
         cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
-        return not (cause.is_meant or cause.explained_by)
+        return not (cause.is_expected or cause.explained_by)
 
     def _row(
         self,

@@ -28,7 +28,7 @@ from typing import Final
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
-from pytest_graphbreak.model.layers import LAYERS, MEANT, VERSIONS, made_by
+from pytest_graphbreak.model.layers import EXPECTED, LAYERS, VERSIONS, made_by
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.model.versions import same_minor
@@ -242,7 +242,7 @@ def _added(
 ) -> CauseChange:
     """The change of all tests that a step of one is part of."""
     cause = step.cause
-    place = cause.where.key[:2] if cause.kind in MEANT else cause.where.key
+    place = cause.where.key[:2] if cause.kind in EXPECTED else cause.where.key
     key = (cause.kind, cause.layer, step.how, *place)
     if key not in group:
         change = group[key] = CauseChange(
@@ -288,7 +288,7 @@ class _Heads:
         how: str = step.how
         if kind == "recompile":
             how = {"more": "new", "fewer": "gone"}.get(how, how)
-        elif kind in MEANT:
+        elif kind in EXPECTED:
             how = {"new": "gone", "gone": "new"}.get(how, "")
         elif kind != "eager" or LIMIT.search(step.cause.reason):
             return None
@@ -338,7 +338,9 @@ def _steps(
     was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same: Collection[str]
 ) -> list[_Step]:
     """What moved from one record of a test to the other."""
-    still = {kind for kind in MEANT if _number(was.values(), kind) == _number(now.values(), kind)}
+    still = {
+        kind for kind in EXPECTED if _number(was.values(), kind) == _number(now.values(), kind)
+    }
     steps = []
     for key in dict.fromkeys((*was, *now)):
         before, after = was.get(key), now.get(key)
@@ -357,7 +359,7 @@ def _is_mere(step: _Step) -> bool:
     """Whether a step tells of nothing but which graph is counted for what."""
     if step.cause.kind in ("eager", "recompile"):
         return False
-    return step.cause.kind in MEANT or step.how in ("more", "fewer")
+    return step.cause.kind in EXPECTED or step.how in ("more", "fewer")
 
 
 def _sum(steps: Iterable[_Step]) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, get_args
 
-from pytest_graphbreak.model.layers import MEANT
+from pytest_graphbreak.model.layers import EXPECTED
 from pytest_graphbreak.runs.comparison import Alike, CauseChange, PerhapsMoved
 
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
@@ -57,7 +57,7 @@ def _first(
 
 def _alike(one: CauseChange, why: Alike) -> Iterator[tuple[object, ...]]:
     """What two changes share that differ in ``why``: a part of their place, in the same test."""
-    if one.kind in MEANT or not one.where.file:
+    if one.kind in EXPECTED or not one.where.file:
         return
     file, function, code = one.where.key
     reason = one.id or without_numbers(one.reason)

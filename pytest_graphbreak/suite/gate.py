@@ -65,7 +65,7 @@ class Gate:
         return Baselines(self.settings.directory)
 
     def check(self) -> None:
-        """Find out before any test is collected what would stop the gate.
+        """Check before any test is collected that the gate can work.
 
         Raises ``pytest.UsageError`` for a device that is not here, a profile
         that cannot be named.
@@ -151,7 +151,7 @@ class Gate:
             importlib.import_module("torch._dynamo")
 
     def name_jax_device(self, config: pytest.Config) -> None:
-        """Tell observers, also those of child processes, which device the jax layer counts for.
+        """Set, also for child processes, which device the jax layer counts for.
 
         Raises ``pytest.UsageError`` for what names none.
         """

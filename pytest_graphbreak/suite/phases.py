@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_graphbreak.layers.strangers import OwnThreads
+from pytest_graphbreak.layers.left_threads import OwnThreads
 from pytest_graphbreak.suite import reports
 from pytest_graphbreak.suite import reports as entries
 from pytest_graphbreak.suite.gate import Gate
@@ -58,7 +58,7 @@ class Phases:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """The set-up: what wider fixtures compile is told; the test's own are part of the test."""
+        """The set-up: graphs of wider fixtures are reported; its own are part of the test."""
         if self._fault:
             pytest.fail(self._fault, pytrace=False)
         if not self._gate.measures(item):
@@ -71,7 +71,7 @@ class Phases:
         self._coming, self._around = item, Measurement(self._settings.root)
         try:
             return (yield)
-        except BaseException:  # of its own fixtures, or skipped by one: told, not judged
+        except BaseException:  # of its own fixtures, or skipped by one: reported, not judged
             if self._window is not None:
                 entries.not_judged(entry, self._close(entry))
             raise
@@ -103,7 +103,7 @@ class Phases:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """The tear-down: what compiles there is told, never judged."""
+        """The tear-down: what is compiled there is reported, never judged."""
         if not self._gate.measures(item):
             return (yield)
         from pytest_graphbreak.watching.measure import Measurement, explain
@@ -148,7 +148,7 @@ class Phases:
             item.stash[RUNNING] = True
             result = yield
         except BaseException:
-            # The test's own failure, skip or xfail stands; what it did is told, not judged.
+            # The test's own failure, skip or xfail is kept; what it did is reported, not judged.
             item.stash[RUNNING] = False
             record = self._close(entry)
             entries.not_judged(entry, record)
@@ -204,7 +204,7 @@ class Phases:
         self._measured = item
 
     def _close(self, entry: Plain) -> Record:
-        """The window of a test closes; ``entry`` is told which share fixtures have in it."""
+        """The window of a test closes; ``entry`` gets the share that fixtures have in it."""
         window = self._window
         assert window is not None
         self._window = self._measured = None

@@ -42,7 +42,7 @@ def begin_entry(item: pytest.Item, nodeid: str) -> Plain:
 
 
 def add_around(entry: Plain, phase: str, graphs: Mapping[str, int]) -> None:
-    """Tell in ``entry`` what was compiled in a phase and is not the test's."""
+    """Add to ``entry`` what was compiled in a phase and is not the test's."""
     counted = Counter(entry.get(phase, {}).get("graphs", {}))
     counted.update(graphs)
     if any(counted.values()):
@@ -50,19 +50,19 @@ def add_around(entry: Plain, phase: str, graphs: Mapping[str, int]) -> None:
 
 
 def counts(graphs: Mapping[str, int]) -> dict[str, int]:
-    """Counts by layer as a dict tells them: none that is zero."""
+    """Return the counts by layer that are not zero."""
     return {layer: count for layer, count in graphs.items() if count}
 
 
 def add_left(entry: Plain, settings: Plain, notes: Iterable[str]) -> None:
-    """Tell which settings of torch the call of a test left, after its tear-down."""
+    """Add the settings of torch that the call of a test left, after its tear-down."""
     entry["leaks"] = settings
     record = entry.setdefault("record", {})
     record["notes"] = (*record.get("notes", ()), *notes)
 
 
 def not_judged(entry: Plain, record: Record) -> None:
-    """Tell what a test did that failed, or was skipped, by itself."""
+    """Add what a test did that failed, or was skipped, by itself."""
     entry.update(record=record.to_dict(), verdict="none", message=None)
 
 

@@ -76,7 +76,7 @@ class Session:
             environment=environment(gate.device, gate.profile),
         )
 
-    # what comes in
+    # test reports
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if hasattr(report, "context"):  # a subtest's
@@ -92,7 +92,7 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """xdist: tell a worker how the session was started, which it cannot see."""
+        """xdist: pass to a worker how the session was started, which it cannot see."""
         node.workerinput["graphbreak_typed"] = asdict(self.settings.typed)
 
     @pytest.hookimpl(optionalhook=True)
@@ -257,7 +257,7 @@ class Session:
             except OSError as error:
                 self.outcome.faults.append(f"the step summary was not written: {error}")
 
-    # what is said
+    # terminal output
 
     def pytest_report_header(self) -> str:
         return summary.header(self.outcome)
@@ -302,7 +302,7 @@ def _is_crash(tally: Tally, report: pytest.TestReport) -> bool:
     """Whether a report was made up for a process that died.
 
     pytest-forked and xdist say ``???`` for the phase, and other hooks may change
-    that (tt-xla's make it a teardown, for junit). What is left to tell it by: the
+    that (tt-xla's make it a teardown, for junit). What still shows it: the
     test's call has no report, and this one was not made in the test's process.
     """
     if report.when not in ("setup", "call", "teardown"):

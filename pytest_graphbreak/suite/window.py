@@ -79,10 +79,10 @@ class TestWindow:
 #
 # The trace is what ``TORCH_TRACE`` writes, in a directory for each test, ready for
 # ``tlparse``. A test that passed leaves nothing. torch's own handler does the
-# writing; it hangs on the logger for the call phase only, and is taken off again.
+# writing; it is on the logger during the call phase only.
 #
 # Tracing costs time (see ``docs/how-to/mend-a-red-test.md``), and changes no
-# count: Dynamo compiles the same, it only tells more.
+# count: Dynamo compiles the same and only logs more.
 
 _UNSAFE = re.compile(r"[^\w.=-]+")
 

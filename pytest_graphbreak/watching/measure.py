@@ -29,8 +29,8 @@ from pytest_graphbreak.text.numbers import noun
 def baseline_impossible(graphs: Mapping[str, int], observed: Collection[str]) -> str:
     """Why the graphs that a baseline has cannot be there; empty where they can.
 
-    A layer that lowers another's (``xla``) is told as unseen where its library is not there: the
-    layer above it still counts. Without the compiler itself nothing does.
+    A layer that lowers another's (``xla``) is reported as unseen where its library is not
+    installed: the layer above it still counts. Without the compiler itself nothing does.
     """
     for layer, count in graphs.items():
         compiler = DESCRIPTIONS[layer].compiler
@@ -62,7 +62,7 @@ def _compilers(layers: Iterable[str]) -> list[str]:
 
 @cache
 def _installed(name: str) -> bool:
-    """Looked for once a process: a search through ``sys.path`` at each test is felt."""
+    """Looked for once a process: a search through ``sys.path`` in each test costs too much."""
     try:
         return importlib.util.find_spec(name) is not None
     except ValueError:  # something took its place in sys.modules
@@ -77,7 +77,7 @@ def isolate(key: str) -> None:
 
 @contextmanager
 def keeping_history() -> Iterator[None]:
-    """Windows that open inside can tell what was compiled inside before: nothing is counted."""
+    """Let windows that open inside know what was compiled before them. Nothing is counted."""
     with ExitStack() as left:
         for observer in observers():
             left.enter_context(observer.keep_history())
@@ -85,7 +85,7 @@ def keeping_history() -> Iterator[None]:
 
 
 def follow(root: Path) -> AbstractContextManager[None]:
-    """Windows that open inside hear of processes that were started inside before them."""
+    """Let windows that open inside follow processes that were started inside before them."""
     return kept(places(root))
 
 
@@ -184,7 +184,7 @@ def _whole(own: Record, children: Sequence[Record]) -> Record:
 def _missing() -> str:
     """Why no layer can be there; empty where one can.
 
-    Looked for once a process: a search through ``sys.path`` at each test is felt.
+    Looked for once a process: a search through ``sys.path`` in each test costs too much.
     """
     if any(all(map(importlib.util.find_spec, layer.needs)) for layer in DESCRIPTIONS.values()):
         return ""

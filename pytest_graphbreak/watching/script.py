@@ -22,7 +22,7 @@ from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.hooks import ImportWatch
 
 TORCH_LOGS: Final = "+dynamo,recompiles"
-"""What ``kept_log`` has torch log, where the user does not say: all that a log can bear."""
+"""What ``kept_log`` has torch log, where the user sets nothing: all that ``analyze`` can use."""
 
 _OURS: Final = (__file__, runpy.__file__, "<frozen runpy>", "<frozen importlib._bootstrap>")
 
@@ -148,7 +148,7 @@ def kept_log(path: str) -> Iterator[None]:
     File descriptor 2 is that file, as with ``2> FILE``, so that a crash loses
     nothing of it. What Python code itself writes to ``sys.stderr`` still goes to
     the terminal; torch's log, which would go there too, does not, and is on
-    (``TORCH_LOGS``) if the user has not said otherwise. Raises ``OSError``.
+    (``TORCH_LOGS``) if the user has not set it. Raises ``OSError``.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)

@@ -1,7 +1,7 @@
 """A script in a process of its own, and the process that watches it.
 
-What is seen in the one is told to the other at the end of each compilation and
-at the script's end, so that the report and the verdict do not hang on how the
+The first sends what it observed to the second at the end of each compilation and
+at the script's end, so that the report and the verdict do not depend on how the
 script ends: by ``os._exit``, by a signal, by becoming another program.
 
 The script has the terminal, the process group and the standard input of the
@@ -36,19 +36,19 @@ _PASSED: Final = frozenset(
     if hasattr(signal, name)
 )
 _FREE: Final = 0.5
-"""Seconds that telling may take in all, before ..."""
+"""Seconds that sending may take in all, before ..."""
 _SHARE: Final = 0.05
-"""... it may take only so much of the script's time. The last word is always told."""
+"""... it may take only this share of the script's time. The last status is always sent."""
 
 ENDED, LEFT, REPLACED, RUNNING = "ended", "left", "replaced", ""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What a script's process told last.
+class Status:
+    """What a script's process sent last.
 
     ``state``: it ran to its end (``ENDED``), left by ``os._exit`` (``LEFT``), became another
-    program (``REPLACED``), or had not ended when it was last heard of (``RUNNING``).
+    program (``REPLACED``), or had not ended when it last sent something (``RUNNING``).
     ``refused`` says why it was not run at all.
     """
 
@@ -59,7 +59,7 @@ class Word:
 
 
 class Channel:
-    """The last word of a process, in memory that it shares with the one that watches it.
+    """The last status of a process, in memory that it shares with the one that watches it.
 
     Two files without a name, written in turn: one is whole whenever the writer is killed.
     """
@@ -69,7 +69,7 @@ class Channel:
         self._identities = [_identity(file) for file in self._files]
         self._number = 0
 
-    def send(self, word: Word) -> None:
+    def send(self, status: Status) -> None:
         """Raises ``OSError`` where it cannot be written."""
         self._number += 1
         turn = self._number % 2
@@ -80,10 +80,10 @@ class Channel:
             raise OSError("the channel was closed")
         data = {
             "number": self._number,
-            "record": word.record.to_dict(),
-            "name": word.name,
-            "state": word.state,
-            "refused": word.refused,
+            "record": status.record.to_dict(),
+            "name": status.name,
+            "state": status.state,
+            "refused": status.refused,
         }
         text = memoryview(json.dumps(data).encode())
         os.ftruncate(file, 0)
@@ -91,8 +91,8 @@ class Channel:
         while at < len(text):
             at += os.pwrite(file, text[at:], at)
 
-    def last(self) -> Word | None:
-        """What was told last; None if nothing was."""
+    def last(self) -> Status | None:
+        """Return what was sent last; None if nothing was."""
         found: list[dict[str, Any]] = []
         for file in self._files:
             with contextlib.suppress(OSError, ValueError):
@@ -100,7 +100,9 @@ class Channel:
         if not found:
             return None
         data = max(found, key=lambda one: int(one["number"]))
-        return Word(Record.from_dict(data["record"]), data["name"], data["state"], data["refused"])
+        return Status(
+            Record.from_dict(data["record"]), data["name"], data["state"], data["refused"]
+        )
 
     def close(self) -> None:
         for file in self._files:
@@ -119,8 +121,8 @@ def _identity(file: int) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-class Teller:
-    """In the script's process: tells what was seen. ``peek`` gives it, ``name`` what runs."""
+class Reporter:
+    """In the script's process: sends what was observed. ``peek`` returns it, ``name`` what runs."""
 
     def __init__(
         self, channel: Channel, peek: Callable[[], Record], name: Callable[[], str]
@@ -135,7 +137,7 @@ class Teller:
         self._over = False
         self._before: list[tuple[str, Any]] = []
 
-    def __enter__(self) -> Teller:
+    def __enter__(self) -> Reporter:
         if NOTIFIER.listener is None:
             NOTIFIER.listener = self
         for name, state in (("_exit", LEFT), ("execv", REPLACED), ("execve", REPLACED)):
@@ -154,10 +156,10 @@ class Teller:
         self.noted()
 
     def noted(self) -> None:
-        """Tell what was seen, unless telling took too much time, or another thread is at it."""
+        """Send what was observed, unless that took too much time or another thread is sending."""
         now = time.monotonic()
-        dear = self._spent > _FREE + _SHARE * (now - self._began)
-        if dear or not self._lock.acquire(blocking=False):
+        slow = self._spent > _FREE + _SHARE * (now - self._began)
+        if slow or not self._lock.acquire(blocking=False):
             return
         try:
             self._send(RUNNING)
@@ -165,20 +167,20 @@ class Teller:
         finally:
             self._lock.release()
 
-    def ended(self, word: Word) -> None:
-        """The last word."""
+    def ended(self, status: Status) -> None:
+        """Send the last status."""
         if os.getpid() == self._process:
             self._over = True
-            with contextlib.suppress(OSError):  # who watches finds it missing
-                self._channel.send(word)
+            with contextlib.suppress(OSError):  # the watcher finds it missing
+                self._channel.send(status)
 
     def _send(self, state: str) -> None:
-        with contextlib.suppress(Exception):  # the script's own work is worth more
+        with contextlib.suppress(Exception):  # the script itself must not fail from this
             if os.getpid() == self._process and not self._over:
-                self._channel.send(Word(self._peek(), self._name(), state))
+                self._channel.send(Status(self._peek(), self._name(), state))
 
     def _first(self, name: str, state: str) -> None:
-        """Tell before the process ends, or is another one."""
+        """Send before the process ends, or becomes another program."""
         original = getattr(os, name)
 
         @functools.wraps(original)
@@ -210,9 +212,11 @@ def fork() -> tuple[int, set[signal.Signals]]:
 
 
 def watch(pid: int, before: set[signal.Signals]) -> int:
-    """Wait for the child, and pass on what is sent to this process; the code as shells tell it.
+    """Wait for the child and pass on the signals that this process gets.
 
-    What a terminal sends (Ctrl-C) both have got already.
+    Returns the exit code as shells give it.
+
+    Both already have what a terminal sends (Ctrl-C).
     """
     try:
         while True:
@@ -231,22 +235,24 @@ def watch(pid: int, before: set[signal.Signals]) -> int:
 def _next() -> tuple[int, bool]:
     """The next signal, and whether a process sent it to this one."""
     wanted = {*_PASSED, signal.SIGCHLD}
-    if not hasattr(signal, "sigwaitinfo"):  # macOS: it is not told who sent it
+    if not hasattr(signal, "sigwaitinfo"):  # macOS does not say who sent it
         number = signal.sigwait(wanted)
         return number, number not in (signal.SIGINT, signal.SIGQUIT)
     about = signal.sigwaitinfo(wanted)
     return about.si_signo, about.si_code <= 0  # above 0: the kernel's own, to the whole group
 
 
-def whole(word: Word | None, code: int) -> Record:
-    """What was seen, with a note or an error on what may be missing; ``code`` is how it ended."""
-    seen = word or Word()
+def whole(status: Status | None, code: int) -> Record:
+    """Return what was observed, with a note or an error on what may be missing.
+
+    ``code`` is the exit code."""
+    seen = status or Status()
     if seen.state in (ENDED, LEFT):
         return seen.record
     if seen.state == REPLACED:
         why = "the script became another program (os.exec), and what that compiled is not counted"
         return replace(seen.record, errors=(*seen.record.errors, why))
-    why = "the script ended without a word, so what it compiled last may not be counted"
+    why = "the script ended without notice, so what it compiled last may not be counted"
     if code == 0:
         return replace(seen.record, errors=(*seen.record.errors, why))
     return seen.record.noted(why)

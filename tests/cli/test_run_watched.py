@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_graphbreak.model.record import Graph, Record
-from pytest_graphbreak.watching.watched import ENDED, LEFT, REPLACED, Channel, Word, whole
+from pytest_graphbreak.watching.watched import ENDED, LEFT, REPLACED, Channel, Status, whole
 from tests.cli.conftest import Desk
 from tests.cli.test_run import entry
 from tests.layers.children.test_server import lives, soon
@@ -56,12 +56,12 @@ def test_a_log_that_cannot_be_kept_is_said_before_the_script_runs(desk: Desk) ->
     [
         ("os._exit(0)", 1, 2, "--max-graphs allows 1 (+1)"),
         ("os._exit(5)", 5, 2, "net.py   exit 5"),
-        ("ctypes.CDLL(None)._exit(0)", 1, 2, "the script ended without a word"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", 137, 2, "the script ended without a word"),
+        ("ctypes.CDLL(None)._exit(0)", 1, 2, "the script ended without notice"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, 2, "the script ended without notice"),
         ("os.execv('/bin/true', ['true'])", 1, 2, "the script became another program (os.exec)"),
         # Where nobody reads what is in memory: the file descriptor is the user's by now.
         ("os.closerange(3, 64); os.open('mine', os.O_CREAT | os.O_RDWR); os._exit(0)",
-         1, 2, "the script ended without a word"),
+         1, 2, "the script ended without notice"),
     ],
 )  # fmt: skip
 def test_however_a_script_ends_it_is_judged_by_what_was_seen(
@@ -129,29 +129,29 @@ def test_the_last_word_is_whole_whenever_the_writer_is_killed() -> None:
     assert channel.last() is None
     for number in range(1, 4):
         graphs = tuple(Graph("dynamo", str(n), "entry") for n in range(number * 1000))
-        channel.send(Word(Record(layers=("dynamo",), graph_list=graphs), "a.py"))
+        channel.send(Status(Record(layers=("dynamo",), graph_list=graphs), "a.py"))
     writer = os.fork()
     if writer == 0:
         while True:
-            channel.send(Word(Record(layers=("dynamo",), graph_list=graphs), "b.py"))
+            channel.send(Status(Record(layers=("dynamo",), graph_list=graphs), "b.py"))
     time.sleep(0.05)
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)
-    word = channel.last()
-    assert word is not None
-    assert len(word.record.graph_list) == 3000
+    status = channel.last()
+    assert status is not None
+    assert len(status.record.graph_list) == 3000
     channel.close()
 
 
 def test_what_is_missing_is_an_error_only_where_the_script_succeeded() -> None:
     seen = Record(layers=("dynamo",), graphs={"dynamo": 1}, notes=("a",))
     for state in (ENDED, LEFT):
-        assert whole(Word(seen, state=state), 0) == seen
-    assert "another program" in whole(Word(seen, state=REPLACED), 0).errors[0]
-    assert "without a word" in whole(None, 0).errors[0]
-    killed = whole(Word(seen), 137)
+        assert whole(Status(seen, state=state), 0) == seen
+    assert "another program" in whole(Status(seen, state=REPLACED), 0).errors[0]
+    assert "without notice" in whole(None, 0).errors[0]
+    killed = whole(Status(seen), 137)
     assert not killed.errors
-    assert (killed.note or "").startswith("a; the script ended without a word")
+    assert (killed.note or "").startswith("a; the script ended without notice")
 
 
 def test_files_are_written_when_the_terminal_is_gone(desk: Desk) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_graphbreak.layers.base import Observer, observers
 from pytest_graphbreak.model.layer import GraphCause, Layer, load
-from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, LAYERS, MEANT
+from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.record import Break, Record
 
 
@@ -36,14 +36,14 @@ def test_causes_of_one_name_mean_the_same() -> None:
         for cause in layer.causes:
             known = BY_NAME[cause.name]
             assert (cause.kind, cause.plural) == (known.kind, known.plural)
-    assert MEANT == ("entry", "fx", "backward", "jit", "aot")
+    assert EXPECTED == ("entry", "fx", "backward", "jit", "aot")
     assert BREAKING == ("dynamo", "jax")
 
 
 def test_a_cause_that_is_not_known_is_a_defect() -> None:
     cause = DESCRIPTIONS["xla"].cause("of a later version")
     assert cause == GraphCause("of a later version")
-    assert not cause.is_meant
+    assert not cause.is_expected
     assert [cause.of(1), cause.of(1200)] == ["1 of a later version", "1,200 of a later versions"]
 
 

@@ -138,7 +138,7 @@ def test_stopped(graph_budget, monkeypatch):
     (error,) = seen.record.errors
     assert error == (
         "in the process engine: it did not answer for 0.5 s: "
-        "device graphs since its last word are not counted"
+        "device graphs since its last report are not counted"
     )
 
 def test_killed(graph_budget):

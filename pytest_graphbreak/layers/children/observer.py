@@ -2,7 +2,7 @@
 
 While a window is open, a child that is spawned finds two environment variables:
 ``GRAPHBREAK_CHILDREN`` names a spool, and ``PYTHONPATH`` begins with a directory
-whose ``sitecustomize`` waits for torch. A child that is forked is told by a hook
+whose ``sitecustomize`` waits for torch. A child that is forked starts by a hook
 of ``os``. Both write to the spool what they see (``children_inside``).
 
 Not followed are a Python that ignores its environment (``-I``, ``-E``, ``-S``), a
@@ -41,7 +41,7 @@ class _Family:
         self._lock = threading.RLock()
         self._open = 0
         self._kept: list[Places] = []
-        self._told = False
+        self._followed = False
         self._pid = 0
         self._spool = ""
         self._child: Child | None = None
@@ -54,12 +54,12 @@ class _Family:
         return self._spool
 
     def enter(self, places: Places) -> None:
-        """One window more; with the first one children are told of us."""
+        """One window more; from the first one on children are followed."""
         with self._lock:
             self._settle()
             self._open += 1
             if self._open == 1:
-                self._tell(places)
+                self._follow(places)
 
     def leave(self) -> None:
         """One window less; with the last one the environment is as it was."""
@@ -67,43 +67,43 @@ class _Family:
             self._open -= 1
             if self._open or self._child is not None:
                 return
-            self._untell()
+            self._unfollow()
             spool.sweep(self._spool)
 
     @contextlib.contextmanager
     def kept(self, places: Places) -> Iterator[None]:
-        """Children are told of us between windows, too: a later window may hear of them."""
+        """Follow children between windows, too: a later window may count them."""
         with self._lock:
             self._settle()
             self._kept.append(places)
             if not self._open:
-                self._tell(places)
+                self._follow(places)
         try:
             yield
         finally:
             with self._lock:
                 self._kept.remove(places)
                 if not self._open and self._child is None:
-                    self._untell()
+                    self._unfollow()
 
-    def _tell(self, places: Places) -> None:
-        """Children find us from now on, also where somebody took away what tells them."""
+    def _follow(self, places: Places) -> None:
+        """Follow children from now on, also where somebody removed the variables."""
         if self._child is not None:
             return
         self._places = places
-        if not self._told:
-            self._told, self._had_path = True, _PATH in os.environ
+        if not self._followed:
+            self._followed, self._had_path = True, _PATH in os.environ
         os.environ[VARIABLE] = self._about()
         _strip_path()
         rest = os.environ.get(_PATH)
         os.environ[_PATH] = f"{_SITE}{os.pathsep}{rest}" if rest else _SITE
 
-    def _untell(self) -> None:
+    def _unfollow(self) -> None:
         """The environment is as it was, or as somebody keeps it."""
         if self._kept:
-            self._tell(self._kept[-1])
+            self._follow(self._kept[-1])
             return
-        self._told = False
+        self._followed = False
         os.environ.pop(VARIABLE, None)
         _strip_path()
         if not self._had_path and not os.environ.get(_PATH):
@@ -115,7 +115,7 @@ class _Family:
         self._settle()
 
     def _settle(self) -> None:
-        """Where our children leave word: a place of this process, not of the one it forked from."""
+        """Where our children write: a place of this process, not of the one it forked from."""
         if not self._hooked and hasattr(os, "register_at_fork"):
             self._hooked = True
             os.register_at_fork(after_in_child=self._forked)
@@ -160,7 +160,7 @@ FAMILY = _Family()
 
 
 def begin(about: str) -> None:
-    """In a process that a test started: tell the test what is compiled here."""
+    """In a process that a test started: report to the test what is compiled here."""
     test = About.load(about)
     named = places(Path(test.root))
     named.pass_over(test.infra)
@@ -187,18 +187,18 @@ class Following:
         self._begin()
 
     def extents(self) -> dict[str, Extent]:
-        """How much each child has told up to now, by its directory."""
+        """Return how much each child has reported up to now, by its directory."""
         if os.getpid() != self._pid:
             return {}
         spool.ask(FAMILY.spool)
         return {child.node: Extent.of(child.record) for child in spool.read(FAMILY.spool)}
 
     def _begin(self) -> None:
-        """What was told up to now is not ours."""
+        """What was reported up to now is not ours."""
         spool.ask(FAMILY.spool)
-        heard = spool.read(FAMILY.spool)
-        self._before = {child.node: child.record for child in heard}
-        self._over = {child.node for child in heard if not child.alive}
+        reports = spool.read(FAMILY.spool)
+        self._before = {child.node: child.record for child in reports}
+        self._over = {child.node for child in reports if not child.alive}
 
     @contextlib.contextmanager
     def excluded(self) -> Iterator[None]:
@@ -226,27 +226,29 @@ class Following:
 
     def _records(self) -> Iterator[Record]:
         silent = spool.ask(FAMILY.spool)
-        heard = [
+        reports = [
             (child, since(self._named(child), self._before.get(child.node)))
             for child in spool.read(FAMILY.spool)
             if child.node not in self._over
         ]
-        heard = [
+        reports = [
             (child, new)
-            for child, new in heard
+            for child, new in reports
             if new.active or new.errors or _note(child) or child.node in silent
         ]
-        names = numbered((child.name for child, _ in heard), [new for _, new in heard])
+        names = numbered((child.name for child, _ in reports), [new for _, new in reports])
         self.unfinished = tuple(
             f"in the process {name}: {_note(child)}"
-            for (child, _), name in zip(heard, names, strict=True)
+            for (child, _), name in zip(reports, names, strict=True)
             if child.compiling and not child.unseen
         )
-        for (child, new), name in zip(heard, names, strict=True):
-            told = of_process(new.noted(_note(child)), name)
+        for (child, new), name in zip(reports, names, strict=True):
+            record = of_process(new.noted(_note(child)), name)
             if child.node in silent:
-                told = replace(told, errors=(*told.errors, f"in the process {name}: {_unheard()}"))
-            yield told
+                record = replace(
+                    record, errors=(*record.errors, f"in the process {name}: {_unreports()}")
+                )
+            yield record
 
 
 def _note(child: ProcessRecord) -> str:
@@ -262,11 +264,11 @@ def _note(child: ProcessRecord) -> str:
     return ""
 
 
-def _unheard() -> str:
+def _unreports() -> str:
     """Of a process that does not answer: it hangs, or is stopped."""
     return (
         f"it did not answer for {spool.PATIENCE:g} s: "
-        "device graphs since its last word are not counted"
+        "device graphs since its last report are not counted"
     )
 
 

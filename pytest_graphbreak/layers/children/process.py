@@ -1,6 +1,6 @@
-"""In a child process of a test: watch what it compiles, and tell the test by the spool.
+"""In a child process of a test: watch what it compiles, and report it to the test.
 
-What there is to tell is written at the end of each compilation, so that a child
+The report is written at the end of each compilation, so that a child
 that is killed loses only what it was doing, and when the process ends in order.
 """
 
@@ -67,7 +67,7 @@ class Child:
             self._mark(False)
 
     def noted(self) -> None:
-        """Tell what was seen. If another thread is about to, it goes round once more."""
+        """Report what was observed. If another thread is writing, it writes once more."""
         self._repeat = True
         while self._repeat and self._lock.acquire(blocking=False):
             try:
@@ -77,7 +77,7 @@ class Child:
                 self._lock.release()
 
     def end(self) -> None:
-        """The last word; again at each of the ways in which a process ends."""
+        """Write the last report, at each of the ways in which a process ends."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -98,14 +98,14 @@ class Child:
             self._write(final=False)
 
     def _listen(self) -> None:
-        """From now on not all that is compiled tells us of itself: the test has to ask."""
+        """From now on some compilations do not notify us: the test has to ask."""
         with contextlib.suppress(OSError, AttributeError):  # no pipes on Windows
             self._node.listen(self.asked)
             self._listens = True
             self.asked()
 
     def _write(self, final: bool) -> None:
-        with contextlib.suppress(Exception):  # the child's own work is worth more
+        with contextlib.suppress(Exception):  # the child itself must not fail from this
             record = self.spans.named(during.OWN, self._seen())
             known = self._listens or self._written is not None
             if not (record.active or known) or not is_alive(self._about.owner):

@@ -34,7 +34,7 @@ def adopt_orphans() -> None:
 
 
 def end_orphans() -> None:
-    """Kill every child of this process, and what comes to it when they are gone."""
+    """Kill every child of this process, and those that it adopts when they are gone."""
     for _ in range(1000):
         pids = _children()
         if not pids:
@@ -54,7 +54,7 @@ def kill_group(leader: int) -> None:
 
 
 def _children() -> list[int]:
-    """The children that the main thread of this process has; none where Linux does not tell."""
+    """Return the children of the main thread of this process; none where Linux lists none."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(word) for word in file.read().split()]

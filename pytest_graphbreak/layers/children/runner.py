@@ -5,7 +5,7 @@ One after another, each in a session of its own that ends with this process, how
 
 Not by ``multiprocessing.forkserver``, though it would fork as well: it ends without its programs
 and their children, goes with the terminal, runs the command's main module again in each of them,
-and has no way to start another program (a command, or a Python that reads its environment anew).
+and has no way to start another program (a command, or a Python that reads a new environment).
 """
 
 from __future__ import annotations

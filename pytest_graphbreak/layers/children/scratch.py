@@ -1,7 +1,7 @@
 """The temporary directory of one command: gone with it, or with the next one where it was killed.
 
 Its owner holds a lock on a file in it as long as it lives. The system gives the
-lock up for whoever is killed, so the next command sees which directories are nobody's.
+lock up when a process is killed, so the next command sees which directories have no owner.
 """
 
 from __future__ import annotations

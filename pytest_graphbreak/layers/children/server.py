@@ -169,7 +169,7 @@ def _has_torch() -> bool:
 
 
 def answer(call: str) -> int:
-    """Do what a file asks for (``runner.Runner.call``), and write what comes of it."""
+    """Do what a file asks for (``runner.Runner.call``), and write its result."""
     with open(call, encoding="utf-8") as file:
         asked = json.load(file)
     module, _, function = asked["function"].partition(":")

@@ -1,14 +1,14 @@
-"""Where child processes leave word of what they compiled, and where their test finds it.
+"""Where child processes report what they compiled, and where their test reads it.
 
 A directory for each process that compiled, within that of the process that
 started it. There is none before a child compiles something, or loads a library that
-compiles without a word (torch_xla). It has
+compiles without notice (torch_xla). It has
 
 ``record``     everything so far, as JSON; replaced in one step
 ``compiling``  while a compilation is under way: the name of the process
 ``unseen``     why the process could not be watched
-``ask``        a pipe; who writes a word into it has the process look what it compiled
-``heard``      the last such word, when ``record`` is as of then
+``ask``        a pipe; a token written into it makes the process report what it compiled
+``answered``   the last such token, once ``record`` is up to date
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 
 _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
 _RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
-_ASK, _HEARD = "ask", "heard"
+_ASK, _ANSWERED = "ask", "answered"
 PATIENCE = 10.0
 """Seconds in which a process that is asked what it compiled has to answer."""
-_WORD = 16
+_TOKEN = 16
 
-_deaf: set[str] = set()
-"""Directories of processes that did not answer: nobody waits as long for them again."""
+_silent: set[str] = set()
+"""Directories of processes that did not answer: they are not waited for as long again."""
 
 
 class About(Data, frozen=True):
@@ -71,10 +71,10 @@ class About(Data, frozen=True):
         return cls.from_dict(json.loads(text))
 
 
-class _Told(Data, frozen=True):
+class _Report(Data, frozen=True):
     """What a process wrote: its ``name`` and all that it compiled.
 
-    ``final``: it is its last word. ``device``: it had a device open.
+    ``final``: it is its last report. ``device``: it had a device open.
     """
 
     name: str = ""
@@ -87,9 +87,9 @@ class _Told(Data, frozen=True):
 class ProcessRecord:
     """What one process left in the spool.
 
-    ``compiling`` says that it was in the middle of a compilation when last heard
-    of, ``alive`` whether it still runs, ``rest`` whether more may have been
-    compiled than it told: it ended without its last word, with a device open.
+    ``compiling`` says that it was in the middle of a compilation at its last
+    report, ``alive`` whether it still runs, ``rest`` whether more may have been
+    compiled than it reported: it ended without its last report, with a device open.
     """
 
     node: str
@@ -148,16 +148,16 @@ class Node:
                 os.unlink(marker)
 
     def write(self, record: Record, name: str, *, final: bool, device: bool) -> None:
-        """Replace what is told. Raises ``OSError``."""
+        """Replace the report. Raises ``OSError``."""
         _make(self.path)
-        data = _Told(name, final, device, record).to_dict()
+        data = _Report(name, final, device, record).to_dict()
         handle, path = tempfile.mkstemp(dir=self.path)
         with open(handle, "w", encoding="utf-8") as stream:
             json.dump(data, stream)
         os.replace(path, os.path.join(self.path, _RECORD))
 
-    def listen(self, heard: Callable[[], None]) -> None:
-        """From now on, in a thread that sleeps: ``heard`` is called whenever a test asks.
+    def listen(self, answer: Callable[[], None]) -> None:
+        """From now on, in a thread that sleeps: ``answer`` is called whenever a test asks.
 
         Raises ``OSError``. The thread is none of ``threading``'s, which the user's code counts.
         """
@@ -165,14 +165,14 @@ class Node:
         pipe = os.path.join(self.path, _ASK)
         os.mkfifo(pipe, 0o600)
         # For writing, too: so it never comes to an end, and reading waits.
-        _thread.start_new_thread(self._answer, (os.open(pipe, os.O_RDWR), heard))
+        _thread.start_new_thread(self._answer, (os.open(pipe, os.O_RDWR), answer))
 
-    def _answer(self, pipe: int, heard: Callable[[], None]) -> None:
-        with contextlib.suppress(Exception):  # the child's own work is worth more
-            while word := os.read(pipe, _WORD):
-                heard()
-                with open(os.path.join(self.path, _HEARD), "wb") as stream:
-                    stream.write(word)
+    def _answer(self, pipe: int, answer: Callable[[], None]) -> None:
+        with contextlib.suppress(Exception):  # the child itself must not fail from this
+            while token := os.read(pipe, _TOKEN):
+                answer()
+                with open(os.path.join(self.path, _ANSWERED), "wb") as stream:
+                    stream.write(token)
 
 
 def _make(path: str) -> None:
@@ -186,19 +186,19 @@ def _make(path: str) -> None:
 
 
 def ask(spool: str) -> set[str]:
-    """Have living processes write what they compiled and nobody noted; who does not answer.
+    """Have living processes report what they compiled, and return those that do not answer.
 
     Waits for ``PATIENCE`` seconds at most.
     """
-    word = os.urandom(_WORD // 2).hex().encode()
-    asked = {node for node in _listening(spool) if _send(node, word)}
+    token = os.urandom(_TOKEN // 2).hex().encode()
+    asked = {node for node in _listening(spool) if _send(node, token)}
     begin = time.monotonic()
     while asked:
-        asked = {node for node in asked if not _answered(node, word)}
-        if time.monotonic() > begin + (PATIENCE if asked - _deaf else PATIENCE / 100):
+        asked = {node for node in asked if not _answered(node, token)}
+        if time.monotonic() > begin + (PATIENCE if asked - _silent else PATIENCE / 100):
             break
         time.sleep(0.001)
-    _deaf.update(asked)
+    _silent.update(asked)
     return asked
 
 
@@ -214,14 +214,14 @@ def _listening(spool: str) -> Iterator[str]:
             yield node
 
 
-def _send(node: str, word: bytes) -> bool:
+def _send(node: str, token: bytes) -> bool:
     """Whether there is somebody to read it. A pipe that is full is that of one who does not."""
     try:
         pipe = os.open(os.path.join(node, _ASK), os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
-        os.write(pipe, word)
+        os.write(pipe, token)
     except BlockingIOError:
         pass
     except OSError:
@@ -231,10 +231,10 @@ def _send(node: str, word: bytes) -> bool:
     return True
 
 
-def _answered(node: str, word: bytes) -> bool:
+def _answered(node: str, token: bytes) -> bool:
     """Whether a process has answered, or never will since it is gone."""
-    heard = _text(Path(node, _HEARD))
-    return heard == word.decode() or not is_alive(_process(node))
+    answered = _text(Path(node, _ANSWERED))
+    return answered == token.decode() or not is_alive(_process(node))
 
 
 def _process(node: str) -> int:
@@ -243,7 +243,7 @@ def _process(node: str) -> int:
 
 
 def read(spool: str) -> list[ProcessRecord]:
-    """What all processes below have told so far. Nothing where there is no spool."""
+    """Return what all processes below have reported so far. Nothing where there is no spool."""
     return list(_read(Path(spool)))
 
 
@@ -257,18 +257,18 @@ def _read(directory: Path) -> Iterator[ProcessRecord]:
         yield from _read(node)
         compiling = (node / _COMPILING).exists()
         unseen = _text(node / _UNSEEN)
-        told = _told(node / _RECORD)
-        if not (compiling or unseen or told):
+        report = _report(node / _RECORD)
+        if not (compiling or unseen or report):
             continue
-        told = told or _Told()
+        report = report or _Report()
         alive = is_alive(_process(path))
         yield ProcessRecord(
             node=path,
-            name=told.name or _text(node / _COMPILING) or "child",
-            record=told.record,
+            name=report.name or _text(node / _COMPILING) or "child",
+            record=report.record,
             compiling=compiling,
             alive=alive,
-            rest=told.device and not told.final,
+            rest=report.device and not report.final,
             unseen=unseen,
         )
 
@@ -280,10 +280,10 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _told(file: Path) -> _Told | None:
+def _report(file: Path) -> _Report | None:
     """What a process wrote; None where there is nothing that can be read."""
     try:
-        return _Told.from_dict(json.loads(_text(file)))
+        return _Report.from_dict(json.loads(_text(file)))
     except ValueError:
         return None
 
@@ -301,7 +301,7 @@ def is_alive(pid: int) -> bool:
 
 
 def sweep(spool: str) -> None:
-    """Take away what processes left that are gone, and the spool itself if that was all."""
+    """Remove the directories of processes that are gone, and the spool itself if it is empty."""
     try:
         nodes = [entry for entry in os.scandir(spool) if entry.is_dir()]
     except OSError:

@@ -11,7 +11,7 @@ LAYER = Layer(
         GraphCause("break", explained_by="break"),
         GraphCause("callee", explained_by="break"),
         GraphCause("bucket"),
-        GraphCause("recompile", "again", explained_by="recompile"),
+        GraphCause("recompile", "repeat", explained_by="recompile"),
     ),
     observer="pytest_graphbreak.layers.dynamo.observer:DynamoObserver",
     needs=("torch",),

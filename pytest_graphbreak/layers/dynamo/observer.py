@@ -27,7 +27,7 @@ from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.layers.strangers import Strangers
+from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -152,7 +152,7 @@ class DynamoWindow:
         self._excluded: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to the windows before
         self._first = len(sensors.events)
-        self._strangers = Strangers()
+        self._left_threads = LeftThreads()
         self._last_read: tuple[int, Record] | None = None
         self._open = True
         self._seen: Record | None = None
@@ -222,10 +222,10 @@ class DynamoWindow:
         yield from events[begin:until]
 
     def _read(self, within: Sequence[Event]) -> Record:
-        events = [event for event in within if self._stranger(event) is None]
+        events = [event for event in within if self._left_thread(event) is None]
         left: Counter[threading.Thread] = Counter()
         for event in within:
-            if (thread := self._stranger(event)) and isinstance(event, (Made, Missed)):
+            if (thread := self._left_thread(event)) and isinstance(event, (Made, Missed)):
                 left[thread] += event.graphs if isinstance(event, Missed) else 1
         not_isolated = tuple(self._isolated or ())
         errors = [*self._errors]
@@ -234,22 +234,22 @@ class DynamoWindow:
             not_isolated = ()
         try:
             return explained(events, self._places, errors).noted(
-                *not_isolated, *self._strangers.notes("dynamo", left)
+                *not_isolated, *self._left_threads.notes("dynamo", left)
             )
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
             return Record.of("dynamo", graphs=made, errors=(*errors, error))
 
-    def _stranger(self, event: Event) -> threading.Thread | None:
+    def _left_thread(self, event: Event) -> threading.Thread | None:
         """The thread of an earlier test in which it happened, if it is no other's.
 
         What such a thread had begun before there were sensors is only in Dynamo's own counter.
         """
         if isinstance(event, Missed):
-            return self._strangers.first
+            return self._left_threads.first
         thread = self._sensors.events.thread(event)
-        return thread if thread in self._strangers else None
+        return thread if thread in self._left_threads else None
 
 
 class _Busy(Exception):

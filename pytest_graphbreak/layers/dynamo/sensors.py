@@ -53,7 +53,7 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
 from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, PackageSensor
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
-from pytest_graphbreak.layers.strangers import Events
+from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
 

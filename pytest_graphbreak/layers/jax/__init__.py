@@ -6,9 +6,9 @@ from pytest_graphbreak.model.layer import GraphCause, Layer, Style
 
 CAUSES = (
     GraphCause("jit", "plain", plural="jit"),
-    GraphCause("aot", "meant", plural="aot"),
-    GraphCause("backward", "meant", plural="backward"),
-    GraphCause("retrace", "again", explained_by="recompile"),
+    GraphCause("aot", "expected", plural="aot"),
+    GraphCause("backward", "expected", plural="backward"),
+    GraphCause("retrace", "repeat", explained_by="recompile"),
     GraphCause("eager", plural="eager"),
     GraphCause("transfer"),
     GraphCause("other", plural="other"),

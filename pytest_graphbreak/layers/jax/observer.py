@@ -23,7 +23,7 @@ from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.events import Event, Executable, is_on_device
 from pytest_graphbreak.layers.jax.explain import explained
 from pytest_graphbreak.layers.jax.sensors import SENSORS
-from pytest_graphbreak.layers.strangers import Strangers
+from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -119,7 +119,7 @@ class JaxWindow:
         except Exception as fault:
             self._errors.append(f"the jax layer cannot be observed: {fault}")
         self._first = len(SENSORS.events)
-        self._strangers = Strangers()
+        self._left_threads = LeftThreads()
 
     def peek(self) -> Record | None:
         if self._closed:
@@ -158,7 +158,9 @@ class JaxWindow:
         until = len(SENSORS.events)
         if self._last_read is None or self._last_read[0] != until:
             events = list(self._events(until))
-            own = [event for event in events if SENSORS.events.thread(event) not in self._strangers]
+            own = [
+                event for event in events if SENSORS.events.thread(event) not in self._left_threads
+            ]
             errors = [*SENSORS.errors, *self._errors, *(self._not_isolated or ())]
             if not SENSORS.attached:
                 errors.append(UNWATCHED)
@@ -179,9 +181,9 @@ class JaxWindow:
             thread
             for event in events
             if isinstance(event, Executable) and not event.loaded and self._observer.is_here(event)
-            if (thread := SENSORS.events.thread(event)) in self._strangers and thread is not None
+            if (thread := SENSORS.events.thread(event)) in self._left_threads and thread is not None
         )
-        return self._strangers.notes(self._observer.layer, made)
+        return self._left_threads.notes(self._observer.layer, made)
 
     def _events(self, until: int) -> Iterator[Event]:
         """The events of this window, of all threads, without those of wider fixtures."""

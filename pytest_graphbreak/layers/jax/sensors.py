@@ -29,7 +29,7 @@ from pytest_graphbreak.layers.jax.events import (
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
 from pytest_graphbreak.layers.jax.traces import KeptTraces
-from pytest_graphbreak.layers.strangers import Events
+from pytest_graphbreak.layers.left_threads import Events
 
 _PLAIN: Final = ("constant", "return", "func", "call", "module")
 """Operations of a module that compute nothing."""

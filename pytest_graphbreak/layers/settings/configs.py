@@ -85,7 +85,7 @@ CONFIGS: Final = (
     "torch._inductor.config",
     "torch._functorch.config",
     "torch.fx.experimental._config",
-    "torch.compiler.config",  # some names of the others stand for entries of this one
+    "torch.compiler.config",  # some names of the others are aliases of entries of this one
 )
 
 
@@ -113,7 +113,7 @@ class Look:
 
 
 class ConfigEntries:
-    """One config module: its entries in their order, without those that stand for another."""
+    """One config module: its entries in their order, without aliases."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -174,7 +174,7 @@ class ConfigEntries:
             return
         if type(override) in CONTAINERS:
             refill(override, look.values[at])
-        # Through the module, which then knows that it has to be hashed anew.
+        # Through the module, which then knows that its hash has changed.
         is_unset = override is self._unset
         setattr(self._module, self._keys[at], self._default(at) if is_unset else override)
         if is_unset:

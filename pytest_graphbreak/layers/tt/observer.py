@@ -32,7 +32,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.layers.base import Observer
-from pytest_graphbreak.layers.strangers import Strangers
+from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.tt.files import ENOUGH, FILE, LEVEL, LogFiles, followed
 from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
@@ -229,7 +229,7 @@ class TTWindow:
         self._closed = False
         self._last: Record | None = None
         self._files = LogFiles()
-        self._strangers = Strangers()
+        self._left_threads = LeftThreads()
 
     def excluded(self) -> contextlib.AbstractContextManager[None]:
         return self._files.excluded()
@@ -262,7 +262,7 @@ class TTWindow:
             graphs=programs.attempted - left.total(),
             graph_list=map(_graph, own),
             errors=errors,
-            notes=(*notes, *self._strangers.notes(LAYER, left)),
+            notes=(*notes, *self._left_threads.notes(LAYER, left)),
         )
 
     def _own(self, programs: Sequence[Program]) -> tuple[list[Program], Counter[Thread]]:
@@ -270,7 +270,9 @@ class TTWindow:
 
         The log names a thread by the lower 32 bits of its identity, in hexadecimal digits.
         """
-        threads = {f"{ident & 0xFFFFFFFF:X}": of for ident, of in self._strangers.by_ident.items()}
+        threads = {
+            f"{ident & 0xFFFFFFFF:X}": of for ident, of in self._left_threads.by_ident.items()
+        }
         left = Counter(threads[one.thread] for one in programs if one.thread in threads)
         return [one for one in programs if one.thread not in threads], left
 

@@ -7,8 +7,8 @@ from pytest_graphbreak.model.layer import GraphCause, Layer, Style
 CAUSES = (
     GraphCause("fx", "plain", plural="fx"),
     GraphCause("split"),
-    GraphCause("recompile", "again"),
-    GraphCause("backward", "meant", plural="backward"),
+    GraphCause("recompile", "repeat"),
+    GraphCause("backward", "expected", plural="backward"),
     GraphCause("sync", falls_with="call"),
     GraphCause("access", plural="accesses"),
     GraphCause("pending", falls_with="sources", plural="pending"),

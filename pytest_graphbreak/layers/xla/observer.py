@@ -18,7 +18,7 @@ from typing import Final
 
 from pytest_graphbreak.layers.base import MissingName, Observer
 from pytest_graphbreak.layers.hooks import ImportWatch
-from pytest_graphbreak.layers.strangers import Strangers
+from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
@@ -194,7 +194,7 @@ class XlaWindow:
         _sensors.acquire(reasons)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
         self._loaded = _recorder.loaded
-        self._strangers = Strangers()
+        self._left_threads = LeftThreads()
 
     def peek(self) -> Record | None:
         if self._closed:
@@ -237,14 +237,14 @@ class XlaWindow:
         graphs, first, gaps = self._start
         events = []
         made = _recorder.graphs - graphs
-        for others, left, back in self._excluded:
-            events += _recorder.events[first:left]
+        for others, begin, back in self._excluded:
+            events += _recorder.events[first:begin]
             first = back
             made -= others
         events += _recorder.events[first:]
-        strangers = {event: thread for event in events if (thread := self._stranger(event))}
-        events = [event for event in events if event not in strangers]
-        made = max(0, made - len(strangers))
+        left = {event: thread for event in events if (thread := self._left_thread(event))}
+        events = [event for event in events if event not in left]
+        made = max(0, made - len(left))
         explained = _recorder.guard(explain, events, self._places) if self._reasons else []
         errors, notes = self._isolated(made, explained or ())
         errors += _recorder.errors
@@ -265,12 +265,12 @@ class XlaWindow:
             ),
             graph_list=explained or (),
             errors=errors,
-            notes=(*notes, *self._strangers.notes(LAYER, Counter(strangers.values()))),
+            notes=(*notes, *self._left_threads.notes(LAYER, Counter(left.values()))),
         )
 
-    def _stranger(self, event: Event) -> Thread | None:
+    def _left_thread(self, event: Event) -> Thread | None:
         """The thread of an earlier test that compiled, as far as torch_xla tells its frames."""
-        return self._strangers.of(reversed(event.report.frames)) if event.report else None
+        return self._left_threads.of(reversed(event.report.frames)) if event.report else None
 
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:
         """The errors and the notes of having been isolated."""

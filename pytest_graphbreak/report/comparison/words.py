@@ -8,7 +8,7 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.attribution import UNEXPLAINED
-from pytest_graphbreak.model.layers import MEANT
+from pytest_graphbreak.model.layers import EXPECTED
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.runs.comparison import (
@@ -73,7 +73,7 @@ def _section(change: CauseChange) -> str:
         return "left"
     if change.kind == "recompile":
         return "again"
-    if change.kind in MEANT or change.kind == UNEXPLAINED:
+    if change.kind in EXPECTED or change.kind == UNEXPLAINED:
         return "compiled"
     return change.how if change.how in ("new", "gone") else "known"
 
@@ -93,7 +93,7 @@ def name(change: CauseChange) -> str:
     if change.kind == UNEXPLAINED:
         return "graphs of which the reports tell no more"
     kind = "" if change.id else KINDS.get(change.kind, change.kind)
-    parts = (change.id or kind, "" if change.kind in MEANT else change.reason)
+    parts = (change.id or kind, "" if change.kind in EXPECTED else change.reason)
     return "  ".join(part for part in parts if part)
 
 
@@ -151,7 +151,7 @@ def tried(change: CauseChange) -> str | None:
         return advice.short(Eager(change.layer, reason, where))
     if kind == "recompile":
         return advice.short(Recompile(change.layer, "", reason, where, change.stack))
-    if kind in MEANT or kind == UNEXPLAINED:
+    if kind in EXPECTED or kind == UNEXPLAINED:
         return None
     return advice.short(Graph(change.layer, "", kind, where=where, reason=reason))
 

@@ -9,7 +9,7 @@ LAYER = Layer(
     causes=(
         GraphCause("made", "plain", plural="made"),
         GraphCause("broken", explained_by="break", plural="broken"),
-        GraphCause("again", "again", explained_by="recompile", plural="again"),
+        GraphCause("again", "repeat", explained_by="recompile", plural="again"),
     ),
     observer="pytest_graphbreak.layers.toy.observer:ToyObserver",
     needs=("toycompiler",),

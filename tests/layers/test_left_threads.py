@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_graphbreak.layers.strangers import Events, OwnThreads, Strangers
+from pytest_graphbreak.layers.left_threads import Events, LeftThreads, OwnThreads
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -31,11 +31,11 @@ def running(thread: threading.Thread) -> Iterator[threading.Thread]:
 
 
 def test_a_thread_that_goes_on_is_a_stranger_to_later_windows_alone(stop: threading.Event) -> None:
-    test, before = OwnThreads(), Strangers()
+    test, before = OwnThreads(), LeftThreads()
     thread = threading.Thread(target=stop.wait, name="goes on", daemon=True)
     with running(thread):
         test.end("test_it.py::test_one")
-        later = Strangers()
+        later = LeftThreads()
         assert thread in later
         assert thread not in before
         assert list(later.notes("jax", {thread: 2})) == [
@@ -56,7 +56,7 @@ def test_no_garbage_collection_begins_while_the_frames_are_read(
     thread = threading.Thread(target=stop.wait, daemon=True)
     with running(thread):
         test.end("test_it.py::test_one")
-        assert thread in Strangers()
+        assert thread in LeftThreads()
         stop.set()
     assert collects == [False]
     assert gc.isenabled()
@@ -68,7 +68,7 @@ def test_a_thread_of_a_wider_fixture_is_none(stop: threading.Event) -> None:
         thread = threading.Thread(target=stop.wait, daemon=True)
         thread.start()
     test.end("test_it.py::test_one")
-    assert thread not in Strangers()
+    assert thread not in LeftThreads()
     stop.set()
     thread.join()
 
@@ -80,11 +80,11 @@ def test_a_thread_that_waits_for_work_works_for_who_gives_it() -> None:
         with ThreadPoolExecutor(1) as pool:
             worker = pool.submit(threading.current_thread).result()
             test.end("test_it.py::test_one")
-            waiting = Strangers()
+            waiting = LeftThreads()
             busy, done = threading.Event(), threading.Event()
             pool.submit(lambda: (busy.set(), done.wait()))
             busy.wait()
-            working = Strangers()
+            working = LeftThreads()
             done.set()
         work.put(0)
     assert server not in waiting
@@ -103,7 +103,7 @@ def test_a_stack_is_known_by_the_function_of_its_thread(stop: threading.Event) -
     with running(threading.Thread(target=goes_on, daemon=True)) as thread:
         inside.wait()
         test.end("test_it.py::test_one")
-        left = Strangers()
+        left = LeftThreads()
         file = threading.__file__
         begin = [Line(file, 1, name) for name in ("_bootstrap", "_bootstrap_inner", "run")]
         assert left.of([*begin, Line(__file__, 99, "goes_on"), Line("net.py", 1, "f")]) is thread

@@ -62,7 +62,7 @@ class OwnThreads:
                 _left.setdefault(thread, test)
 
 
-class Strangers:
+class LeftThreads:
     """The threads that were left before a window opened and were at work when it did."""
 
     def __init__(self) -> None:
