@@ -366,7 +366,7 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         f"**{len(whole)} of {len(broken)} are left without a break**, and of {graphs[0]} graphs "
         f"{graphs[1]} are left. Each patch was kept only after a run: the outputs are equal for "
         "the inputs of the survey and four or five kinds of others "
-        "([how](../how-to/mend-a-red-test.md#let-it-try-graphbreak-fix)). "
+        "([how](../how-to/fix-a-red-test.md#let-it-try-graphbreak-fix)). "
         "`python -m benchmarks.survey.repairs` is the script. Where numbers became constants, "
         "images of other sizes are another graph, and numbers that hang on the tokens, such as "
         "whether there is an image at all, raise RuntimeError where they change.\n",

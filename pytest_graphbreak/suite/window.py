@@ -81,7 +81,7 @@ class TestWindow:
 # ``tlparse``. A test that passed leaves nothing. torch's own handler does the
 # writing; it is on the logger during the call phase only.
 #
-# Tracing costs time (see ``docs/how-to/mend-a-red-test.md``), and changes no
+# Tracing costs time (see ``docs/how-to/fix-a-red-test.md``), and changes no
 # count: Dynamo compiles the same and only logs more.
 
 _UNSAFE = re.compile(r"[^\w.=-]+")
