@@ -11,15 +11,13 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final, TextIO
 
 from pytest_graphbreak.model.layers import BY_NAME
 
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
-
-_SMALLEST: Final = 16
-"""Columns of the column of a table whose cells are broken."""
 
 _HEAD: Final = re.compile(
     r" *(?:[-+~*=] (?!$))?(?:(?:->|try:|graph budget:) |(?:\S{1,12} {2,}(?!$)){0,2})"
@@ -178,25 +176,26 @@ def _continued(before: str, words: list[str], width: int) -> list[str]:
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Rows in columns, two blanks apart; 0 is no terminal, where nothing is broken.
 
-    Where they need more than ``width``, the cells of the widest column go on below their first
-    line; where that leaves it less than ``_SMALLEST``, each further cell is a line of its own.
+    Where they need more than ``width``, columns are narrowed from the widest on, as far as their
+    words allow, and cells go on below their first line; where that is not enough, each further
+    cell of a row is a line of its own.
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    over = sum(widths) + 2 * (len(widths) - 1) - width
-    widest = widths.index(max(widths))
-    if width < NARROWEST or over <= 0:
-        return [_row(row, widths) for row in rows]
-    if widths[widest] - over < _SMALLEST:
-        return [line for row in rows for line in _stacked(row, width)]
-    widths[widest] -= over
-    lines = []
-    for row in rows:
-        parts = _words(row[widest], widths[widest]) or [""]
-        for number, part in enumerate(parts):
-            cells = ["" if number else cell for cell in row]
-            cells[widest] = part
-            lines.append(_row(cells, widths))
-    return lines
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    if width >= NARROWEST:
+        words = [max(map(len, " ".join(column).split()), default=0) for column in columns]
+        if sum(words) + 2 * (len(words) - 1) > width:
+            return [line for row in rows for line in _stacked(row, width)]
+        while sum(widths) + 2 * (len(widths) - 1) > width:
+            spare, widest = max((size, n) for n, size in enumerate(widths) if size > words[n])
+            widths[widest] = spare - 1
+    return [_row(cells, widths) for row in rows for cells in _cells(row, widths)]
+
+
+def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
+    """The lines of a row: the parts of its cells."""
+    parts = [_words(cell, width or 1) for cell, width in zip(row, widths, strict=True)]
+    return zip_longest(*parts, fillvalue="") if any(parts) else iter([("",) * len(widths)])
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
