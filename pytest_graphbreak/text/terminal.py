@@ -19,6 +19,9 @@ from pytest_graphbreak.model.layers import BY_NAME
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
 
+_SMALLEST: Final = 12
+"""Columns of a table's column below which its cells are not broken."""
+
 _HEAD: Final = re.compile(
     r" *(?:[-+~*=] (?!$))?(?:(?:->|try:|graph budget:) |(?:\S{1,12} {2,}(?!$)){0,2})"
 )
@@ -183,7 +186,10 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     if width >= NARROWEST:
-        words = [max(map(len, " ".join(column).split()), default=0) for column in columns]
+        words = [
+            max(min(size, _SMALLEST), *map(len, " ".join(column).split()))
+            for size, column in zip(widths, columns, strict=True)
+        ]
         if sum(words) + 2 * (len(words) - 1) > width:
             return [line for row in rows for line in _stacked(row, width)]
         while sum(widths) + 2 * (len(widths) - 1) > width:
