@@ -38,7 +38,7 @@ WORST: Final[dict[str, Callable[[int], str]]] = {
     ),
     "unsupported": lambda n: (
         _line("symbolic_convert", 1, "[__graph_breaks] Graph break: from user code at:")
-        + _line("symbolic_convert", 1, "[__graph_breaks] torch._dynamo.exc.Unsupported: " + "a " * n)
+        + _line("symbolic_convert", 1, "[__graph_breaks] torch._dynamo.exc.X: " + "a " * n)
     ),
     "spaces": lambda n: _line("convert_frame", 0, "[__graph_breaks] Graph break" + " " * n),
     "frames": _frames,

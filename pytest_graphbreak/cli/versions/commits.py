@@ -90,7 +90,8 @@ class UserCheckout:
         listed = _line(self.top, "rev-list", "--topo-order", *range_).splitlines()
         found = [one for one in reversed(listed) if one != bad]
         if halving:  # git itself orders equal ones by their hash (bisect.c, best_bisection_sorted)
-            distances = dict(_DISTANCE.findall(_line(self.top, "rev-list", "--bisect-all", *range_)))
+            listing = _line(self.top, "rev-list", "--bisect-all", *range_)
+            distances = dict(_DISTANCE.findall(listing))
             found.sort(key=lambda one: -int(distances[one]))
         return found
 
