@@ -56,7 +56,7 @@ def summed_up(text: str, desk: Desk) -> str:
     outcome = summary.Outcome("cpu", Settings(desk.path, desk.path / "baselines", gate=True))
     outcome.tests, outcome.faults = as_tests(over(f"t.py::test[{text}]")), [text]
     outcome.unmeasured = [text]
-    lines = [line for _, line in summary.lines(outcome)]
+    lines = [*map(str, summary.lines(outcome))]
     lines += measured_with(Record(settings={text: text}))
     return "\n".join(map(console, lines))  # as the session prints them
 
