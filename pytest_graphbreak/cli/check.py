@@ -29,7 +29,7 @@ from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_report
 from pytest_graphbreak.runs.union import FAILED, Union, union
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import Line, indented, labelled
+from pytest_graphbreak.text.output import TextLine, indented, labelled
 
 OK, FAILS, UNUSABLE = 0, 1, 2
 LONGEST: Final = 120
@@ -324,7 +324,7 @@ def _by_themselves(together: Union) -> Counter[str]:
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
-def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> Line:
+def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
     """How many tests are told as what, and what is to be done."""
     counts = counted(item.test for item in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
@@ -332,14 +332,14 @@ def _totals(result: Result, together: Union, reports: Sequence[RunReport], accep
     head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
     if result.no_verdict:
         step = "" if result.unusable else " Is a report missing? If this is meant: --allow-missing."
-        return Line(f"{head}. No verdict: {result.no_verdict}.{step}", "verdict bad")
+        return TextLine(f"{head}. No verdict: {result.no_verdict}.{step}", "verdict bad")
     if result.code == OK:
         missing = " Record what is new: " if REPORTED in counts else ""
         words = f"{head}. Within the graph budget.{missing}"
-        return Line(words, "verdict good", command=accept if missing else "")
+        return TextLine(words, "verdict good", command=accept if missing else "")
     mended = " Accept what is meant: " if result.failing else ""
     words = f"{head}. Over the graph budget.{mended}"
-    return Line(words, "verdict bad", command=accept if mended else "")
+    return TextLine(words, "verdict bad", command=accept if mended else "")
 
 
 def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:

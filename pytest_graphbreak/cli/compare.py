@@ -22,7 +22,7 @@ from pytest_graphbreak.runs.git import GitError, git
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text.garbage import uncollected
-from pytest_graphbreak.text.output import Line
+from pytest_graphbreak.text.output import TextLine
 
 SAME, DIFFERS, UNUSABLE = 0, 1, 2
 _BOTH: Final = (
@@ -127,7 +127,7 @@ def _patched(args: argparse.Namespace, checkout: Checkout, offer: Offer, note: s
     if not write(args.patch, commit.patch(note, files, _names(checkout, files))):
         return UNUSABLE
     words = f"{args.patch} holds {much}: "
-    say(Line(words, command=f"git apply {shlex.quote(args.patch)}"))
+    say(TextLine(words, command=f"git apply {shlex.quote(args.patch)}"))
     return SAME
 
 

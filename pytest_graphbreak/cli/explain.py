@@ -28,7 +28,7 @@ from pytest_graphbreak.report import explained, mending
 from pytest_graphbreak.report.mending import Finding
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.incoming import ReportError, load_all
-from pytest_graphbreak.text.output import BLANK, Line
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal
 
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
@@ -106,7 +106,7 @@ def _of_reports(args: argparse.Namespace) -> int:
     return 0
 
 
-def _findings(found: Sequence[Finding]) -> Iterator[Line]:
+def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
     """Each finding as a failure tells it, and the page behind it, once."""
     pages = set[str]()
     for number, one in enumerate(found):
@@ -118,7 +118,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[Line]:
             continue
         pages.add(page.family)
         yield from _items("What to write instead", page.page.instead if page.page else ())
-        yield Line("more: ", indent=2, command=own().graphbreak("explain", page.family))
+        yield TextLine("more: ", indent=2, command=own().graphbreak("explain", page.family))
 
 
 def _print(objects: Iterable[Plain]) -> None:
@@ -152,7 +152,7 @@ def _name(family: Family) -> Plain:
     return {"name": family.name, "title": family.title, "try": family.short}
 
 
-def render(found: Explanation) -> Iterator[Line]:
+def render(found: Explanation) -> Iterator[TextLine]:
     """The lines of an explanation, as plain text."""
     yield from _wrapped(f"{found.id or found.family}: {found.title}", "", "  ")
     if found.id and found.family:
@@ -173,40 +173,40 @@ def render(found: Explanation) -> Iterator[Line]:
         yield from _section("Read on", found.url)
 
 
-def _section(title: str, text: str) -> Iterator[Line]:
+def _section(title: str, text: str) -> Iterator[TextLine]:
     if not text:
         return
-    yield from (BLANK, Line(title, "title"))
+    yield from (BLANK, TextLine(title, "title"))
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
             yield BLANK
         yield from _wrapped(paragraph, "  ")
 
 
-def _items(title: str, items: tuple[str, ...]) -> Iterator[Line]:
+def _items(title: str, items: tuple[str, ...]) -> Iterator[TextLine]:
     if not items:
         return
-    yield from (BLANK, Line(title, "title"))
+    yield from (BLANK, TextLine(title, "title"))
     for item in items:
         yield from _wrapped(item, "  - ", "    ")
 
 
-def _example(example: Example) -> Iterator[Line]:
+def _example(example: Example) -> Iterator[TextLine]:
     yield BLANK
     for line in _wrapped(f"Example. {example.note}", ""):
         yield replace(line, kind="title")
     if example.until:
-        yield Line(f"(up to torch {example.until})", indent=2)
+        yield TextLine(f"(up to torch {example.until})", indent=2)
     if example.since:
-        yield Line(f"(torch {example.since} and later)", indent=2)
+        yield TextLine(f"(torch {example.since} and later)", indent=2)
     raises = f", which raises {example.raises}" if example.raises else ""
     yield from _wrapped(f"before{raises}", "  ", "    ")
     yield from _code(example.before)
-    yield Line("after", indent=2)
+    yield TextLine("after", indent=2)
     yield from _code(example.after)
 
 
-def _torch(found: Explanation) -> Iterator[Line]:
+def _torch(found: Explanation) -> Iterator[TextLine]:
     """Torch's own words. Where the id meant something else before, that is named."""
     words, *earlier = found.words
     yield from _section(f"Torch {found.torch} on {words.id}", words.explanation or _MADE_LATER)
@@ -217,12 +217,12 @@ def _torch(found: Explanation) -> Iterator[Line]:
         yield from _section(f"Earlier meanings of {words.id}", reasons)
 
 
-def _code(code: str) -> Iterator[Line]:
+def _code(code: str) -> Iterator[TextLine]:
     for line in code.rstrip().splitlines():
-        yield Line(line, "source", 6, whole=True)
+        yield TextLine(line, "source", 6, whole=True)
 
 
-def _wrapped(text: str, first: str, rest: str | None = None) -> list[Line]:
+def _wrapped(text: str, first: str, rest: str | None = None) -> list[TextLine]:
     rows = textwrap.wrap(
         text,
         _width(),
@@ -231,7 +231,7 @@ def _wrapped(text: str, first: str, rest: str | None = None) -> list[Line]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [Line(row, whole=True) for row in rows]
+    return [TextLine(row, whole=True) for row in rows]
 
 
 def _width() -> int:
@@ -240,12 +240,12 @@ def _width() -> int:
     return max(NARROWEST, min(WIDTH, there))
 
 
-def _names() -> Iterator[Line]:
-    yield Line("A name, an id (GB0124), or the text of a reason: graphbreak explain NAME")
+def _names() -> Iterator[TextLine]:
+    yield TextLine("A name, an id (GB0124), or the text of a reason: graphbreak explain NAME")
     for title, families in groups().items():
-        yield from (BLANK, Line(title, "title"))
+        yield from (BLANK, TextLine(title, "title"))
         for one in families:
-            yield Line(one.title, indent=2, head=f"{one.name:<22}")
+            yield TextLine(one.title, indent=2, head=f"{one.name:<22}")
 
 
 def _unknown(topic: str) -> Iterator[str]:

@@ -25,7 +25,7 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, bench
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import BLANK, Line
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.text.safe import printable
 from pytest_graphbreak.text.terminal import columns, table
@@ -153,7 +153,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> 
         _show(search.diff(), out)
     elif code == FIXED and search.outcome.source is not None:
         command = own().graphbreak("fix", "--diff", target.shown)
-        say(Line("the change as a diff, also of libraries: ", command=command))
+        say(TextLine("the change as a diff, also of libraries: ", command=command))
     if stop is not None:
         complain("graphbreak fix: interrupted")
         return ending.code(stop)
@@ -201,7 +201,7 @@ def _result(
     name = shown(fixed.path, Path.cwd())
     say(f"Wrote {name}.")
     if target.test:
-        say(Line("pytest passes it over; this runs the test: ", command=own().python(name)))
+        say(TextLine("pytest passes it over; this runs the test: ", command=own().python(name)))
     return FIXED, stop
 
 
@@ -228,50 +228,50 @@ def _prove(fixed: Target, desk: Bench, outcome: SearchResult) -> str:
     return ""
 
 
-def report(outcome: SearchResult, width: int = 0) -> Iterator[Line]:
+def report(outcome: SearchResult, width: int = 0) -> Iterator[TextLine]:
     """The whole report; its table for a terminal of this width."""
     for problem in outcome.problems:
         yield from _problem(problem)
         yield BLANK
     rows = [[printable(cell) for cell in row] for row in _rows(outcome)]
-    yield from (Line(row, whole=True) for row in table(rows, width))
+    yield from (TextLine(row, whole=True) for row in table(rows, width))
     drops = [patch.drops for patch in outcome.kept if patch.drops]
     moves = [patch.moves for patch in outcome.kept if patch.moves]
     for words in dict.fromkeys(drops):
-        yield Line(f"side effect lost: {words} (--keep-side-effects forbids this)")
+        yield TextLine(f"side effect lost: {words} (--keep-side-effects forbids this)")
     for words in dict.fromkeys(moves):
-        yield Line(f"side effect moved: {words}")
+        yield TextLine(f"side effect moved: {words}")
     for words in dict.fromkeys(patch.note for patch in outcome.kept if patch.note):
-        yield Line(f"note: {words}")
+        yield TextLine(f"note: {words}")
     if outcome.stopped:
-        yield Line(f"stopped: {outcome.stopped}; what was proved until then is kept")
+        yield TextLine(f"stopped: {outcome.stopped}; what was proved until then is kept")
 
 
-def _problem(problem: Problem) -> Iterator[Line]:
+def _problem(problem: Problem) -> Iterator[TextLine]:
     item = problem.item
     times = f"   x{item.count}" if item is not None and item.count > 1 else ""
-    yield Line(f"{problem.title}{times}")
+    yield TextLine(f"{problem.title}{times}")
     if item is not None:
         place = f"{item.where.file}:{item.where.line} in {item.where.function}"
-        yield Line(place, "place", 4)
-        yield Line(item.where.code, "source", 8)
+        yield TextLine(place, "place", 4)
+        yield TextLine(item.where.code, "source", 8)
     for patch in problem.kept:
         yield _state("kept", patch.title)
     if problem.kept:
         if not problem.mended:
-            yield Line("still there, with fewer graphs", indent=4)
+            yield TextLine("still there, with fewer graphs", indent=4)
     elif problem.mended:
         yield _state("gone", "with the patches for other places")
     else:
         yield _state("open", _why(problem))
     for one in problem.tried:
         if one.why and one.why != "it is there already":
-            yield Line(f"tried, not kept: {one.patch.title}: {one.why}", indent=6)
+            yield TextLine(f"tried, not kept: {one.patch.title}: {one.why}", indent=6)
 
 
-def _state(word: str, text: str) -> Line:
+def _state(word: str, text: str) -> TextLine:
     """What became of a break, and by what."""
-    return Line(text, indent=4, head=f"{word}  ")
+    return TextLine(text, indent=4, head=f"{word}  ")
 
 
 def _why(problem: Problem) -> str:

@@ -10,13 +10,13 @@ from typing import Final, TextIO
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
-from pytest_graphbreak.text.output import Line, labelled, lined
+from pytest_graphbreak.text.output import TextLine, labelled, lined
 
 MOST: Final = 200
 """Lines of one kind; the rest are counted."""
 
 
-def say(said: str | Line = "", to: TextIO | None = None) -> None:
+def say(said: str | TextLine = "", to: TextIO | None = None) -> None:
     """Print a line, or the lines of a text, made harmless; broken and coloured on a terminal."""
     out = to or sys.stdout
     encoding = out.encoding or "utf-8"
@@ -25,7 +25,7 @@ def say(said: str | Line = "", to: TextIO | None = None) -> None:
             print(part.encode(encoding, "backslashreplace").decode(encoding), file=out)
 
 
-def say_all(lines: Iterable[Line], to: TextIO | None = None) -> None:
+def say_all(lines: Iterable[TextLine], to: TextIO | None = None) -> None:
     """Print lines."""
     for line in lines:
         say(line, to)

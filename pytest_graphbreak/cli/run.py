@@ -31,7 +31,7 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.judgement import Case, Judgement, judgement
 from pytest_graphbreak.report.log import live
-from pytest_graphbreak.text.output import Line
+from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
@@ -205,7 +205,7 @@ def _judged(record: Record, most: int | None) -> Judgement | None:
     return judgement(Case(record, cap=cap), typed=own())
 
 
-def _show(name: str, code: int, record: Record, lines: Sequence[Line]) -> None:
+def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> None:
     """The report, after all that the script printed."""
     settle_streams()
     say("", sys.stderr)

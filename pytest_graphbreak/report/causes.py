@@ -23,7 +23,7 @@ from pytest_graphbreak.report.lines import (
 )
 from pytest_graphbreak.report.occurrences import Occurrence, known_breaks, known_graphs, told
 from pytest_graphbreak.text.numbers import noun, plural
-from pytest_graphbreak.text.output import Line, signed
+from pytest_graphbreak.text.output import TextLine, signed
 
 MOST_PLACES = 12
 """Places that a failure shows in full; what is left out is counted."""
@@ -35,7 +35,7 @@ MOST_NOWHERE = 3
 
 def decomposed(
     verdict: Verdict, record: Record, fixtures: Mapping[str, int] | None = None
-) -> Iterator[Line]:
+) -> Iterator[TextLine]:
     """``  4 xla graphs = 2 fx + 1 split + 1 access`` for each layer that grew or is new."""
     moved = {step.layer for step in verdict.worse}
     for layer in record.layers:
@@ -46,13 +46,13 @@ def decomposed(
         if count and causes:
             loaded = cached_text(cached(record, layer))
             words = f"{count} {layer} {noun(count, 'graph')} = {causes_text(causes)}{loaded}"
-            yield Line(words, indent=2)
+            yield TextLine(words, indent=2)
             if own := (fixtures or {}).get(layer):
                 words = f"{own} of {'it' if count == 1 else 'them'} in the test's fixtures"
-                yield Line(words, indent=4)
+                yield TextLine(words, indent=4)
 
 
-def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Line]:
+def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """Where nothing is compiled any more and nothing broke: what to look for, and where."""
     if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
         return
@@ -69,7 +69,7 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Line
     yield from to_try(words)
 
 
-def shrunk(verdict: Verdict, record: Record) -> Iterator[Line]:
+def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """Where fewer operations are captured in as many graphs: what each of them still has."""
     lost = {step.layer: step for step in verdict.lost if step.kind == "ops"}
     if not lost:
@@ -97,12 +97,12 @@ def _look_for(verdict: Verdict) -> str:
     return f"look for {DESCRIPTIONS[layer].look_for}"
 
 
-def _notes(record: Record) -> Iterator[Line]:
+def _notes(record: Record) -> Iterator[TextLine]:
     """What the record notes may be why less was compiled: what a cache had, what is turned off."""
     yield from map(detail, record.notes)
 
 
-def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[Line]:
+def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[TextLine]:
     """The functions that are no longer reached; where all are, those that hold less."""
     functions = [one for one in verdict.changes if one.kind == "function"]
     none = [one for one in functions if not one.after]
@@ -114,15 +114,15 @@ def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[Line]:
             yield signed("-", f"{where} holds {one.after} of {was}")
 
 
-def _rest(count: int, what: str) -> Line:
-    return Line(f"... and {plural(count, what)} (the JSON report has them all)", indent=2)
+def _rest(count: int, what: str) -> TextLine:
+    return TextLine(f"... and {plural(count, what)} (the JSON report has them all)", indent=2)
 
 
 def _operations(count: int) -> str:
     return plural(count, "operation")
 
 
-def places(verdict: Verdict, record: Record) -> Iterator[Line]:
+def places(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
     shown = told(verdict, record)
     for one in shown[:MOST_PLACES]:
@@ -140,7 +140,7 @@ def places(verdict: Verdict, record: Record) -> Iterator[Line]:
         yield signed("=", ", ".join(parts))
 
 
-def lines(one: Occurrence, sign: str = "+") -> list[Line]:
+def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
     """What changed at one place: what, where, what led there, what to try."""
     if one.change.was:
         return _reworded(one)
@@ -158,7 +158,7 @@ def lines(one: Occurrence, sign: str = "+") -> list[Line]:
     return recompile_lines(sign, one)
 
 
-def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[Line]:
+def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[TextLine]:
     times = f"   x{item.count}" if item.count > 1 else ""
     name = f"{item.id}  " if item.id else ""
     return [
@@ -171,7 +171,7 @@ def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[L
     ]
 
 
-def _with_it(one: Occurrence) -> Iterator[Line]:
+def _with_it(one: Occurrence) -> Iterator[TextLine]:
     """What happened with a break, a line for each and no advice: it goes with it."""
     breaks, repeats = one.with_it("break"), one.with_it("recompile")
     # A function that is compiled by itself since then follows from the break and needs no line.
@@ -222,7 +222,7 @@ def _repeats(one: Occurrence) -> Repeats:
     return Repeats(tuple(item for item in one.items if isinstance(item, Recompile)))
 
 
-def graph_lines(sign: str, item: Graph, count: int = 1) -> list[Line]:
+def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
     times = f"   x{count}" if count > 1 else ""
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
     name = f"{item.cause}   " if item.reason else item.cause
@@ -235,7 +235,7 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[Line]:
     ]
 
 
-def _entry(sign: str, item: Graph, count: int) -> list[Line]:
+def _entry(sign: str, item: Graph, count: int) -> list[TextLine]:
     times = f"   x{count}" if count > 1 else ""
     return [
         signed(sign, f"{item.cause}{times}{process(item)}"),
@@ -250,7 +250,7 @@ def recompile_word(layer: str) -> str:
     return next((cause.name for cause in causes if cause.kind == "repeat"), "recompile")
 
 
-def recompile_lines(sign: str, one: Occurrence) -> list[Line]:
+def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
     item = _repeats(one)
     word = recompile_word(item.first.layer)
     return [
@@ -263,7 +263,7 @@ def recompile_lines(sign: str, one: Occurrence) -> list[Line]:
     ]
 
 
-def _followers(one: Occurrence, since: str) -> Iterator[Line]:
+def _followers(one: Occurrence, since: str) -> Iterator[TextLine]:
     """What is compiled again with a function, since it calls it."""
     followers = one.with_it("recompile")
     if followers:
@@ -276,7 +276,7 @@ def _followers(one: Occurrence, since: str) -> Iterator[Line]:
         yield detail(f"... and {plural(len(followers) - MOST_FUNCTIONS, 'more function')}", 2)
 
 
-def eager_lines(sign: str, item: Eager) -> list[Line]:
+def eager_lines(sign: str, item: Eager) -> list[TextLine]:
     times = f"   x{item.count}" if item.count > 1 else ""
     return [
         signed(sign, f"{item.reason}{times}", "eager   "),
@@ -286,7 +286,7 @@ def eager_lines(sign: str, item: Eager) -> list[Line]:
     ]
 
 
-def _gone(one: Occurrence) -> list[Line]:
+def _gone(one: Occurrence) -> list[TextLine]:
     change = one.change
     if change.kind == "graph":
         times = f"   x{-change.growth}" if change.growth < -1 else ""
@@ -295,6 +295,6 @@ def _gone(one: Occurrence) -> list[Line]:
     return [signed("-", f"{change.reason or 'break'}   gone", name), *at(change.where)]
 
 
-def _reworded(one: Occurrence) -> list[Line]:
+def _reworded(one: Occurrence) -> list[TextLine]:
     now = f"{one.change.id or ''} {one.change.reason}"
     return [signed("~", f"{one.change.was} is now {now}".rstrip()), *at(one.where)]

@@ -18,7 +18,7 @@ from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_line
 from pytest_graphbreak.report.lines import at, detail, to_try
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import BLANK, Line, signed
+from pytest_graphbreak.text.output import BLANK, TextLine, signed
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 10
@@ -29,23 +29,23 @@ _NOWHEN: Final[dict[str, Any]] = {"process": None, "during": None}
 """Of a cause that many tests have: neither the process nor what one of them was doing."""
 
 
-def lines(found: RootCauses, most: int = MOST) -> Iterator[Line]:
+def lines(found: RootCauses, most: int = MOST) -> Iterator[TextLine]:
     """All of it and a blank line, for a terminal.
 
     Nothing where no place explains a test, or one test is red: its failure has said all.
     """
     if found.red < 2 or not found.places:
         return
-    yield Line(headline(found), "title")
+    yield TextLine(headline(found), "title")
     for cause in found.all[:most]:
         yield from cause_lines(cause)
     rest = len(found.all) - most
     if rest > 0:
-        yield Line(f"... and {plural(rest, 'more cause')}", indent=2)
+        yield TextLine(f"... and {plural(rest, 'more cause')}", indent=2)
     yield BLANK
 
 
-def cause_lines(cause: RootCause) -> Iterator[Line]:
+def cause_lines(cause: RootCause) -> Iterator[TextLine]:
     """One cause: what, where, what to try, how many tests and graphs, and the first test."""
     yield from what(cause)
     which = "the one that grew most" if cause.graphs else "one of them"
@@ -53,12 +53,12 @@ def cause_lines(cause: RootCause) -> Iterator[Line]:
     yield detail(cause.tests[0], 4)
 
 
-def what(cause: RootCause) -> list[Line]:
+def what(cause: RootCause) -> list[TextLine]:
     """What happened, where, and what to try: without what only one of its tests knows."""
     return [replace(line, text=cut(line.text)) for line in _what(cause)]
 
 
-def _what(cause: RootCause) -> list[Line]:
+def _what(cause: RootCause) -> list[TextLine]:
     one = cause.found
     if one is None:
         return [signed("-", cause.words), *at(cause.function), *to_try(to_do(cause))]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_graphbreak.text.output import Line, plain
+from pytest_graphbreak.text.output import TextLine, plain
 from pytest_graphbreak.text.terminal import columns, spans, wrapped
 
 Location = tuple[str, int | None, str]
@@ -31,7 +31,9 @@ class FailureText:
     With ``line`` (``--tb=line``) pytest's own line of ``reprcrash`` is all that is shown.
     """
 
-    def __init__(self, lines: Sequence[Line], location: Location, *, line: bool = False) -> None:
+    def __init__(
+        self, lines: Sequence[TextLine], location: Location, *, line: bool = False
+    ) -> None:
         self.lines = lines
         self.line = line
         self.message = plain(lines)
@@ -45,7 +47,7 @@ class FailureText:
             write(self.lines, tw)
 
 
-def write(lines: Iterable[Line], tw: Any) -> None:
+def write(lines: Iterable[TextLine], tw: Any) -> None:
     """Write lines by pytest's writer, in its colours; in a file they stay whole, to be searched."""
     width = columns(getattr(tw, "_file", None))
     for line in lines:
@@ -66,7 +68,7 @@ class BlockText:
     as it is for all others. ``lines`` are what the exception says.
     """
 
-    def __init__(self, longrepr: Any, lines: Sequence[Line]) -> None:
+    def __init__(self, longrepr: Any, lines: Sequence[TextLine]) -> None:
         self._print = longrepr.toterminal
         self._lines = lines
         traceback = getattr(longrepr, "reprtraceback", None)

@@ -12,7 +12,7 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
 from pytest_graphbreak.report.lines import code, position
-from pytest_graphbreak.text.output import BLANK, Line
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
 
 MOST = 20
@@ -107,19 +107,19 @@ def homes_of(record: Record, layer: str) -> list[tuple[Frame, int]]:
     return Counter(graph.where for graph in graphs if graph.where.file).most_common()
 
 
-def section(title: str, entries: list[list[Line]]) -> Iterator[Line]:
+def section(title: str, entries: list[list[TextLine]]) -> Iterator[TextLine]:
     """A title and entries of some lines each; entries over ``MOST`` are counted."""
     if not entries:
         return
     yield BLANK
-    yield Line(title, indent=2)
+    yield TextLine(title, indent=2)
     for entry in entries[:MOST]:
         yield from entry
     if len(entries) > MOST:
-        yield Line(f"... and {len(entries) - MOST:,} more", indent=4)
+        yield TextLine(f"... and {len(entries) - MOST:,} more", indent=4)
 
 
-def finding(item: ReasonAtPlace) -> Iterator[Line]:
+def finding(item: ReasonAtPlace) -> Iterator[TextLine]:
     """How often, what, where, and what mends it."""
     name = f"{item.id}  " if item.id else ""
     kind = KINDS.get(item.kind, item.kind)
@@ -128,24 +128,24 @@ def finding(item: ReasonAtPlace) -> Iterator[Line]:
     for frame in item.stack[:_ABOVE]:
         yield from _at(frame, "from ")
     if item.advice:
-        yield Line(item.advice, "advice", _DEPTH, "try: ")
+        yield TextLine(item.advice, "advice", _DEPTH, "try: ")
 
 
-def home(frame: Frame, count: int) -> list[Line]:
+def home(frame: Frame, count: int) -> list[TextLine]:
     """A source line that graphs come from."""
     return [counted(count, cut(position(frame))), *_code(frame)]
 
 
-def counted(count: int, text: str) -> Line:
+def counted(count: int, text: str) -> TextLine:
     """How often something was, and what."""
-    return Line(text, indent=4, head=f"{count:>4}x  ")
+    return TextLine(text, indent=4, head=f"{count:>4}x  ")
 
 
-def _at(frame: Frame, before: str = "") -> Iterator[Line]:
+def _at(frame: Frame, before: str = "") -> Iterator[TextLine]:
     if frame.file:
-        yield Line(f"{before}{cut(position(frame))}", "call" if before else "place", _DEPTH)
+        yield TextLine(f"{before}{cut(position(frame))}", "call" if before else "place", _DEPTH)
         yield from _code(frame)
 
 
-def _code(frame: Frame) -> list[Line]:
+def _code(frame: Frame) -> list[TextLine]:
     return code(replace(frame, code=cut(frame.code)), _DEPTH + 4)

@@ -15,10 +15,10 @@ from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.settings import measured_with
-from pytest_graphbreak.text.output import Kind, Line
+from pytest_graphbreak.text.output import Kind, TextLine
 
 
-def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[Line]:
+def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """Where the baseline is, what it was measured with, and what to type next."""
     if context.baseline is not None:
         place = context.baseline
@@ -40,7 +40,7 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[Line]
         yield from _accept(verdict, context)
 
 
-def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[Line]:
+def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[TextLine]:
     """The command that explains what failed; nothing where there is no page on it."""
     if topic := _topic(verdict, record, has_ids=has_ids):
         yield _labelled("explain", command=typed.graphbreak("explain", topic))
@@ -100,7 +100,7 @@ def _measured(record: Record, context: Context) -> str:
     return f", recorded{on} with {made}{others}"
 
 
-def _accept(verdict: Verdict, context: Context) -> Iterator[Line]:
+def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
     word = "record" if verdict.name == "new" else "accept"
     flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
     if (verdict.name == "lost" and not verdict.shrunk) or verdict.emptied:
@@ -111,6 +111,6 @@ def _accept(verdict: Verdict, context: Context) -> Iterator[Line]:
         yield _labelled(word, command=context.accept or context.typed.test(context.nodeid, *flags))
 
 
-def _labelled(word: str, text: str = "", command: str = "") -> Line:
+def _labelled(word: str, text: str = "", command: str = "") -> TextLine:
     kind: Kind = "command" if command else "text"
-    return Line(text, kind, indent=2, head=f"{word:<8}  ", command=command)
+    return TextLine(text, kind, indent=2, head=f"{word:<8}  ", command=command)

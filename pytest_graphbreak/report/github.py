@@ -19,7 +19,7 @@ from pytest_graphbreak.report import accepting, explained, markdown
 from pytest_graphbreak.report.lines import detail
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
-from pytest_graphbreak.text.output import Line, plain
+from pytest_graphbreak.text.output import TextLine, plain
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
 MOST: Final = 10
@@ -127,7 +127,7 @@ def _of(cause: RootCause) -> tuple[str, str]:
     return f"graph budget: {number:,} tests, {explained.title(cause)}", _text(lines)
 
 
-def _text(lines: Iterable[Line]) -> str:
+def _text(lines: Iterable[TextLine]) -> str:
     return textwrap.dedent(plain(lines))
 
 

@@ -9,17 +9,17 @@ from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.output import Line
+from pytest_graphbreak.text.output import TextLine
 
 
-def headline(verdict: Verdict, record: Record) -> Line:
+def headline(verdict: Verdict, record: Record) -> TextLine:
     """One line: the count that moved most, and whose number it passed."""
     return first_line(_moved_most(verdict, record))
 
 
-def first_line(text: str) -> Line:
+def first_line(text: str) -> TextLine:
     """The first line of a failure."""
-    return Line(text, "headline", head="graph budget: ")
+    return TextLine(text, "headline", head="graph budget: ")
 
 
 def _moved_most(verdict: Verdict, record: Record) -> str:
@@ -76,7 +76,7 @@ NAMES: Final = {"graph": "graphs", "recompile": "recompiles", "break": "breaks"}
 """What a total is called, where that is not its kind."""
 
 
-def counts(verdict: Verdict, record: Record) -> Iterator[Line]:
+def counts(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
     unique = dict.fromkeys((*verdict.over, *verdict.lost, *verdict.fewer))
     steps = [step for step in unique if step.kind != "ops"]
@@ -86,10 +86,10 @@ def counts(verdict: Verdict, record: Record) -> Iterator[Line]:
             name = f"{step.layer} recompiles"
         note = "" if step.by == "baseline" else "   (marker)"
         words = f"{name:<18} {step.before:>3} -> {step.after:<3}  {step.growth:+d}{note}"
-        yield Line(words, indent=2)
+        yield TextLine(words, indent=2)
 
 
-def operations(verdict: Verdict, *, more: bool) -> Iterator[Line]:
+def operations(verdict: Verdict, *, more: bool) -> Iterator[TextLine]:
     """``  captured operations 2 -> 4`` of the layers of which more, or less, is compiled.
 
     Less is a loss of its own, and stands above the causes; more follows from them, below.
@@ -100,5 +100,5 @@ def operations(verdict: Verdict, *, more: bool) -> Iterator[Line]:
             moved.setdefault((step.before, step.after), []).append(step.layer or "")
     for (before, after), layers in moved.items():
         words = f"captured operations {before} -> {after}   ({', '.join(layers)})"
-        yield Line(words, indent=2)
-        yield Line(f"{'more' if more else 'less'} of the program is compiled now", indent=4)
+        yield TextLine(words, indent=2)
+        yield TextLine(f"{'more' if more else 'less'} of the program is compiled now", indent=4)

@@ -22,7 +22,7 @@ from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.model.versions import Versions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.text import block_failure, failure
-from pytest_graphbreak.text.output import Line, packed, plain
+from pytest_graphbreak.text.output import TextLine, packed, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Judgement:
     verdict: Verdict
     written: bool
     fails: bool
-    lines: Sequence[Line] = ()
+    lines: Sequence[TextLine] = ()
 
     @property
     def message(self) -> str | None:
@@ -160,7 +160,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
 
 def _lines(
     case: Case, verdict: Verdict, context: Callable[[], Context] | None, typed: Typed | None
-) -> Sequence[Line]:
+) -> Sequence[TextLine]:
     if context is None:
         return block_failure(verdict, case.record, typed or Typed())
     known, expected = context(), case.expected

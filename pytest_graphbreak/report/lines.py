@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.output import Line
+from pytest_graphbreak.text.output import TextLine
 
 NEAR = 2
 """Calls above a place that are shown in any case."""
@@ -14,14 +14,14 @@ DEPTH = 6
 """Columns before what is said below the first line of a cause."""
 
 
-def detail(text: str, deeper: int = 0) -> Line:
+def detail(text: str, deeper: int = 0) -> TextLine:
     """A line below the first one of a cause."""
-    return Line(text, indent=DEPTH + deeper)
+    return TextLine(text, indent=DEPTH + deeper)
 
 
-def at(where: Frame) -> list[Line]:
+def at(where: Frame) -> list[TextLine]:
     """A place and its source line; nothing for no place."""
-    return [Line(position(where), "place", DEPTH), *code(where)] if where.file else []
+    return [TextLine(position(where), "place", DEPTH), *code(where)] if where.file else []
 
 
 def position(frame: Frame) -> str:
@@ -31,12 +31,12 @@ def position(frame: Frame) -> str:
     return f"{frame.file}{line}{function}"
 
 
-def code(frame: Frame, indent: int = DEPTH + 4) -> list[Line]:
+def code(frame: Frame, indent: int = DEPTH + 4) -> list[TextLine]:
     """The source line of a place, where it is known."""
-    return [Line(frame.code, "source", indent)] if frame.code else []
+    return [TextLine(frame.code, "source", indent)] if frame.code else []
 
 
-def calls(callers: Sequence[Frame]) -> Iterator[Line]:
+def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
     """The calls that lead there, the nearest first: two, and the user's own line."""
     near = callers[-NEAR:][::-1]
     for frame in near:
@@ -48,15 +48,15 @@ def calls(callers: Sequence[Frame]) -> Iterator[Line]:
         yield from _call(callers[0])
 
 
-def _call(frame: Frame) -> list[Line]:
-    return [Line(f"from {position(frame)}", "call", DEPTH), *code(frame)]
+def _call(frame: Frame) -> list[TextLine]:
+    return [TextLine(f"from {position(frame)}", "call", DEPTH), *code(frame)]
 
 
 def process(item: Graph) -> str:
     return f"   in process {item.process}" if item.process else ""
 
 
-def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[Line]:
+def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[TextLine]:
     """The process, and what the test said that it was doing; ``first``: when it was first so."""
     process = f"in process {item.process}" if item.process else ""
     doing = f"{'first ' * first}during {item.during}" if item.during else ""
@@ -64,12 +64,12 @@ def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[L
     return [detail(words)] if words else []
 
 
-def of_graph(item: Graph, count: int = 1) -> list[Line]:
+def of_graph(item: Graph, count: int = 1) -> list[TextLine]:
     """What the test said that it was doing. The process of a graph stands in its first line."""
     first = "first " * (count > 1)
     return [detail(f"{first}during {item.during}")] if item.during else []
 
 
-def to_try(words: str | None) -> list[Line]:
+def to_try(words: str | None) -> list[TextLine]:
     """What to write instead, if that is known."""
-    return [Line(words, "advice", DEPTH, "try: ")] if words else []
+    return [TextLine(words, "advice", DEPTH, "try: ")] if words else []

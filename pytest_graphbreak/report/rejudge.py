@@ -30,7 +30,7 @@ from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.judgement import Case, Judgement, Rules, judgement
 from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
-from pytest_graphbreak.text.output import Line
+from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.text.paths import shown
 
 
@@ -41,7 +41,7 @@ class Judged:
     seen: SeenTest
     verdict: Verdict
     test: TestReport
-    lines: Sequence[Line]
+    lines: Sequence[TextLine]
 
     @property
     def fails(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.text.output import Line
+from pytest_graphbreak.text.output import TextLine
 
 DYNAMO: Final = "torch._dynamo.config."
 INDUCTOR: Final = "torch._inductor.config."
@@ -17,7 +17,7 @@ MOST_VALUES: Final = 3
 """Of a setting that several tests left with values of their own, so many are named."""
 
 
-def measured_with(record: Record) -> Iterator[Line]:
+def measured_with(record: Record) -> Iterator[TextLine]:
     """``  settings  measured with capture_scalar_outputs = True``, one line for each.
 
     Not those that the library of a layer sets when it is imported: nobody chose them.
@@ -27,7 +27,7 @@ def measured_with(record: Record) -> Iterator[Line]:
     for name, value in record.settings.items():
         if not name.startswith(INDUCTOR) and (name, value) not in usual:
             words = "and" if head.isspace() else "measured with"
-            yield Line(f"{words} {shown(name, value)}", indent=2, head=head)
+            yield TextLine(f"{words} {shown(name, value)}", indent=2, head=head)
             head = " " * len(head)
 
 

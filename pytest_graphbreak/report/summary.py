@@ -17,7 +17,7 @@ from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
 from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.output import Line, labelled
+from pytest_graphbreak.text.output import TextLine, labelled
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Stale
@@ -57,7 +57,7 @@ def header(outcome: Outcome) -> str:
     return f"graph-budget: {mode}, profile {outcome.profile}{where}{through}"
 
 
-def lines(outcome: Outcome) -> Iterator[Line]:
+def lines(outcome: Outcome) -> Iterator[TextLine]:
     """The summary, line by line; nothing where there is nothing to say."""
     yield from _explained(outcome)
     yield from _table(outcome)
@@ -74,18 +74,18 @@ def lines(outcome: Outcome) -> Iterator[Line]:
     yield from _next(outcome)
 
 
-def _explained(outcome: Outcome) -> Iterator[Line]:
+def _explained(outcome: Outcome) -> Iterator[TextLine]:
     """What makes tests red, each cause once."""
     return explained.lines(root_causes(by_nodeid(_standing(outcome))))
 
 
-def _look(outcome: Outcome) -> Iterator[Line]:
+def _look(outcome: Outcome) -> Iterator[TextLine]:
     """What there is, where nothing was judged."""
     if not outcome.settings.gate and unjudged(outcome.tests):
         yield from look.lines(outcome.tests)
 
 
-def _table(outcome: Outcome) -> Iterator[Line]:
+def _table(outcome: Outcome) -> Iterator[TextLine]:
     for verdict in LISTED:
         found = [row(test) for test in _standing(outcome) if test.verdict == verdict]
         yield from _list(verdict, found)
@@ -96,14 +96,14 @@ def _standing(outcome: Outcome) -> Iterator[TestReport]:
     return (test for test in outcome.tests if not test.written)
 
 
-def _list(word: str, items: list[str]) -> Iterator[Line]:
+def _list(word: str, items: list[str]) -> Iterator[TextLine]:
     for item in items[:MOST]:
         yield labelled(word, item)
     if len(items) > MOST:
         yield labelled(word, f"... and {len(items) - MOST} more")
 
 
-def _setups(outcome: Outcome) -> Iterator[Line]:
+def _setups(outcome: Outcome) -> Iterator[TextLine]:
     """What fixtures compiled: not judged, but said, since it is charged to no test."""
     found = [
         f"{test.nodeid}   {phase}: "
@@ -114,12 +114,12 @@ def _setups(outcome: Outcome) -> Iterator[Line]:
     yield from _list("fixtures", found)
 
 
-def _leaks(outcome: Outcome) -> Iterator[Line]:
+def _leaks(outcome: Outcome) -> Iterator[TextLine]:
     """Settings of torch that tests left, which would have changed the counts of others."""
     yield from _list("settings", left_behind(outcome.tests))
 
 
-def _changes(outcome: Outcome) -> Iterator[Line]:
+def _changes(outcome: Outcome) -> Iterator[TextLine]:
     if outcome.changes is None:
         return
     yield from _list("recorded", [str(item) for item in outcome.changes.added])
@@ -127,7 +127,7 @@ def _changes(outcome: Outcome) -> Iterator[Line]:
     yield from _list("pruned", [str(item) for item in outcome.changes.pruned])
 
 
-def _totals(outcome: Outcome) -> Iterator[Line]:
+def _totals(outcome: Outcome) -> Iterator[TextLine]:
     found = counted(_standing(outcome))
     found.pop("none", None)
     parts = [f"{count} {name}" for name, count in found.items()]
@@ -146,7 +146,7 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
     if parts:
         number = len(outcome.tests)
         words = f"{number} {noun(number, 'test')} on {outcome.profile}: {', '.join(parts)}"
-        yield Line(words, "title")
+        yield TextLine(words, "title")
 
 
 def _unjudged(outcome: Outcome) -> Counter[str]:
@@ -164,7 +164,7 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
     return found
 
 
-def _next(outcome: Outcome) -> Iterator[Line]:
+def _next(outcome: Outcome) -> Iterator[TextLine]:
     """What to type next, once."""
     verdicts = {standing(test) for test in _standing(outcome)}
     settings = outcome.settings
@@ -198,7 +198,7 @@ def _needs_prune(test: TestReport) -> bool:
     return gone or len(now.eager) > len(was.eager)
 
 
-def _accepting(outcome: Outcome) -> Line:
+def _accepting(outcome: Outcome) -> TextLine:
     """What accepts these counts, once this machine is gone."""
     report = outcome.settings.report
     if report is None:

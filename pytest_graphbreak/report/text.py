@@ -20,10 +20,10 @@ from pytest_graphbreak.report.footer import explain, footer
 from pytest_graphbreak.report.headline import counts, first_line, headline, operations, totals
 from pytest_graphbreak.report.occurrences import occurrences
 from pytest_graphbreak.report.settings import measured_with
-from pytest_graphbreak.text.output import BLANK, Line, blocks
+from pytest_graphbreak.text.output import BLANK, TextLine, blocks
 
 
-def failure(verdict: Verdict, record: Record, context: Context) -> list[Line]:
+def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine]:
     """What a person sees first. Sections are separated by blank lines."""
     if verdict.name == "error":
         return _not_seen(record)
@@ -42,7 +42,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[Line]:
     ]
 
 
-def between(verdict: Verdict, record: Record) -> list[Line]:
+def between(verdict: Verdict, record: Record) -> list[TextLine]:
     """What moved from one run of a test to another: a failure without its first and last lines."""
     return [
         *blocks(
@@ -56,7 +56,7 @@ def between(verdict: Verdict, record: Record) -> list[Line]:
     ]
 
 
-def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[Line]:
+def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLine]:
     """The text of a block or a script that went over its cap: it has no baseline and no marker."""
     if verdict.name == "error":
         return _not_seen(record)
@@ -71,28 +71,28 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[Line]:
     ]
 
 
-def _not_seen(record: Record) -> list[Line]:
+def _not_seen(record: Record) -> list[TextLine]:
     first, *more = record.errors
     return [
         first_line(f"could not see: {first}"),
         BLANK,
-        *(Line(f"and {error}", indent=2) for error in more),
-        Line("A gate that cannot see does not pass, and nothing is recorded.", indent=2),
+        *(TextLine(f"and {error}", indent=2) for error in more),
+        TextLine("A gate that cannot see does not pass, and nothing is recorded.", indent=2),
     ]
 
 
-def describe(record: Record) -> list[Line]:
+def describe(record: Record) -> list[TextLine]:
     """The record of a test that failed by itself, for the section below its traceback."""
-    told = [Line(totals(record))]
+    told = [TextLine(totals(record))]
     for layer in record.layers:
         causes = decomposition(record, layer)
         if causes:
             words = f"{layer}: {causes_text(causes)}{cached_text(cached(record, layer))}"
-            told.append(Line(words, indent=2))
+            told.append(TextLine(words, indent=2))
     found = occurrences(observed(record), record, lambda change: change.kind != "graph")
     for kind in ("break", "recompile", "eager"):
         for one in [one for one in found if one.change.kind == kind][:MOST_PLACES]:
             told += lines(one, " ")
-    told += [Line(error, indent=2) for error in record.errors]
+    told += [TextLine(error, indent=2) for error in record.errors]
     told += measured_with(record)
     return told

@@ -42,7 +42,7 @@ LEVELS: Final[dict[str, Kind]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """One line. ``head`` stands before the text and in its first line only: signs, labels.
 
     ``command`` is what a reader pastes into a shell; it is the end of the line. ``whole`` lines
@@ -59,7 +59,7 @@ class Line:
     def __str__(self) -> str:
         return f"{' ' * self.indent}{self.head}{self.text}{self.command}".rstrip()
 
-    def harmless(self) -> Line:
+    def harmless(self) -> TextLine:
         """The line as a terminal or a CI log may have it."""
         return replace(
             self,
@@ -69,19 +69,19 @@ class Line:
         )
 
 
-BLANK: Final = Line()
+BLANK: Final = TextLine()
 
 
-def lined(text: str, *, whole: bool = False) -> Iterator[Line]:
+def lined(text: str, *, whole: bool = False) -> Iterator[TextLine]:
     """The lines of a text that says no more of them than how far they are indented."""
     for line in text.split("\n"):
         words = line.lstrip(" ")
-        yield Line(words, indent=len(line) - len(words), whole=whole)
+        yield TextLine(words, indent=len(line) - len(words), whole=whole)
 
 
-def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> Line:
+def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> TextLine:
     """A line behind a word that says what it is about, in a column of ``width``."""
-    return Line(text, LEVELS.get(word, "text"), head=f"{word:<{width - 1}} ", command=command)
+    return TextLine(text, LEVELS.get(word, "text"), head=f"{word:<{width - 1}} ", command=command)
 
 
 SIGNS: Final[dict[str, Kind]] = {
@@ -93,22 +93,22 @@ SIGNS: Final[dict[str, Kind]] = {
 }
 
 
-def signed(sign: str, text: str, name: str = "", indent: int = 2) -> Line:
+def signed(sign: str, text: str, name: str = "", indent: int = 2) -> TextLine:
     """What is new, gone, changed or known; ``name`` is a column before the text."""
-    return Line(text, SIGNS.get(sign, "text"), indent, f"{sign} {name}")
+    return TextLine(text, SIGNS.get(sign, "text"), indent, f"{sign} {name}")
 
 
-def plain(lines: Iterable[Line]) -> str:
+def plain(lines: Iterable[TextLine]) -> str:
     """The text of lines, harmless and whole: for files, logs and JSON."""
     return "\n".join(str(line.harmless()) for line in lines)
 
 
-def indented(lines: Iterable[Line], columns: int) -> Iterator[Line]:
+def indented(lines: Iterable[TextLine], columns: int) -> Iterator[TextLine]:
     """Lines with so many columns before them."""
     return (replace(line, indent=line.indent + columns) for line in lines)
 
 
-def blocks(*parts: Iterable[Line]) -> Iterator[Line]:
+def blocks(*parts: Iterable[TextLine]) -> Iterator[TextLine]:
     """The lines of all parts that have any, a blank line between two."""
     first = True
     for part in parts:
@@ -119,11 +119,11 @@ def blocks(*parts: Iterable[Line]) -> Iterator[Line]:
         yield from lines
 
 
-def packed(lines: Iterable[Line]) -> list[list[Any]]:
+def packed(lines: Iterable[TextLine]) -> list[list[Any]]:
     """Lines as lists of exact builtin types, which every process can be sent."""
     return [list(astuple(line)) for line in lines]
 
 
-def unpacked(data: Iterable[Sequence[Any]]) -> list[Line]:
+def unpacked(data: Iterable[Sequence[Any]]) -> list[TextLine]:
     """The lines that ``packed`` made lists of."""
-    return [Line(*values) for values in data]
+    return [TextLine(*values) for values in data]

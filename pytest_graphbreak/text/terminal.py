@@ -16,7 +16,7 @@ from itertools import groupby, starmap, zip_longest
 from operator import itemgetter
 from typing import Final, NamedTuple, TextIO
 
-from pytest_graphbreak.text.output import Kind, Line
+from pytest_graphbreak.text.output import Kind, TextLine
 
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
@@ -32,7 +32,7 @@ Markup = tuple[str, ...]
 """Colours in pytest's words: ``red``, ``bold``."""
 
 
-class Style(NamedTuple):
+class LineStyle(NamedTuple):
     """The colours of a line: of what stands before its text, of its text, and of its command."""
 
     head: Markup = ()
@@ -40,11 +40,11 @@ class Style(NamedTuple):
     command: Markup = ()
 
 
-def _all(*markup: str) -> Style:
-    return Style(markup, markup, markup)
+def _all(*markup: str) -> LineStyle:
+    return LineStyle(markup, markup, markup)
 
 
-STYLES: Final[Mapping[Kind, Style]] = {
+STYLES: Final[Mapping[Kind, LineStyle]] = {
     "headline": _all("red", "bold"),
     "title": _all("bold"),
     "new": _all("red"),
@@ -83,7 +83,7 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     return is_terminal(out) and environ.get("TERM") != "dumb"
 
 
-def printed(line: Line, out: TextIO) -> Iterator[str]:
+def printed(line: TextLine, out: TextIO) -> Iterator[str]:
     """A line as this stream takes it: harmless, broken at its width, and coloured."""
     coloured = has_colour(out)
     for row in wrapped(line.harmless(), columns(out)):
@@ -92,7 +92,9 @@ def printed(line: Line, out: TextIO) -> Iterator[str]:
 
 def spans(row: Row, kind: Kind) -> Iterator[tuple[str, Markup]]:
     """The parts of a row, each with its colours; parts that follow in one colour are one."""
-    for markup, parts in groupby(zip(row, STYLES.get(kind, Style()), strict=True), itemgetter(1)):
+    for markup, parts in groupby(
+        zip(row, STYLES.get(kind, LineStyle()), strict=True), itemgetter(1)
+    ):
         if text := "".join(part for part, _ in parts):
             yield text, markup
 
@@ -113,7 +115,7 @@ class Row(NamedTuple):
         return "".join(self)
 
 
-def wrapped(line: Line, width: int) -> list[Row]:
+def wrapped(line: TextLine, width: int) -> list[Row]:
     """The line in rows of at most ``width`` columns, broken at blanks; further ones are indented.
 
     A command goes on behind backslashes, so that it can be pasted. Otherwise a word that is wider
@@ -124,14 +126,14 @@ def wrapped(line: Line, width: int) -> list[Row]:
     return _continued(line, width) if line.command else _filled(line, width)
 
 
-def _row_of(line: Line) -> Row:
+def _row_of(line: TextLine) -> Row:
     before, text = f"{' ' * line.indent}{line.head}", line.text
     if not line.command:
         text = text.rstrip()
     return Row(before if text or line.command else before.rstrip(), text, line.command)
 
 
-def _hang(line: Line, width: int) -> int:
+def _hang(line: TextLine, width: int) -> int:
     """The columns by which further rows of a line are indented."""
     head = line.indent + len(line.head)
     if line.head and head <= width // 2:
@@ -139,7 +141,7 @@ def _hang(line: Line, width: int) -> int:
     return min(line.indent, width // 2) + (4 if line.indent else 2)
 
 
-def _filled(line: Line, width: int) -> list[Row]:
+def _filled(line: TextLine, width: int) -> list[Row]:
     hang, before = _hang(line, width), " " * line.indent + line.head
     words = f"{line.head}{line.text}"
     if max(map(len, words.split()), default=0) + hang > width:
@@ -160,7 +162,7 @@ def _filled(line: Line, width: int) -> list[Row]:
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rest)]
 
 
-def _continued(line: Line, width: int) -> list[Row]:
+def _continued(line: TextLine, width: int) -> list[Row]:
     """A command in rows that a shell reads as one, behind the words that introduce it.
 
     No row is wider than ``width``: a backslash also breaks a word that is, which a shell joins

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.text.output import Kind, Line, labelled, signed
+from pytest_graphbreak.text.output import Kind, TextLine, labelled, signed
 from pytest_graphbreak.text.terminal import (
     has_colour,
     painted,
@@ -21,7 +21,7 @@ from pytest_graphbreak.text.terminal import (
     wrapped,
 )
 
-TRY = Line(
+TRY = TextLine(
     "print after the call, or torch._dynamo.config.reorderable_logging_functions.add(print)",
     "advice",
     6,
@@ -29,7 +29,7 @@ TRY = Line(
 )
 
 
-def rows(line: Line, width: int) -> list[str]:
+def rows(line: TextLine, width: int) -> list[str]:
     return [str(row) for row in wrapped(line, width)]
 
 
@@ -50,15 +50,15 @@ def test_prose_is_broken_at_words_and_hangs() -> None:
     [
         (signed("+", "Unsupported Tensor.item() call with", "GB0124  "), 12),
         (signed("+", "recompile 0/1 to 0/3   tensor 'x' is of another size, it says,"), 4),
-        (Line("baselines/test_it.yaml:5, recorded on cpu", head="baseline  ", indent=2), 12),
+        (TextLine("baselines/test_it.yaml:5, recorded on cpu", head="baseline  ", indent=2), 12),
         (labelled("over", "tests/test_a.py::test_b   dynamo 1 -> 3, 2 breaking places"), 11),
-        (Line("install g++, or compile with backend=eager", head="-> ", indent=20), 23),
-        (Line("3 tests on cpu: 1 over, 1 new, 1 without graphs"), 2),
-        (Line("if scores.max().item() > self.limit and not self.training:", indent=10), 14),
+        (TextLine("install g++, or compile with backend=eager", head="-> ", indent=20), 23),
+        (TextLine("3 tests on cpu: 1 over, 1 new, 1 without graphs"), 2),
+        (TextLine("if scores.max().item() > self.limit and not self.training:", indent=10), 14),
         (labelled("", "smaller was not possible: the class is made in a function"), 11),
     ],
 )
-def test_further_rows_stand_below_the_text(line: Line, rest: int) -> None:
+def test_further_rows_stand_below_the_text(line: TextLine, rest: int) -> None:
     first, *further = rows(replace(line, text=f"{line.text} and so on{' word' * 20}"), 60)
     assert first.startswith(str(line)[:40].rpartition(" ")[0])
     assert further
@@ -72,7 +72,7 @@ def test_further_rows_stand_below_the_text(line: Line, rest: int) -> None:
     st.integers(0, 200),
 )
 def test_no_word_is_lost_or_cut(head: str, indent: int, words: list[str], width: int) -> None:
-    line = Line(" ".join(words), indent=indent, head=head)
+    line = TextLine(" ".join(words), indent=indent, head=head)
     parts = rows(line, width)
     assert " ".join(parts).split() == str(line).split()
     assert all(len(part) <= width or len(part.split()) <= 2 for part in parts) or width < 40
@@ -92,7 +92,7 @@ def test_colours_are_those_of_a_terminal_and_of_the_environment() -> None:
     [("headline", ("red", "bold")), ("new", ("red",)), ("gone", ("green",)), ("text", ())],
 )
 def test_the_kind_of_a_line_decides_on_its_colours(kind: Kind, markup: tuple[str, ...]) -> None:
-    (row,) = wrapped(Line("over = 3", kind, head="+ "), 80)
+    (row,) = wrapped(TextLine("over = 3", kind, head="+ "), 80)
     assert list(spans(row, kind)) == [("+ over = 3", markup)]
 
 
@@ -103,7 +103,7 @@ def test_a_file_gets_the_line_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_printed_is_harmless() -> None:
-    line = Line("::error::a\x1b[2J", head="##[")
+    line = TextLine("::error::a\x1b[2J", head="##[")
     assert list(printed(line, io.StringIO())) == [r"\x23#[\x3a:error::a\x1b[2J"]
 
 
@@ -125,14 +125,16 @@ COMMANDS = [
 @pytest.mark.parametrize(
     "before",
     [
-        Line(indent=2, head="accept    "),
-        Line(indent=4),
-        Line(),
+        TextLine(indent=2, head="accept    "),
+        TextLine(indent=4),
+        TextLine(),
         labelled("next", "fix the code, or accept: "),
-        Line("2 tests judged on cpu (1 report): 2 over. Over the graph budget. Accept: "),
+        TextLine("2 tests judged on cpu (1 report): 2 over. Over the graph budget. Accept: "),
     ],
 )
-def test_what_is_pasted_of_a_command_is_the_command(before: Line, command: str, width: int) -> None:
+def test_what_is_pasted_of_a_command_is_the_command(
+    before: TextLine, command: str, width: int
+) -> None:
     parts = rows(replace(before, command=command), width)
     assert all(len(part) <= width for part in parts), parts
     text = "\n".join(parts)
@@ -154,11 +156,15 @@ def test_narrow_terminals_and_files_are_left_alone() -> None:
         labelled(
             "", "tests/models_of_the_house/encoders/test_transformer_encoder.py:12 in forward"
         ),
-        Line("torch._dynamo.config.capture_dynamic_shapes_and_more = True", "text", 8, "kept  "),
-        Line("reorderable_logging_functions_of_the_house.add(print) and then on", "text", 6, "- "),
+        TextLine(
+            "torch._dynamo.config.capture_dynamic_shapes_and_more = True", "text", 8, "kept  "
+        ),
+        TextLine(
+            "reorderable_logging_functions_of_the_house.add(print) and then on", "text", 6, "- "
+        ),
     ],
 )
-def test_further_rows_keep_the_indent_of_the_line(line: Line, width: int) -> None:
+def test_further_rows_keep_the_indent_of_the_line(line: TextLine, width: int) -> None:
     """Also where a word is wider than what is left: they began at column 4."""
     _, *further = rows(line, width)
     assert all(len(part) - len(part.lstrip()) >= min(line.indent, 8) for part in further), further

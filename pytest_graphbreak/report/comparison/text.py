@@ -13,7 +13,7 @@ from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.lines import at, code, detail, position, to_try
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Effect, Pair, PerhapsMoved
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import BLANK, Line, labelled, signed
+from pytest_graphbreak.text.output import BLANK, TextLine, labelled, signed
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 20
@@ -22,7 +22,7 @@ NAMES: Final = 3
 """Tests that are named below a cause."""
 
 
-def lines(found: Comparison, ops: float = OPS) -> Iterator[Line]:
+def lines(found: Comparison, ops: float = OPS) -> Iterator[TextLine]:
     """All of it. Captured operations are told test by test where they fell by ``ops`` percent."""
     yield labelled("before", words.side(found.before), width=8)
     yield labelled("after", words.side(found.after), width=8)
@@ -31,12 +31,12 @@ def lines(found: Comparison, ops: float = OPS) -> Iterator[Line]:
             yield labelled("note", f"{word}: {problem}", width=8)
     yield BLANK
     said = (words.headline(found), ", ".join(words.totals(found.pairs)))
-    yield Line("; ".join(part for part in said if part))
+    yield TextLine("; ".join(part for part in said if part))
     for title, body in parts(found, ops):
-        yield from (BLANK, Line(title, "title"), *body)
+        yield from (BLANK, TextLine(title, "title"), *body)
 
 
-def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[Line]]]:
+def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[TextLine]]]:
     """Each part of it that is not empty: its title and its lines."""
     for section in words.sections(found):
         blocks = (_change(change, found) for change in section.changes[:MOST])
@@ -53,14 +53,14 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[L
             yield f"{title}: {plural(len(items), unit)}", _named(items)
 
 
-def _listed(blocks: Iterable[Iterable[Line]], total: int) -> Iterator[Line]:
+def _listed(blocks: Iterable[Iterable[TextLine]], total: int) -> Iterator[TextLine]:
     for block in blocks:
         yield from block
     if total > MOST:
-        yield Line(f"... and {total - MOST:,} more (--json and --html have all)", indent=2)
+        yield TextLine(f"... and {total - MOST:,} more (--json and --html have all)", indent=2)
 
 
-def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[Line]:
+def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[TextLine]:
     id = f"{change.id}  " if change.id else ""
     name = cut(words.name(change)).removeprefix(id)
     yield signed(sign or words.sign(change), f"{name}   {words.amount(change)}", id)
@@ -79,7 +79,7 @@ def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[
     yield from _names(change.effects)
 
 
-def _names(effects: Sequence[Effect]) -> Iterator[Line]:
+def _names(effects: Sequence[Effect]) -> Iterator[TextLine]:
     names = list(dict.fromkeys(effect.nodeid for effect in effects))
     for name in names[:NAMES]:
         yield detail(f"in {name}")
@@ -87,7 +87,7 @@ def _names(effects: Sequence[Effect]) -> Iterator[Line]:
         yield detail(f"in {len(names) - NAMES:,} more")
 
 
-def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[Line]:
+def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[TextLine]:
     after = pair.after
     yield signed("?", f"{cut(words.name(after))}   {words.unsure(pair)}")
     for sign, change in (("-", pair.before), ("+", after)):
@@ -97,7 +97,7 @@ def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[Line]:
         yield detail(f"package {owner}")
 
 
-def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[Line]:
+def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[TextLine]:
     """Captured operations up and down; those that fell most by name."""
     changed = [
         (pair, layer, before, after)
@@ -114,17 +114,17 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[Line]:
             if some
         ]
         if lines:
-            yield Line(f"{layer}: {', '.join(lines)}", indent=2)
+            yield TextLine(f"{layer}: {', '.join(lines)}", indent=2)
     fell = [item for item in changed if item[3] < item[2] * (1 - percent / 100)]
     fell.sort(key=lambda item: (item[3] / item[2], item[0].nodeid))
     for pair, layer, before, after in fell[:MOST]:
-        yield Line(f"{layer} {before:,} -> {after:,}   {pair.nodeid}", indent=4)
+        yield TextLine(f"{layer} {before:,} -> {after:,}   {pair.nodeid}", indent=4)
     if len(fell) > MOST:
         words = f"... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
-        yield Line(words, indent=4)
+        yield TextLine(words, indent=4)
 
 
-def _named(items: Sequence[str]) -> Iterator[Line]:
-    yield from (Line(item, indent=2) for item in items[:MOST])
+def _named(items: Sequence[str]) -> Iterator[TextLine]:
+    yield from (TextLine(item, indent=2) for item in items[:MOST])
     if len(items) > MOST:
-        yield Line(f"... and {len(items) - MOST:,} more", indent=2)
+        yield TextLine(f"... and {len(items) - MOST:,} more", indent=2)

@@ -10,12 +10,12 @@ from pytest_graphbreak.report.findings import finding, home, homes_of, observed,
 from pytest_graphbreak.report.log import page, words
 from pytest_graphbreak.report.log.text import row
 from pytest_graphbreak.text import safe
-from pytest_graphbreak.text.output import Line
+from pytest_graphbreak.text.output import TextLine
 
 
-def terminal(name: str, ended: str, record: Record) -> list[Line]:
+def terminal(name: str, ended: str, record: Record) -> list[TextLine]:
     """The lines for a terminal. ``ended`` says how the script ended: ``exit 0``."""
-    lines = [Line(f"{name}   {ended}")]
+    lines = [TextLine(f"{name}   {ended}")]
     lines += [row(label, text) for label, text in _counts(record)]
     lines += section("most frequent", [list(finding(item)) for item in observed(record)])
     layer = record.headline

@@ -9,11 +9,11 @@ from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.report.findings import counted, finding, home, section
 from pytest_graphbreak.report.log import words
 from pytest_graphbreak.report.log.words import failures, findings, homes
-from pytest_graphbreak.text.output import BLANK, Line
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
 
 
-def render(reading: Reading, completeness: Completeness) -> list[Line]:
+def render(reading: Reading, completeness: Completeness) -> list[TextLine]:
     """The whole report of one log."""
     return [
         *_head(reading, completeness),
@@ -24,8 +24,8 @@ def render(reading: Reading, completeness: Completeness) -> list[Line]:
     ]
 
 
-def _head(reading: Reading, completeness: Completeness) -> Iterator[Line]:
-    yield Line(f"{reading.path}   {words.size(reading.size)}, {words.verdict(completeness)}")
+def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
+    yield TextLine(f"{reading.path}   {words.size(reading.size)}, {words.verdict(completeness)}")
     for label, text in words.counts(reading):
         yield row(label, text)
     for label, text in words.origins(reading):
@@ -34,21 +34,21 @@ def _head(reading: Reading, completeness: Completeness) -> Iterator[Line]:
         yield row("doubt", doubt)
 
 
-def row(label: str, text: str) -> Line:
+def row(label: str, text: str) -> TextLine:
     """A line of the table at the top of a report."""
-    return Line(text, indent=2, head=f"{label:<8} ")
+    return TextLine(text, indent=2, head=f"{label:<8} ")
 
 
-def _failed(reading: Reading) -> Iterator[Iterable[Line]]:
+def _failed(reading: Reading) -> Iterator[Iterable[TextLine]]:
     for item in failures(reading):
         how = cut(words.failure(item))
-        yield counted(item.count, how), Line(cut(words.first(item)), indent=11)
+        yield counted(item.count, how), TextLine(cut(words.first(item)), indent=11)
 
 
-def _next(completeness: Completeness) -> Iterator[Line]:
+def _next(completeness: Completeness) -> Iterator[TextLine]:
     if not completeness.commands:
         return
     yield BLANK
-    yield Line("to know all of it, run", indent=2)
+    yield TextLine("to know all of it, run", indent=2)
     for command in completeness.commands:
-        yield Line(indent=4, kind="command", command=command)
+        yield TextLine(indent=4, kind="command", command=command)
