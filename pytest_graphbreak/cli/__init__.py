@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "explain": "what a reason means and what mends it",
     "repro": "write scripts that reproduce graph breaks",
     "fix": "write a patched copy of a script, verified",
+    "dynamic": "static or dynamic sizes, compared in graphs and in time",
+    "export": "whether torch.export takes what a program compiles",
     "doctor": "what works here and what does not",
 }
 

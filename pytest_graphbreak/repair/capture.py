@@ -193,8 +193,8 @@ class Capture:
         stance = torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext()
         self._depth += 1
         try:
-            with stance, _mode(entry):
-                args, kwargs = tree_map(_copy, (entry.args, entry.kwargs))
+            with stance, mode(entry):
+                args, kwargs = copied((entry.args, entry.kwargs))
                 if kind in OTHER_SIZES:
                     args, kwargs = _resized(entry.original, args, kwargs, dims, kind)
                 args, kwargs = tree_map(lambda leaf: _varied(leaf, kind), (args, kwargs))
@@ -215,9 +215,9 @@ class Capture:
         best: float | None = None
         self._depth += 1
         try:
-            with _mode(entry):
+            with mode(entry):
                 for _ in range(6):
-                    args, kwargs = tree_map(_copy, (entry.args, entry.kwargs))
+                    args, kwargs = copied((entry.args, entry.kwargs))
                     began = time.perf_counter()
                     entry.compiled(*args, **kwargs)
                     wait()
@@ -278,6 +278,11 @@ def _has_grad(value: Any) -> bool:
 def _lazy(tensor: torch.Tensor) -> bool:
     """Whether looking at the tensor would make graphs of its own."""
     return tensor.device.type not in ("cpu", "cuda")
+
+
+def copied(value: Any) -> Any:
+    """The same arguments for another call, which may change them in place."""
+    return tree_map(_copy, value)
 
 
 def _copy(leaf: Any) -> Any:
@@ -374,7 +379,7 @@ def _fewer(value: torch.Tensor) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _mode(entry: CompiledCall) -> Iterator[None]:
+def mode(entry: CompiledCall) -> Iterator[None]:
     with torch.inference_mode(entry.inference), torch.set_grad_enabled(entry.grad):
         yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -11,9 +12,12 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 Answer = dict[str, Any]
+
+_OTHERS: Final = {"cut": "cut", "timing": "timing", "exporting": "exporting"}
+"""Orders that are no measurement: the key that each has, and the module that does it."""
 
 
 def work(order: Answer) -> Answer:
@@ -23,10 +27,11 @@ def work(order: Answer) -> Answer:
     sys.argv = [str(target), *order["arguments"]]
     order["base"] = sys.path[1:]
     sys.path[0] = str(target.resolve().parent)
-    if order.get("cut"):
-        from pytest_graphbreak.repair import cut
-
-        return cut.work(order, lambda around: _go(order, around))
+    for key, module in _OTHERS.items():
+        if order.get(key):
+            found = importlib.import_module(f"pytest_graphbreak.repair.{module}")
+            answer: Answer = found.work(order, lambda around: _go(order, around))
+            return answer
     return _measured(order)
 
 

@@ -6,20 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
-from pytest_graphbreak.report.lines import code, position
-from pytest_graphbreak.text.output import BLANK, TextLine
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.text.safe import cut
 
 MOST = 20
 """Entries of one section; the JSON report has all."""
 
-_DEPTH = 11
-"""Columns before what is said below the first line of a finding."""
 _ABOVE = 2
 """Frames of a break's stack that are shown above its place."""
 
@@ -107,45 +102,41 @@ def homes_of(record: Record, layer: str) -> list[tuple[Frame, int]]:
     return Counter(graph.where for graph in graphs if graph.where.file).most_common()
 
 
-def section(title: str, entries: list[list[TextLine]]) -> Iterator[TextLine]:
+def section(title: str, entries: list[list[str]]) -> Iterator[str]:
     """A title and entries of some lines each; entries over ``MOST`` are counted."""
     if not entries:
         return
-    yield BLANK
-    yield TextLine(title, indent=2)
+    yield ""
+    yield f"  {title}"
     for entry in entries[:MOST]:
         yield from entry
     if len(entries) > MOST:
-        yield TextLine(f"... and {len(entries) - MOST:,} more", indent=4)
+        yield f"    ... and {len(entries) - MOST:,} more"
 
 
-def finding(item: ReasonAtPlace) -> Iterator[TextLine]:
+def finding(item: ReasonAtPlace) -> Iterator[str]:
     """How often, what, where, and what mends it."""
     name = f"{item.id}  " if item.id else ""
     kind = KINDS.get(item.kind, item.kind)
-    yield counted(item.count, f"{kind}  {name}{cut(item.reason)}".rstrip())
+    yield f"    {item.count:>4}x  {kind}  {name}{cut(item.reason)}".rstrip()
     yield from _at(item.where)
     for frame in item.stack[:_ABOVE]:
         yield from _at(frame, "from ")
     if item.advice:
-        yield TextLine(item.advice, "advice", _DEPTH, "try: ")
+        yield f"           try: {item.advice}"
 
 
-def home(frame: Frame, count: int) -> list[TextLine]:
+def home(frame: Frame, count: int) -> list[str]:
     """A source line that graphs come from."""
-    return [counted(count, cut(position(frame))), *_code(frame)]
+    return [f"    {count:>4}x  {cut(position(frame))}", *_code(frame)]
 
 
-def counted(count: int, text: str) -> TextLine:
-    """How often something was, and what."""
-    return TextLine(text, indent=4, head=f"{count:>4}x  ")
-
-
-def _at(frame: Frame, before: str = "") -> Iterator[TextLine]:
+def _at(frame: Frame, before: str = "") -> Iterator[str]:
     if frame.file:
-        yield TextLine(f"{before}{cut(position(frame))}", "call" if before else "place", _DEPTH)
+        yield f"           {before}{cut(position(frame))}"
         yield from _code(frame)
 
 
-def _code(frame: Frame) -> list[TextLine]:
-    return code(replace(frame, code=cut(frame.code)), _DEPTH + 4)
+def _code(frame: Frame) -> Iterator[str]:
+    if frame.code:
+        yield f"               {cut(frame.code)}"

@@ -7,7 +7,7 @@ no torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -22,7 +22,6 @@ from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.model.versions import Versions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.text import block_failure, failure
-from pytest_graphbreak.text.output import TextLine, packed, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +68,14 @@ class Rules:
 class Judgement:
     """The verdict on a case. ``written`` says that its counts become the baseline's.
 
-    ``lines`` are what a person reads where it ``fails``; there are none elsewhere.
+    ``message`` is what a person reads where it ``fails``, and None elsewhere.
     """
 
     case: Case
     verdict: Verdict
     written: bool
     fails: bool
-    lines: Sequence[TextLine] = ()
-
-    @property
-    def message(self) -> str | None:
-        """The lines as plain text."""
-        return plain(self.lines) if self.fails else None
+    message: str | None
 
     @property
     def baseline(self) -> Recorded | None:
@@ -100,7 +94,6 @@ class Judgement:
             "budget": _plain(self.budget),
             "cap": _plain(case.cap),
             "message": self.message,
-            "lines": packed(self.lines),
             "ungated": case.ungated,
             "unseen": list(verdict.unseen),
             "foreign": verdict.foreign,
@@ -134,8 +127,9 @@ def judgement(
         # A run that only observes fails no test: a verdict is then the cap's, or nobody's.
         and (rules.gate or case.cap is not None)
     )
-    lines = _lines(case, verdict, context, typed) if fails else ()
-    return Judgement(case, verdict, written, fails, lines)
+    return Judgement(
+        case, verdict, written, fails, _message(case, verdict, context, typed) if fails else None
+    )
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
@@ -158,9 +152,9 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
     return (capped, False) if capped.fails else (verdict, True)
 
 
-def _lines(
+def _message(
     case: Case, verdict: Verdict, context: Callable[[], Context] | None, typed: Typed | None
-) -> Sequence[TextLine]:
+) -> str:
     if context is None:
         return block_failure(verdict, case.record, typed or Typed())
     known, expected = context(), case.expected

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli import fix, main, repro
+from pytest_graphbreak.cli import dynamic, export, fix, main, repro
 from pytest_graphbreak.layers.children.runner import end, serve
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench
@@ -87,7 +87,7 @@ def opened(
         with tempfile.TemporaryDirectory() as directory:
             yield Bench(Path(directory), timeout, server)
 
-    for command in (fix, repro):
+    for command in (dynamic, export, fix, repro):
         monkeypatch.setattr(command, "bench", bench)
     monkeypatch.chdir(path)
     return Shop(path, capture)

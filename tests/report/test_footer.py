@@ -33,8 +33,7 @@ UPDATE = "  accept    python -m pytest --graph-budget-update"
 
 
 def of(verdict: Verdict, **context: Any) -> list[str]:
-    lines = footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **context))
-    return [*map(str, lines)]
+    return list(footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **context)))
 
 
 def test_the_baseline_and_what_accepts() -> None:
@@ -76,7 +75,7 @@ def test_the_compilers_of_the_layers_that_were_there(
 ) -> None:
     both = {"torch": "2.13", "jax": "0.10"}
     context = replace(CONTEXT, versions=versions, recorded_versions=both)
-    line = str(next(footer(OVER, Record(layers=layers), context)))
+    line = next(footer(OVER, Record(layers=layers), context))
     assert line.endswith(f"recorded on cpu with {words}")
 
 

@@ -8,7 +8,6 @@ from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.doctor.checks import NOTE, OK, PROBLEM, CheckResult, examine
 from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import LEVELS, TextLine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +33,6 @@ _SIGNS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
 
 
 def _show(finding: CheckResult) -> None:
-    state = _SIGNS[finding.state]
-    say(TextLine(finding.what, LEVELS[state], head=f"{state:<8} {finding.about:<10} "))
+    say(f"{_SIGNS[finding.state]:<8} {finding.about:<10} {finding.what}")
     if finding.do:
-        say(TextLine(finding.do, "advice", indent=20, head="-> "))
+        say(f"{'':<8} {'':<10} -> {finding.do}")

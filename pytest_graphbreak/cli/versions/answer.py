@@ -14,8 +14,7 @@ from pytest_graphbreak.report import text
 from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import SeenTest
-from pytest_graphbreak.text.output import BLANK, TextLine, labelled
-from pytest_graphbreak.text.safe import cut
+from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 3
 """Places of which the part of the difference is shown."""
@@ -23,12 +22,10 @@ MOST_NAMED: Final = 10
 """Files, commits or releases that are named; the rest are counted."""
 
 
-def step(
-    versions: Bisectable, word: str, name: str, side: MeasuredEnd | None, why: str
-) -> TextLine:
+def step(versions: Bisectable, word: str, name: str, side: MeasuredEnd | None, why: str) -> str:
     """One line for one step: ``good  1a2b3c4d5e  2026-08-21  Record the baselines   dynamo 1``."""
-    end = counts(side.record) if side is not None else f"skipped: {cut(why)}"
-    return labelled(word, f"{versions.title(name)}   {end}", width=7)
+    end = f"   {counts(side.record)}" if side is not None else f"   skipped: {cut(printable(why))}"
+    return f"{word:<6} {printable(versions.title(name))}{end}"
 
 
 def counts(record: Record) -> str:
@@ -44,33 +41,32 @@ def counts(record: Record) -> str:
     return ", ".join(parts) or "nothing was compiled"
 
 
-def lines(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
+def lines(found: BisectResult, versions: Bisectable) -> Iterator[str]:
     """All that is to be told of an answer."""
-    nodeid = found.after.test.nodeid
-    yield BLANK
+    nodeid = printable(found.after.test.nodeid)
+    yield ""
     if len(found.answers) == 1:
-        yield TextLine(f"{nodeid} moved with")
+        yield f"{nodeid} moved with"
     else:
-        yield TextLine(
-            f"{nodeid} moved with one of these; those before the last could not be tried"
-        )
-    yield BLANK
+        yield f"{nodeid} moved with one of these; those before the last could not be tried"
+    yield ""
     for name in found.answers[-MOST_NAMED:]:
-        yield TextLine(versions.title(name), indent=2)
+        yield f"  {printable(versions.title(name))}"
     if len(found.answers) > MOST_NAMED:
-        yield TextLine(f"... and {len(found.answers) - MOST_NAMED:,} before them", indent=2)
-    yield BLANK
+        yield f"  ... and {len(found.answers) - MOST_NAMED:,} before them"
+    yield ""
     for word, side in (("before", found.before), ("after", found.after)):
-        label = f"{versions.label(side.name):<12} "
-        yield TextLine(counts(side.record), head=f"{word:<7} {label}")
-    yield BLANK
-    yield from text.between(*_judged(found.before, found.after))
-    yield BLANK
+        yield f"{word:<7} {printable(versions.label(side.name)):<12} {counts(side.record)}"
+    yield ""
+    yield text.between(*_judged(found.before, found.after))
+    yield ""
     yield from _difference(found, versions)
     if counts(found.after.record) != counts(found.end.record):
-        yield BLANK
-        words = f"It moved again after that: {counts(found.end.record)} at --bad. "
-        yield TextLine(f"{words}To find that, too: --good {versions.label(found.after.name)}")
+        yield ""
+        yield (
+            f"It moved again after that: {counts(found.end.record)} at --bad. "
+            f"To find that, too: --good {versions.label(found.after.name)}"
+        )
 
 
 def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
@@ -82,7 +78,7 @@ def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
     return judge(record, expected, versions=after.report.versions), record
 
 
-def _difference(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
+def _difference(found: BisectResult, versions: Bisectable) -> Iterator[str]:
     """The hunks that hold the new places, or else the calls that lead there."""
     before, after = found.before.name, found.after.name
     shown: set[tuple[str, str]] = set()
@@ -95,16 +91,16 @@ def _difference(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]
         if (frame.file, hunk.head) in shown:
             continue
         shown.add((frame.file, hunk.head))
-        yield TextLine(f"what it changes at {frame.file}:{frame.line}")
-        yield BLANK
-        yield from (TextLine(line, indent=4) for line in hunk.around(frame.line, new=new))
-        yield BLANK
+        yield f"what it changes at {printable(frame.file)}:{frame.line}"
+        yield ""
+        yield from (f"    {printable(line)}".rstrip() for line in hunk.around(frame.line, new=new))
+        yield ""
     if stacks and not shown:
-        yield TextLine("Its difference touches neither these places nor the calls that lead there.")
+        yield "Its difference touches neither these places nor the calls that lead there."
     if changed := versions.changed(before, after):
         rest = len(changed) - MOST_NAMED
-        named = ", ".join(changed[:MOST_NAMED])
-        yield TextLine(f"{named}{f' and {rest:,} more' if rest > 0 else ''}", head="it changes  ")
+        named = ", ".join(map(printable, changed[:MOST_NAMED]))
+        yield f"it changes  {named}{f' and {rest:,} more' if rest > 0 else ''}"
 
 
 def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.report.lines import at, code, detail, position, to_try
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Effect, Pair, PerhapsMoved
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import BLANK, TextLine, labelled, signed
-from pytest_graphbreak.text.safe import cut
+from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20
 """Items of one section; the rest are counted."""
@@ -22,21 +19,22 @@ NAMES: Final = 3
 """Tests that are named below a cause."""
 
 
-def lines(found: Comparison, ops: float = OPS) -> Iterator[TextLine]:
+def lines(found: Comparison, ops: float = OPS) -> Iterator[str]:
     """All of it. Captured operations are told test by test where they fell by ``ops`` percent."""
-    yield labelled("before", words.side(found.before), width=8)
-    yield labelled("after", words.side(found.after), width=8)
+    yield f"before  {printable(words.side(found.before))}"
+    yield f"after   {printable(words.side(found.after))}"
     for word, side in (("before", found.before), ("after", found.after)):
         for problem in side.problems:
-            yield labelled("note", f"{word}: {problem}", width=8)
-    yield BLANK
-    said = (words.headline(found), ", ".join(words.totals(found.pairs)))
-    yield TextLine("; ".join(part for part in said if part))
+            yield f"note    {word}: {printable(problem)}"
+    yield ""
+    yield "; ".join(
+        part for part in (words.headline(found), ", ".join(words.totals(found.pairs))) if part
+    )
     for title, body in parts(found, ops):
-        yield from (BLANK, TextLine(title, "title"), *body)
+        yield from ("", title, *body)
 
 
-def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[TextLine]]]:
+def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[str]]]:
     """Each part of it that is not empty: its title and its lines."""
     for section in words.sections(found):
         blocks = (_change(change, found) for change in section.changes[:MOST])
@@ -53,51 +51,60 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[T
             yield f"{title}: {plural(len(items), unit)}", _named(items)
 
 
-def _listed(blocks: Iterable[Iterable[TextLine]], total: int) -> Iterator[TextLine]:
+def _listed(blocks: Iterable[Iterable[str]], total: int) -> Iterator[str]:
     for block in blocks:
         yield from block
     if total > MOST:
-        yield TextLine(f"... and {total - MOST:,} more (--json and --html have all)", indent=2)
+        yield f"  ... and {total - MOST:,} more (--json and --html have all)"
 
 
-def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[TextLine]:
-    id = f"{change.id}  " if change.id else ""
-    name = cut(words.name(change)).removeprefix(id)
-    yield signed(sign or words.sign(change), f"{name}   {words.amount(change)}", id)
-    yield from at(replace(change.where, code=cut(change.where.code)))
+def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[str]:
+    name = cut(printable(words.name(change)))
+    yield f"  {sign or words.sign(change)} {name}   {words.amount(change)}"
+    yield from _at(change)
     if before := words.was(change):
-        yield detail(f"before: {cut(before)}")
+        yield f"      before: {cut(printable(before))}"
     if change.with_it:
-        yield detail("and with it:")
+        yield "      and with it:"
     for item in change.with_it.values():
         kind = words.KINDS.get(item.kind, item.kind)
-        yield detail(f"{words.sign(item)} {kind}   {words.amount(item)}", 2)
-        yield detail(position(item.where), 6)
+        yield f"        {words.sign(item)} {printable(kind)}   {words.amount(item)}"
+        yield f"            {printable(position(item.where))}"
     if owner := words.owner(change, found):
-        yield detail(f"package {owner}")
-    yield from to_try(words.tried(change))
+        yield f"      package {printable(owner)}"
+    if hint := words.tried(change):
+        yield f"      try: {printable(hint)}"
     yield from _names(change.effects)
 
 
-def _names(effects: Sequence[Effect]) -> Iterator[TextLine]:
+def _at(change: CauseChange) -> Iterator[str]:
+    where = change.where
+    if where.file:
+        yield f"      {printable(position(where))}"
+    if where.code:
+        yield f"          {cut(printable(where.code))}"
+
+
+def _names(effects: Sequence[Effect]) -> Iterator[str]:
     names = list(dict.fromkeys(effect.nodeid for effect in effects))
     for name in names[:NAMES]:
-        yield detail(f"in {name}")
+        yield f"      in {printable(name)}"
     if len(names) > NAMES:
-        yield detail(f"in {len(names) - NAMES:,} more")
+        yield f"      in {len(names) - NAMES:,} more"
 
 
-def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[TextLine]:
+def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[str]:
     after = pair.after
-    yield signed("?", f"{cut(words.name(after))}   {words.unsure(pair)}")
+    yield f"  ? {cut(printable(words.name(after)))}   {words.unsure(pair)}"
     for sign, change in (("-", pair.before), ("+", after)):
-        yield detail(f"{sign} {position(change.where)}   {words.amount(change)}")
-        yield from code(replace(change.where, code=cut(change.where.code)), 12)
+        yield f"      {sign} {printable(position(change.where))}   {words.amount(change)}"
+        if change.where.code:
+            yield f"            {cut(printable(change.where.code))}"
     if owner := words.owner(after, found):
-        yield detail(f"package {owner}")
+        yield f"      package {printable(owner)}"
 
 
-def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[TextLine]:
+def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
     """Captured operations up and down; those that fell most by name."""
     changed = [
         (pair, layer, before, after)
@@ -114,17 +121,16 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[TextLine]:
             if some
         ]
         if lines:
-            yield TextLine(f"{layer}: {', '.join(lines)}", indent=2)
+            yield f"  {layer}: {', '.join(lines)}"
     fell = [item for item in changed if item[3] < item[2] * (1 - percent / 100)]
     fell.sort(key=lambda item: (item[3] / item[2], item[0].nodeid))
     for pair, layer, before, after in fell[:MOST]:
-        yield TextLine(f"{layer} {before:,} -> {after:,}   {pair.nodeid}", indent=4)
+        yield f"    {layer} {before:,} -> {after:,}   {printable(pair.nodeid)}"
     if len(fell) > MOST:
-        words = f"... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
-        yield TextLine(words, indent=4)
+        yield f"    ... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
 
 
-def _named(items: Sequence[str]) -> Iterator[TextLine]:
-    yield from (TextLine(item, indent=2) for item in items[:MOST])
+def _named(items: Sequence[str]) -> Iterator[str]:
+    yield from (f"  {printable(item)}" for item in items[:MOST])
     if len(items) > MOST:
-        yield TextLine(f"... and {len(items) - MOST:,} more", indent=2)
+        yield f"  ... and {len(items) - MOST:,} more"

@@ -1,0 +1,94 @@
+"""``graphbreak dynamic``: static or dynamic sizes, compared in graphs and in time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytest_graphbreak.cli import ending
+from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.program import add_program, find
+from pytest_graphbreak.cli.progress import Progress
+from pytest_graphbreak.layers.children.runner import ServerError
+from pytest_graphbreak.repair.dynamic import Marks, Way, advice, ways
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.text import files
+from pytest_graphbreak.text.terminal import columns, table
+
+DONE, UNUSABLE = 0, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_program(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the counts and times as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare. 0 where all was measured, 2 where the program does not run or compile."""
+    target = find("dynamic", args)
+    if target is None:
+        return UNUSABLE
+    try:
+        with ending.cleared_up(), bench(args.timeout) as trials:
+            return _compared(args, target, trials)
+    except ServerError as error:
+        complain(f"graphbreak dynamic: {error}")
+        return UNUSABLE
+
+
+def _compared(args: argparse.Namespace, target: Target, trials: Bench) -> int:
+    progress = Progress()
+    found, marks = ways(trials, target, progress.step)
+    progress.clear()
+    first = found[0]
+    if first.error is not None or not first.record.active:
+        why = first.error or "it compiles nothing"
+        complain(f"graphbreak dynamic: {target.name}: {why}")
+        return UNUSABLE
+    for line in _lines(found, marks, columns(sys.stdout)):
+        say(line)
+    if args.json:
+        text = json.dumps(_data(target, found, marks), indent=2)
+        files.put(Path(args.json), f"{text}\n".encode())
+    return DONE
+
+
+def _lines(found: list[Way], marks: Marks, width: int) -> list[str]:
+    rows = [("", "graphs", "recompiles", "first call", "all calls", "one call")]
+    rows += [
+        (
+            way.name,
+            str(way.graphs),
+            str(way.recompiles),
+            _time(way.first),
+            _time(way.all),
+            _time(way.call),
+        )
+        for way in found
+    ]
+    varies = ", ".join(f"{name} in dimension {dim}" for name, dims in marks.items() for dim in dims)
+    return [
+        *table(rows, width),
+        *(f"{way.name} fails: {way.error}" for way in found if way.error),
+        f"sizes that vary: {varies or 'none'}",
+        f"take {advice(found, marks)}",
+    ]
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.2f} ms"
+
+
+def _data(target: Target, found: list[Way], marks: Marks) -> dict[str, Any]:
+    return {
+        "target": target.name,
+        "varies": dict(marks),
+        "ways": [way.to_dict() for way in found],
+        "advice": advice(found, marks),
+    }

@@ -1,0 +1,81 @@
+"""``graphbreak export``: whether ``torch.export`` takes what a program compiles, and why not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_graphbreak.advice import match
+from pytest_graphbreak.cli import ending
+from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.program import add_program, find
+from pytest_graphbreak.cli.progress import Progress
+from pytest_graphbreak.layers.children.runner import ServerError
+from pytest_graphbreak.model.record import Break
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.text import files
+
+EXPORTS, FAILS, UNUSABLE = 0, 1, 2
+MODES: Final = ("strict", "not strict")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_program(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 if all exports in one of the two modes, 1 if something does not, 2 if it does not run."""
+    target = find("export", args)
+    if target is None:
+        return UNUSABLE
+    try:
+        with ending.cleared_up(), bench(args.timeout) as trials:
+            return _exported(args, target, trials)
+    except ServerError as error:
+        complain(f"graphbreak export: {error}")
+        return UNUSABLE
+
+
+def _exported(args: argparse.Namespace, target: Target, trials: Bench) -> int:
+    progress = Progress()
+    progress.step(0, 1, target.name)
+    answer, _ = trials.run(target, {"exporting": True})
+    progress.clear()
+    found: list[dict[str, Any]] = answer.get("exports") or []
+    if answer.get("error") is not None or not found:
+        why = answer.get("error") or "it calls nothing that it compiles"
+        complain(f"graphbreak export: {target.name}: {why}")
+        return UNUSABLE
+    for one in found:
+        for line in _lines(one):
+            say(line)
+    if args.json:
+        text = json.dumps({"target": target.name, "exports": found}, indent=2)
+        files.put(Path(args.json), f"{text}\n".encode())
+    return FAILS if any(all(one[mode] for mode in MODES) for one in found) else EXPORTS
+
+
+def _lines(one: dict[str, Any]) -> Iterator[str]:
+    for mode in MODES:
+        failure = one[mode]
+        yield f"{one['name']}  {mode}: {'fails' if failure else 'exports'}"
+        if failure:
+            yield from _why(Break.from_dict(failure))
+
+
+def _why(item: Break) -> Iterator[str]:
+    """The reason, its place and what to do, as a red test has them."""
+    yield f"  {item.id or '-'}  {item.reason}"
+    if item.where.file:
+        yield f"      {item.where.file}:{item.where.line} in {item.where.function}"
+        if item.where.code:
+            yield f"          {item.where.code}"
+    if line := match.short(item):
+        yield f"      try: {line}"
+    if item.id:
+        yield f"      graphbreak explain {item.id}"

@@ -1,0 +1,132 @@
+"""Static or dynamic sizes: the same program in each of the ways, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.repair.target import Target
+from pytest_graphbreak.repair.trial import Bench
+
+MARKED: Final = "mark_dynamic"
+_WAYS: Final = {"automatic": None, "dynamic=False": False, "dynamic=True": True, MARKED: None}
+"""What ``torch.compile`` is given as ``dynamic`` in each."""
+FEW: Final = 4
+"""Up to so many sizes are few: a graph for each of them is compiled soon."""
+_SLOWER: Final = 1.1
+"""A call that takes so much longer is slower; less is within what times vary by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What a program did with one way to treat sizes. Times are in seconds.
+
+    ``first`` is the time of the first call of compiled code, which compiles, ``all`` that of all
+    calls of the program, ``call`` that of one when all is compiled, on average over the inputs.
+    """
+
+    name: str
+    record: Record = field(default_factory=Record)
+    error: str | None = None
+    first: float | None = None
+    all: float | None = None
+    call: float | None = None
+
+    @property
+    def graphs(self) -> int:
+        return self.record.graphs.get("dynamo", 0)
+
+    @property
+    def recompiles(self) -> int:
+        return self.record.recompiles.get("dynamo", 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts and times as plain data."""
+        return {
+            "way": self.name,
+            "error": self.error,
+            "graphs": self.graphs,
+            "recompiles": self.recompiles,
+            "first_seconds": self.first,
+            "all_seconds": self.all,
+            "call_seconds": self.call,
+        }
+
+
+Marks = Mapping[str, list[int]]
+"""The dimensions that vary, by the name of the argument."""
+
+
+def ways(
+    bench: Bench, target: Target, step: Callable[[int, int, str], None]
+) -> tuple[list[Way], Marks]:
+    """Run a target in each way, and return what each did and the dimensions that vary.
+
+    The way ``mark_dynamic`` is there only where a size varies. After a first way that fails or
+    compiles nothing there is no other. ``step`` is called before each. Raises ``ServerError``.
+    """
+    found: list[Way] = []
+    marks: Marks = {}
+    for name, dynamic in _WAYS.items():
+        if name == MARKED and not marks:
+            break
+        step(len(found), len(_WAYS), name)
+        way, varying = _way(bench, target, name, dynamic, marks if name == MARKED else {})
+        found.append(way)
+        marks = marks or varying
+        if way is found[0] and (way.error is not None or not way.record.active):
+            break
+    return found, marks
+
+
+def _way(
+    bench: Bench, target: Target, name: str, dynamic: bool | None, marks: Marks
+) -> tuple[Way, Marks]:
+    answer, _ = bench.run(target, {"timing": {"dynamic": dynamic, "marks": marks}})
+    times = [call["seconds"] for call in answer.get("calls") or ()]
+    found = Way(
+        name,
+        Record.from_dict(answer.get("record") or {}),
+        answer.get("error"),
+        times[0] if times else None,
+        sum(times) if times else None,
+        answer.get("again"),
+    )
+    varying: dict[str, list[int]] = {}
+    for callable_ in answer.get("varies") or ():
+        for argument, dims in callable_["dims"].items():
+            varying.setdefault(argument, []).extend(dim for dim, _ in dims)
+    return found, varying
+
+
+def advice(found: list[Way], marks: Marks) -> str:
+    """Which way to take, and why.
+
+    A size that never varies is fixed. Of a few sizes each may have its graph, if its calls are
+    faster. Many sizes share one graph: marked, which says what varies, before ``dynamic=True``,
+    which makes every size dynamic.
+    """
+    ran = {way.name: way for way in found if way.error is None}
+    static = ran.get("dynamic=False")
+    if not marks:
+        return "dynamic=False: no size varies, and one that does later shows as a recompile"
+    one = ran.get(MARKED) or ran.get("dynamic=True")
+    if one is None or (static is not None and static.graphs <= one.graphs):
+        return "dynamic=False: dynamic sizes make no graph less; pad or bucket where sizes are many"
+    dims = ", ".join(f"{name}, {dim}" for name, dims in marks.items() for dim in dims)
+    marked = f"torch._dynamo.mark_dynamic({dims})" if one.name == MARKED else one.name
+    if static is None or static.graphs > FEW or not static.call or not one.call:
+        return f"{marked}: {one.graphs} in place of {_graphs(static)}"
+    ratio = one.call / static.call
+    if ratio > _SLOWER:
+        return (
+            f"dynamic=False: {static.graphs} graphs are few, and a call with dynamic sizes takes "
+            f"{ratio:.1f} times as long; to pad to one size makes one graph"
+        )
+    return f"{marked}: {one.graphs} in place of {_graphs(static)}, and calls are as fast"
+
+
+def _graphs(way: Way | None) -> str:
+    return "one graph for each size" if way is None else f"{way.graphs} graphs"

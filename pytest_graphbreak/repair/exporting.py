@@ -1,0 +1,110 @@
+"""Whether ``torch.export`` takes what a target compiles, strict and not. In a trial's process."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_graphbreak.layers.dynamo import messages
+from pytest_graphbreak.model.places import Places, places
+from pytest_graphbreak.model.record import NOWHERE, Break
+from pytest_graphbreak.repair import sizes
+from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, mode, seed
+
+Answer = dict[str, Any]
+
+
+def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
+    """Run the target without its compiler, then export each callable with its first inputs."""
+    recorder = Capture(allow_breaks=True)
+    answer: Answer = {"exports": []}
+
+    @contextmanager
+    def around() -> Any:
+        seed()
+        try:
+            with torch.compiler.set_stance("force_eager"):
+                yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:  # SystemExit and pytest's outcomes among them
+            if not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
+                answer["error"] = f"{type(raised).__name__}: {raised}".splitlines()[0]
+
+    with recorder.installed():
+        answer.update(go(around) or {})
+    if answer.get("error") is None:
+        named = places(Path.cwd())
+        called = [entry for entry in recorder.entries if entry.called]
+        answer["exports"] = [_exported(entry, named) for entry in called]
+    return answer
+
+
+def _exported(entry: CompiledCall, named: Places) -> Answer:
+    return {
+        "name": sizes.name_of(entry.original),
+        "strict": _failure(entry, named, strict=True),
+        "not strict": _failure(entry, named, strict=False),
+    }
+
+
+def _failure(entry: CompiledCall, named: Places, *, strict: bool) -> Answer | None:
+    """Why an export fails, as a ``Break`` in plain data; None where it does not."""
+    args, kwargs = copied((entry.args, entry.kwargs))
+    try:
+        with mode(entry), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.export.export(_as_module(entry.original), args, kwargs, strict=strict)
+    except Exception as error:
+        return _reason(error, named).to_dict()
+    finally:
+        torch._dynamo.reset()
+    return None
+
+
+class _Function(torch.nn.Module):  # type: ignore[misc]
+    """A function as the module that ``torch.export`` asks for."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+
+def _as_module(original: Any) -> torch.nn.Module:
+    return original if isinstance(original, torch.nn.Module) else _Function(original)
+
+
+def _reason(error: Exception, named: Places) -> Break:
+    """The reason in Dynamo's words, where it has them, and the user's line that is to blame."""
+    why = messages.reason(str(error))
+    lines: Iterable[traceback.FrameSummary] = getattr(error, "real_stack", None) or ()
+    stack = _user_frames(lines, named) or _user_frames(
+        traceback.extract_tb(error.__traceback__), named
+    )
+    text = why.text if why.id else f"{type(error).__name__}: {why.text}"
+    return Break(
+        "dynamo",
+        text,
+        stack[-1] if stack else NOWHERE,
+        id=why.id,
+        explanation=why.explanation,
+        hints=why.hints,
+        stack=stack,
+    )
+
+
+def _user_frames(lines: Iterable[traceback.FrameSummary], named: Places) -> tuple[Any, ...]:
+    return tuple(
+        named.frame(line.filename, line.lineno or 0, line.name, line.line)
+        for line in lines
+        if named.is_user(line.filename)
+    )

@@ -1,0 +1,125 @@
+"""Runs a target with one way to treat sizes, and times its compiled calls. In a trial's process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch._dynamo.utils import counters
+
+from pytest_graphbreak.repair import sizes
+from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, mode, seed, wait
+
+Answer = dict[str, Any]
+
+MOST_INPUTS: Final = 8
+"""Inputs of other sizes that are called again, so that a call is timed when all is compiled."""
+_SECONDS: Final = 0.5
+"""How long one of them is repeated ..."""
+_MOST: Final = 50
+"""... and how often, at most."""
+
+
+class _Timed(Capture):
+    """Compiles with ``dynamic`` as asked; ``marks`` names the dimensions to mark as dynamic."""
+
+    def __init__(self, dynamic: bool | None, marks: dict[str, list[int]]) -> None:
+        super().__init__(allow_breaks=False)
+        self._dynamic = dynamic
+        self._marks = marks
+        self._inputs: dict[object, tuple[CompiledCall, Any, Any]] = {}
+        self.timed: list[Answer] = []
+
+    def _compile(self, inner: Callable[..., Any], model: Any, options: dict[str, Any]) -> Any:
+        return super()._compile(inner, model, options | {"dynamic": self._dynamic})
+
+    def _noted(
+        self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """A call of compiled code: how long it took, and how many graphs it compiled."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            named = dict(sizes.tensors(entry.original, args, kwargs))
+            self._mark(named)
+            shapes = tuple((name, tuple(leaf.shape)) for name, leaf in named.items())
+            if len(self._inputs) < MOST_INPUTS:
+                self._inputs.setdefault((id(entry), shapes), (entry, *copied((args, kwargs))))
+            before, began = _graphs(), time.perf_counter()
+            result = inner(*args, **kwargs)
+            wait()
+            took = time.perf_counter() - began
+            name = sizes.name_of(entry.original)
+            self.timed.append({"name": name, "seconds": took, "graphs": _graphs() - before})
+            return result
+
+        return super()._noted(entry, timed, args, kwargs)
+
+    def _mark(self, named: dict[str, torch.Tensor]) -> None:
+        for name, dims in self._marks.items():
+            if (leaf := named.get(name)) is not None:
+                for dim in dims:
+                    torch._dynamo.mark_dynamic(leaf, dim)
+
+    def again(self) -> float | None:
+        """Seconds that a call takes when all is compiled, on average over the inputs."""
+        self._depth += 1
+        try:
+            means = [self._repeated(*one) for one in self._inputs.values()]
+        except Exception:  # a call that cannot be repeated, as after a donated input
+            return None
+        finally:
+            self._depth -= 1
+        return statistics.fmean(means) if means else None
+
+    def _repeated(self, entry: CompiledCall, args: Any, kwargs: Any) -> float:
+        """The median time of a call with its own inputs; the first one is not timed."""
+        taken: list[float] = []
+        with mode(entry):
+            until = time.perf_counter() + _SECONDS
+            while len(taken) <= _MOST and (len(taken) < 3 or time.perf_counter() < until):
+                given, named = copied((args, kwargs))
+                self._mark(dict(sizes.tensors(entry.original, given, named)))
+                began = time.perf_counter()
+                entry.compiled(*given, **named)
+                wait()
+                taken.append(time.perf_counter() - began)
+        return statistics.median(taken[1:])
+
+
+def _graphs() -> int:
+    """Graphs that Dynamo captured (``counters`` of torch/_dynamo/utils.py; read, never cleared)."""
+    return int(counters["stats"]["unique_graphs"])
+
+
+def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
+    """Run the target as ``order["timing"]`` says: ``dynamic`` and ``marks``."""
+    from pytest_graphbreak import observe
+
+    asked = order["timing"]
+    timed = _Timed(asked["dynamic"], asked["marks"])
+    answer: Answer = {}
+
+    @contextmanager
+    def around() -> Any:
+        seed()
+        with observe() as seen:
+            try:
+                yield
+                wait()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as raised:  # SystemExit and pytest's outcomes among them
+                if not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
+                    answer["error"] = f"{type(raised).__name__}: {raised}".splitlines()[0]
+        answer["record"] = seen.record.to_dict()
+
+    with timed.installed():
+        answer.update(go(around) or {})
+    answer["calls"] = timed.timed
+    answer["varies"] = timed.varies()
+    answer["again"] = None if answer.get("error") else timed.again()
+    return answer

@@ -1,0 +1,110 @@
+"""``graphbreak dynamic``: static or dynamic sizes, run and counted in each way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.repair.dynamic import MARKED, Way, advice
+from tests.repair.conftest import Shop
+
+SIZES = """
+    import torch
+
+    @torch.compile(backend="eager"{options})
+    def f(x):
+        return torch.relu(x * 2).sum(1)
+
+    for n in {sizes}:
+        f(torch.ones(n, 3))
+"""
+
+
+def counts(shop: Shop, *, sizes: str, options: str = "") -> dict[str, tuple[int, int]]:
+    shop.write("a.py", SIZES.format(sizes=sizes, options=options))
+    said = shop.run("dynamic", "a.py", "--json", "out.json")
+    assert said.code == 0, said.err
+    data = json.loads((shop.path / "out.json").read_text())
+    assert all(way["call_seconds"] > 0 for way in data["ways"])
+    return {way["way"]: (way["graphs"], way["recompiles"]) for way in data["ways"]}
+
+
+def test_each_way_is_counted(shop: Shop) -> None:
+    assert counts(shop, sizes="(4, 8, 6, 12, 9, 5)") == {
+        "automatic": (2, 1),
+        "dynamic=False": (6, 5),
+        "dynamic=True": (1, 0),
+        MARKED: (1, 0),
+    }
+
+
+def test_what_the_program_asks_for_is_replaced(shop: Shop) -> None:
+    """With one size nothing is marked, and each way makes one graph."""
+    found = counts(shop, sizes="(4, 4)", options=", dynamic=True")
+    assert found == dict.fromkeys(("automatic", "dynamic=False", "dynamic=True"), (1, 0))
+
+
+def test_it_says_what_varies_and_what_to_take(shop: Shop) -> None:
+    shop.write("a.py", SIZES.format(sizes="range(2, 9)", options=""))
+    said = shop.run("dynamic", "a.py")
+    table, varies, take = said.out.rsplit("\n", 3)[:3]
+    assert table.splitlines()[0].split() == [
+        *("graphs", "recompiles", "first", "call", "all", "calls", "one", "call")
+    ]
+    assert varies == "sizes that vary: x in dimension 0"
+    assert take == "take torch._dynamo.mark_dynamic(x, 0): 1 in place of 7 graphs"
+
+
+def test_a_way_that_fails_is_reported(shop: Shop) -> None:
+    """The size is a constant of the program, so it cannot be dynamic."""
+    shop.write(
+        "a.py",
+        """
+        import torch
+
+        @torch.compile(backend="eager")
+        def f(x):
+            return x[: 4 if x.size(0) == 4 else 8]
+
+        for n in (4, 8):
+            f(torch.ones(n))
+        """,
+    )
+    said = shop.run("dynamic", "a.py")
+    assert said.code == 0
+    assert f"{MARKED} fails: ConstraintViolationError" in said.out
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [("raise ValueError('no weights')", "ValueError: no weights"), ("1", "it compiles nothing")],
+)
+def test_a_program_that_gives_nothing_to_compare(shop: Shop, source: str, why: str) -> None:
+    shop.write("a.py", source)
+    said = shop.run("dynamic", "a.py")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.endswith(f"graphbreak dynamic: a.py: {why}\n")
+
+
+def way(name: str, graphs: int, call: float | None = 1.0) -> Way:
+    return Way(name, Record.of("dynamo", graphs=graphs), call=call)
+
+
+@pytest.mark.parametrize(
+    ("static", "marked", "taken"),
+    [
+        (way("dynamic=False", 7), way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1"),
+        (way("dynamic=False", 3), way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1"),
+        (way("dynamic=False", 3), way(MARKED, 1, 2.0), "dynamic=False: 3 graphs are few"),
+        (way("dynamic=False", 3), way(MARKED, 3), "dynamic=False: dynamic sizes make no"),
+        (Way("dynamic=False", error="E"), way(MARKED, 1), "torch._dynamo.mark_dynamic(x, 1): 1"),
+    ],
+)
+def test_what_is_advised(static: Way, marked: Way, taken: str) -> None:
+    assert advice([static, marked], {"x": [1]}).startswith(taken)
+
+
+def test_no_size_varies() -> None:
+    assert advice([way("automatic", 1)], {}).startswith("dynamic=False: no size varies")
