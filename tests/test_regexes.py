@@ -16,7 +16,6 @@ from pytest_graphbreak.advice import match, triage
 from pytest_graphbreak.advice.family import families
 from pytest_graphbreak.baseline import form
 from pytest_graphbreak.layers.xla import explain
-from pytest_graphbreak.text import terminal
 from tests.regexes import Expression, expressions, slow
 
 
@@ -45,7 +44,6 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     ],
     "layers/children/process.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
     "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain._READERS],
-    "text/terminal.py:pattern": lambda: [one.pattern for one, _ in terminal._MARKUP],
     "repair/slicing.py:f'def\\\\s+{node.name}\\\\b'": lambda: [r"def\s+forward\b"],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),

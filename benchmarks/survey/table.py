@@ -65,7 +65,7 @@ def page(results: Sequence[Plain], repairs: Sequence[Plain], listed: Plain) -> s
     """The whole page, of the data alone."""
     base = [each for each in results if each["part"] == "base"]
     parts = [
-        _INTRODUCTION,
+        _INTRODUCTION.format(result=_result(base, repairs)),
         _counts(base, listed["base"], "base"),
         _counts([each for each in results if each["part"] == "head"], listed["head"], "head"),
         _generating(results),
@@ -79,29 +79,45 @@ def page(results: Sequence[Plain], repairs: Sequence[Plain], listed: Plain) -> s
 
 
 _INTRODUCTION: Final = """\
-<!-- Drawn by `python -m benchmarks.survey.table` of benchmarks/survey/*.jsonl: change these. -->
+<!-- Written by `python -m benchmarks.survey.table` from benchmarks/survey/*.jsonl: edit those. -->
 
 # A survey of transformers
 
-What every architecture of one release of `transformers` makes under `torch.compile`: how many
-graphs, where it breaks, what is compiled again, what is left to Python. transformers 5.23.0, torch
-2.13.0 on the CPU, Python 3.11.
+{result}
 
-Each class is built from a small random configuration: a layer of each kind, two at least, width 64,
-nothing downloaded. It runs once without the compiler and is then compiled with the backend `eager`,
-which makes Dynamo's graphs and no code, and called twice with the same inputs. Where a class breaks
-hangs on its configuration and its inputs: the values that decide are those of the class itself.
-Small models make the graphs that the full size makes, layer for layer; a break inside a layer is
-counted here for each layer that is left.
+The survey compiles every architecture of one release of `transformers` with `torch.compile` and
+lists the graphs, the graph breaks, the recompiles and the functions that run without the compiler.
+transformers 5.23.0, torch 2.13.0 on the CPU, Python 3.11.
+
+Each class is built from a small random configuration: a layer of each kind, at least two, width 64,
+nothing downloaded. It runs once without the compiler. Then it is compiled with the backend `eager`,
+which makes Dynamo's graphs and no code, and called twice with the same inputs. Where a class
+breaks depends on its configuration and its inputs: the values that decide this are those of the
+class itself.
+Small models make the same graphs as the full size, layer for layer; a break inside a layer is
+counted here for each layer of the small model.
 
 ```text
 python -m benchmarks.survey.run --out build/survey.jsonl --part base
 python -m benchmarks.survey.table build/survey.jsonl
 ```
 
-The first command can be stopped at any moment and started anew. Each model has a process of its
-own, 120 seconds of the processor and 3 GB of memory.
+The first command can be stopped at any moment and restarted. Each model has a separate process,
+with 120 seconds of processor time and 3 GB of memory.
 """
+
+
+def _result(base: Sequence[Plain], repairs: Sequence[Plain]) -> str:
+    """The result of the survey in three lines."""
+    ran = [each for each in base if each["status"] == "ran"]
+    whole = sum(each.get("graphs") == 1 and not each.get("breaks") for each in ran)
+    fixed = [each for each in repairs if each["status"] == "ran" and each["breaks"][0]]
+    return (
+        f"**{_share(whole, len(ran))} of {len(ran)} architectures compile into one graph without a "
+        f"break;\n{_share(sum(bool(each.get('breaks')) for each in ran), len(ran))} break at one "
+        f"place or more. `graphbreak fix` removes every break\nin {sum(map(_whole, fixed))} of "
+        f"{len(fixed)} of those.**"
+    )
 
 
 def _counts(results: Sequence[Plain], listed: int, part: str) -> str:
@@ -125,23 +141,32 @@ def _counts(results: Sequence[Plain], listed: int, part: str) -> str:
         ("one graph, no break", _share(len(whole), len(ran))),
         ("**break at one place or more**", f"**{_share(len(of['breaks']), len(ran))}**"),
         ("compile something again, with the same inputs", _share(len(of["recompiles"]), len(ran))),
-        ("leave a function to Python", _share(len(of["eager"]), len(ran))),
-        ("other numbers than without the compiler", str(sum(not e.get("equal") for e in ran))),
+        ("run a function without the compiler", _share(len(of["eager"]), len(ran))),
+        (
+            "compute other values than without the compiler",
+            str(sum(not e.get("equal") for e in ran)),
+        ),
     ]
     table = "\n".join(f"| {name} | {count} |" for name, count in rows)
     other = ", ".join(each["model"] for each in ran if not each.get("equal"))
-    said = f"\nOther numbers with Dynamo's graphs than without: {other}. " if other else ""
-    said += f"{_AIMV2}\n" if other == "Aimv2Model" else "Why was not looked for.\n" if other else ""
+    said = f"\nOther values with Dynamo's graphs than without: {other}. " if other else ""
+    said += (
+        f"{_AIMV2}\n"
+        if other == "Aimv2Model"
+        else "The reason was not investigated.\n"
+        if other
+        else ""
+    )
     return f"{title}\n\n| | |\n| --- | ---: |\n{table}\n{said}"
 
 
 _AIMV2: Final = (
-    "Neither Dynamo nor chance is the cause: the class computes something else without the "
-    "compiler. Its text tower is meant to be causal. Where nothing is padded, `create_causal_mask` "
-    "makes no mask and counts on the attention to be causal by itself; `Aimv2Attention.is_causal` "
-    "is False, and each token sees all others. While Dynamo traces, a mask is always made. "
+    "Neither Dynamo nor chance is the cause: the class itself computes something else without the "
+    "compiler. Its text tower is meant to be causal. If nothing is padded, `create_causal_mask` "
+    "makes no mask and expects the attention to be causal; but `Aimv2Attention.is_causal` "
+    "is False, and each token attends to all others. While Dynamo traces, a mask is always made. "
     "With one padded token in another row, or with `is_causal = True` in those layers, the plain "
-    "class gives exactly what the compiled one gives."
+    "class computes exactly the values of the compiled one."
 )
 
 
@@ -166,9 +191,9 @@ def _generating(results: Sequence[Plain]) -> str:
             )
     table = "\n".join(lines)
     return (
-        "## `generate`\n\nFour tokens after the prompt, greedy, the forward compiled: with a "
-        "static cache where the class has one, else with the cache that it takes by itself. The "
-        "prompt and a token have different sizes: two graphs are what a whole model makes.\n\n"
+        "## `generate`\n\nFour tokens after the prompt, greedy, with the forward compiled: with a "
+        "static cache if the class has one, else with its default cache. The "
+        "prompt and a token have different sizes, so a model without a break makes two graphs.\n\n"
         f"| cache | classes | break | graphs |\n| --- | ---: | ---: | --- |\n{table}\n"
     )
 
@@ -177,14 +202,14 @@ def _held() -> str:
     """What an independent count says."""
     if not INDEPENDENT.exists():
         return ""
-    told = json.loads(INDEPENDENT.read_text("utf-8"))
-    classes = told["classes"]
+    drawn = json.loads(INDEPENDENT.read_text("utf-8"))
+    classes = drawn["classes"]
     return (
-        f"## Held against another count\n\n{len(classes)} classes, drawn by chance, were counted "
+        f"## Compared with another count\n\n{len(classes)} classes, chosen at random, were counted "
         "without the plugin: graphs by a backend that counts its calls, breaking places and "
-        f"recompiles by what Dynamo logs. **{sum(classes.values())} of {len(classes)} agree** in "
-        f"all three. `python -m benchmarks.survey.independent --of {told['of']} "
-        f"--seed {told['seed']}` draws them again: {', '.join(classes)}.\n"
+        f"recompiles by Dynamo's logs. **{sum(classes.values())} of {len(classes)} agree** in "
+        f"all three. `python -m benchmarks.survey.independent --of {drawn['of']} "
+        f"--seed {drawn['seed']}` repeats the choice: {', '.join(classes)}.\n"
     )
 
 
@@ -229,11 +254,9 @@ def _places(results: Sequence[Plain]) -> str:
         "## Where they break\n\n"
         f"{len(hit)} places. By reason:\n\n"
         f"| places | id | reason |\n| ---: | --- | --- |\n{reasons}\n\n"
-        "By how many classes break there, with the advice that a red test gives. "
+        "By the number of classes that break there, with the advice that a red test shows. "
         f"{_after(results)}\n\n"
-        "| classes | where | reason | what mends it |\n| ---: | --- | --- | --- |\n"
-        + "\n".join(rows)
-        + "\n"
+        "| classes | where | reason | fix |\n| ---: | --- | --- | --- |\n" + "\n".join(rows) + "\n"
     )
 
 
@@ -241,7 +264,7 @@ _RESUMED: Final = "recordable_keys = {"
 
 
 def _after(results: Sequence[Plain]) -> str:
-    """Of the place that only breaks after another one has."""
+    """Describe the place that only breaks after another one has."""
     here = [
         {item.get("code") for item in each["breaks"]}
         for each in results
@@ -251,7 +274,7 @@ def _after(results: Sequence[Plain]) -> str:
     return (
         f"`{_RESUMED}` is in the wrapper of `forward` that collects outputs: of the {len(here)} "
         f"classes that break there {alone} break nowhere else. It follows from a break inside, "
-        "and goes with it."
+        "and is gone when that one is."
     )
 
 
@@ -262,15 +285,15 @@ def _as_break(item: Plain) -> Break:
 
 _FAMILIES: Final = (
     ("sizes of images in a tensor (`grid_thw`)", ("vision_utils.py",)),
-    ("sizes of images, cut one by one", ("modeling_pixtral.py", "spatial_shapes", "lfm2_vl")),
+    ("sizes of images, split one by one", ("modeling_pixtral.py", "spatial_shapes", "lfm2_vl")),
     ("experts that are chosen", ("expert_hit", "expert_size")),
     (
         "images or sounds that are left out by a mask",
         ("real_images_inds", "mask[", "[mask]", "_mask]"),
     ),
     ("LSTM layers", ("self.lstm(",)),
-    ("padding that is worked out in tensors", ("_pad1d",)),
-    ("attention that some tokens have to all", ("is_global_attn",)),
+    ("padding that is computed in tensors", ("_pad1d",)),
+    ("attention of some tokens to all others", ("is_global_attn",)),
     ("the check of placeholders alone", ("torch_compilable_check",)),
     ("lines of a log", ("logger.",)),
 )
@@ -309,7 +332,7 @@ def _families(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
     )
     said = f"\nNot tried: {', '.join(untried)}.\n" if untried else ""
     return (
-        "By family, of what breaks in them:\n\n"
+        "By what breaks in them:\n\n"
         "| what breaks | classes | tried | without a break | places | after | graphs | after |\n"
         f"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n{lines}\n{said}"
     )
@@ -321,7 +344,7 @@ def _whole(repair: Plain) -> bool:
 
 
 def _unseen(repairs: Sequence[Plain]) -> str:
-    """What the inputs said that the search never used."""
+    """Describe the results for inputs that the search never used."""
     held = [each["unseen"] for each in repairs if each.get("unseen")]
     if not held:
         return ""
@@ -333,10 +356,10 @@ def _unseen(repairs: Sequence[Plain]) -> str:
     ]
     listed = "\n".join(differs)
     return (
-        f"The patched scripts of {len(held)} classes were then called in processes of their own, "
+        f"The patched scripts of {len(held)} classes were then called in separate processes, "
         "with inputs that the search never used (other seeds, other tokens, a shorter row, images "
-        f"of another shape): {counts[0]} gave what the plain class gives, {counts[1]} raised on "
-        f"both sides, {len(differs)} did not agree.\n" + (f"\n{listed}\n" if differs else "")
+        f"of another shape): {counts[0]} gave the results of the plain class, {counts[1]} raised "
+        f"on both sides, {len(differs)} did not agree.\n" + (f"\n{listed}\n" if differs else "")
     )
 
 
@@ -360,16 +383,16 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         for item in each.get("open", ())
     ]
     parts = [
-        "## What `graphbreak fix` makes of them\n",
+        "## Results of `graphbreak fix`\n",
         f"It was run on {len(broken)} of the {classes} architectures that break, with at "
         "most 10 to 24 runs for each. "
         f"**{len(whole)} of {len(broken)} are left without a break**, and of {graphs[0]} graphs "
         f"{graphs[1]} are left. Each patch was kept only after a run: the outputs are equal for "
-        "the inputs of the survey and four or five kinds of others "
+        "the inputs of the survey and four or five kinds of other inputs "
         "([how](../how-to/fix-a-red-test.md#let-it-try-graphbreak-fix)). "
-        "`python -m benchmarks.survey.repairs` is the script. Where numbers became constants, "
-        "images of other sizes are another graph, and numbers that hang on the tokens, such as "
-        "whether there is an image at all, raise RuntimeError where they change.\n",
+        "`python -m benchmarks.survey.repairs` is the script. If numbers became constants, "
+        "images of other sizes are another graph, and numbers that depend on the tokens, such as "
+        "whether there is an image at all, raise RuntimeError when they change.\n",
         _unseen(repairs),
         _families(results, repairs),
         "| class | breaks | after | graphs | after | kept |",
@@ -377,8 +400,8 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
     ]
     if left:
         parts += [
-            "What could not be mended, and how many remedies were tried for it. Where a function "
-            "runs uncompiled, as one piece, it is left to Python on purpose:\n",
+            "Breaks that could not be fixed, and how many remedies were tried for each. If a "
+            "function runs uncompiled as one piece, that is the remedy:\n",
             "| class | reason | where | tried |",
             "| --- | --- | --- | ---: |\n" + "\n".join(left) + "\n",
         ]
@@ -403,7 +426,7 @@ _PAPER: Final = (
 
 
 def _paper(ran: Sequence[Plain]) -> str:
-    """Beside GraphMend's figures."""
+    """Compare with GraphMend's figures."""
     by = {each["model"]: each for each in ran}
     rows = []
     for models, theirs, name in _PAPER:
@@ -411,16 +434,16 @@ def _paper(ran: Sequence[Plain]) -> str:
         ours = "not run" if has is None else _moved(has)
         rows.append(f"| {models} | {theirs} | {name} | {ours} |")
     return (
-        "## Beside GraphMend\n\n"
+        "## Compared with GraphMend\n\n"
         "[GraphMend](https://arxiv.org/abs/2509.16248) rewrites source before it runs. It found "
-        "breaks in 13.8% of 195 models of Hugging Face. The first version of the paper counted "
-        "eight of them, six to none and one from five to two, in a table that could not be read "
-        "here; a later one has all 27 that broke, 107 of 147 breaks gone and 21 models whole. Its "
-        "artifact lists these 27 rows: below are the "
-        "ones that need no download, with its counts of torch 2.12.1 and transformers 4.52.4, "
-        "where breaks are graphs beyond the first. Ours are of the releases above, which have "
-        "fewer to begin with: much of what it mends, transformers has mended since. The six rows "
-        "of code that is not in transformers (chronos-bolt, MoLFormer, Florence-2, "
+        "breaks in 13.8% of 195 models of Hugging Face. The first version of the paper lists "
+        "eight of them, six fixed completely and one from five breaks to two, in a table that we "
+        "could not read; a later version lists all 27 that broke, with 107 of 147 breaks and all "
+        "breaks of 21 models removed. Its artifact has these 27 rows. Below are the rows "
+        "that need no download, with its counts for torch 2.12.1 and transformers 4.52.4, "
+        "where breaks are graphs beyond the first. Our counts are for the releases above, which "
+        "have fewer breaks: transformers has since fixed many of those that GraphMend fixes. The "
+        "six rows of code that is not in transformers (chronos-bolt, MoLFormer, Florence-2, "
         "Qwen-Audio-Chat, moe-minicpm, stella) were not run.\n\n"
         "| models | GraphMend: breaks | class | ours: graphs beyond the first |\n"
         "| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
@@ -445,7 +468,7 @@ def _breaking(results: Sequence[Plain]) -> str:
         for each in sorted(broken, key=lambda each: (-each.get("graphs", 0), each["model"]))
     )
     return (
-        "## The classes that break or compile again\n\n"
+        "## Classes with a break or a recompile\n\n"
         "| class | graphs | breaking places | breaks | recompiles | operations |\n"
         f"| --- | ---: | ---: | ---: | ---: | ---: |\n{rows}\n"
     )
@@ -459,9 +482,9 @@ def _stopped(results: Sequence[Plain]) -> str:
         f"- {each['model']}: {each['status']}: {_reason(each['why'])}" for each in found
     )
     return (
-        "## Not built\n\nA list of what the survey could not do, with what the class said of the "
-        "configuration or the inputs that were invented for it. "
-        "It says nothing about the class.\n\n"
+        "## Not built\n\nThe classes that the survey could not run, with the message of each class "
+        "about the configuration or the inputs that were generated for it. "
+        "This says nothing about the class.\n\n"
         f"{rows}\n"
     )
 

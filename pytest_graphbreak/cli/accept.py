@@ -41,6 +41,7 @@ from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import labelled
 from pytest_graphbreak.text.paths import shown
 
 OK, DECLINED, UNUSABLE = 0, 1, 2
@@ -357,12 +358,11 @@ def _show_left_out(harvest: Harvest, together: Union, changes: Changes, *, pruni
     ]
     say(f"{', '.join(together.profiles)}: {', '.join(parts) or 'no tests'}")
     for reason in unusable(together):
-        say(f"note       {reason}")
+        say(labelled("note", reason))
     if pruning and together.partial_files:
-        say(
-            f"note       {plural(len(together.partial_files), 'file')} collected in part only: "
-            "nothing of theirs is dropped"
-        )
+        files = plural(len(together.partial_files), "file")
+        words = f"{files} collected in part only: nothing of theirs is dropped"
+        say(labelled("note", words))
 
 
 def _agreed(question: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline import BaselineError
-from pytest_graphbreak.cli.messages import complain, say, write, write_report
+from pytest_graphbreak.cli.messages import complain, say, say_all, write, write_report
 from pytest_graphbreak.cli.progress import Bar
 from pytest_graphbreak.cli.template import TemplateError, check, fill
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
             return _refuse(path, error)
         completeness = assess(reading, build)
         found.append((reading, completeness))
-        say(text.render(reading, completeness))
+        say_all(text.render(reading, completeness))
         say()
     written = _write(args, found, names)
     return 0 if written and not any(reading.is_unreadable for reading, _ in found) else 2

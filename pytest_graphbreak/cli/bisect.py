@@ -20,6 +20,7 @@ from pytest_graphbreak.cli.versions.moved import COUNTS
 from pytest_graphbreak.cli.versions.releases import ReleaseError, between
 from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.text.output import labelled
 
 FOUND: Final = 0
 UNSURE: Final = 1
@@ -95,7 +96,8 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
 
     def differs(what: str) -> None:
         if what != COUNTS:
-            say(f"note   the counts are equal at both ends; what differs are {what}")
+            words = f"the counts are equal at both ends; what differs are {what}"
+            say(labelled("note", words, width=7))
 
     try:
         found = search(among, begin, show_step, differs)
@@ -105,7 +107,7 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
         say(line)
     if isinstance(among, Commits) and among.missing:
         missing = ", ".join(sorted(among.missing)[:5])
-        say(f"note       submodules that are not in your checkout were empty: {missing}")
+        say(labelled("note", f"submodules that are not in your checkout were empty: {missing}"))
     if not keep(args.reports, found.before.path, found.after.path):
         return UNUSABLE
     return FOUND if len(found.answers) == 1 else UNSURE

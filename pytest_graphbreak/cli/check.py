@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import structs
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
-from pytest_graphbreak.cli.messages import MOST, complain, listing, say
+from pytest_graphbreak.cli.messages import MOST, complain, listing, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.config.typed import own
@@ -29,6 +29,7 @@ from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_report
 from pytest_graphbreak.runs.union import FAILED, Union, union
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import TextLine, indented, labelled
 
 OK, FAILS, UNUSABLE = 0, 1, 2
 LONGEST: Final = 120
@@ -275,14 +276,12 @@ def _is_below(file: str) -> bool:
 def _show(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> None:
     failing = {f"{item.test.nodeid}   on {item.seen.profile}": item for item in result.failing}
     found = root_causes((name, item.test) for name, item in failing.items())
-    for line in explained.lines(found):
-        say(line)
+    say_all(explained.lines(found))
     # A test without a baseline has nothing that grew; a line says all.
     shown = [name for name in found.firsts if failing[name].verdict.name != "new"]
     for name in shown[:FULL]:
         say(name)
-        for line in (failing[name].test.message or "").rstrip().split("\n"):
-            say(f"  {line}".rstrip())
+        say_all(indented(failing[name].lines, 2))
         say()
     for verdict in NAMED:
         tests = (item for item in result.judged if standing(item.test) == verdict)
@@ -304,7 +303,7 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
         say(f"Taken out of the gate since {result.base}:")
     listing("loosened", (f"{item.what:<9}  {item}" for item in result.loosened))
     if result.baseless:
-        say(f"note       what was taken out of the gate is not known: {result.baseless}")
+        say(labelled("note", f"what was taken out of the gate is not known: {result.baseless}"))
     listing("missing", (f"{shard}: no report is of it" for shard in result.lost), FULL)
     listing("missing", result.missing, FULL)
     if together.partial_files:
@@ -325,19 +324,22 @@ def _by_themselves(together: Union) -> Counter[str]:
     return Counter("xfailed" if outcome == "xfailed" else "failed" for outcome in left)
 
 
-def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> str:
+def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
+    """How many tests are told as what, and what is to be done."""
     counts = counted(item.test for item in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
     head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
     if result.no_verdict:
         step = "" if result.unusable else " Is a report missing? If this is meant: --allow-missing."
-        return f"{head}. No verdict: {result.no_verdict}.{step}"
+        return TextLine(f"{head}. No verdict: {result.no_verdict}.{step}", "verdict bad")
     if result.code == OK:
-        missing = f" Record what is new: {accept}" if REPORTED in counts else ""
-        return f"{head}. Within the graph budget.{missing}"
-    mended = f" Accept what is meant: {accept}" if result.failing else ""
-    return f"{head}. Over the graph budget.{mended}"
+        missing = " Record what is new: " if REPORTED in counts else ""
+        words = f"{head}. Within the graph budget.{missing}"
+        return TextLine(words, "verdict good", command=accept if missing else "")
+    mended = " Accept what is meant: " if result.failing else ""
+    words = f"{head}. Over the graph budget.{mended}"
+    return TextLine(words, "verdict bad", command=accept if mended else "")
 
 
 def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:

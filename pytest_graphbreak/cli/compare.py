@@ -11,7 +11,7 @@ from typing import Final
 from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.baseline.changes import FileChange
 from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, settle, show_changes
-from pytest_graphbreak.cli.messages import complain, say, write, write_report
+from pytest_graphbreak.cli.messages import complain, say, say_all, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
@@ -22,6 +22,7 @@ from pytest_graphbreak.runs.git import GitError, git
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text.garbage import uncollected
+from pytest_graphbreak.text.output import TextLine
 
 SAME, DIFFERS, UNUSABLE = 0, 1, 2
 _BOTH: Final = (
@@ -90,8 +91,7 @@ def show(args: argparse.Namespace, found: Comparison) -> bool:
     if args.html:
         written.append(write(args.html, page.render(found)))
     if not written:
-        for line in text.lines(found):
-            say(line)
+        say_all(text.lines(found))
     return all(written)
 
 
@@ -126,7 +126,8 @@ def _patched(args: argparse.Namespace, checkout: Checkout, offer: Offer, note: s
         return SAME
     if not write(args.patch, commit.patch(note, files, _names(checkout, files))):
         return UNUSABLE
-    say(f"{args.patch} holds {much}: git apply {shlex.quote(args.patch)}")
+    words = f"{args.patch} holds {much}: "
+    say(TextLine(words, command=f"git apply {shlex.quote(args.patch)}"))
     return SAME
 
 

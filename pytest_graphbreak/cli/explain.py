@@ -12,6 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_graphbreak.advice import Explanation, explain, suggest
@@ -19,7 +20,7 @@ from pytest_graphbreak.advice.explanation import Example, by_name, groups
 from pytest_graphbreak.advice.family import Family
 from pytest_graphbreak.advice.registry import as_id, installed
 from pytest_graphbreak.cli.accept import pattern
-from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.messages import complain, say_all
 from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.forms import Plain
@@ -27,6 +28,7 @@ from pytest_graphbreak.report import explained, mending
 from pytest_graphbreak.report.mending import Finding
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.incoming import ReportError, load_all
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.terminal import NARROWEST, is_terminal
 
 _MADE_LATER = "(its text is made when the break happens: see the failure itself)"
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             _print(map(_name, by_name().values()))
         else:
-            say("\n".join(_names()))
+            say_all(_names())
         return 0
     found = explain(topic)
     if found is None:
@@ -75,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print([_plain(found)])
     else:
-        say("\n".join(render(found)), whole=True)
+        say_all(render(found))
     return 0
 
 
@@ -100,23 +102,23 @@ def _of_reports(args: argparse.Namespace) -> int:
         sources = CheckoutSources(sources_root())
         _print(mending.to_dict(one, sources) for one in found)
     else:
-        say("\n".join(_findings(found)))
+        say_all(_findings(found))
     return 0
 
 
-def _findings(found: Sequence[Finding]) -> Iterator[str]:
+def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
     """Each finding as a failure tells it, and the page behind it, once."""
     pages = set[str]()
     for number, one in enumerate(found):
         if number:
-            yield ""
+            yield BLANK
         yield from explained.cause_lines(one.cause)
         page = mending.page(one.cause)
         if page is None or page.family in pages:
             continue
         pages.add(page.family)
         yield from _items("What to write instead", page.page.instead if page.page else ())
-        yield f"  more: {own().graphbreak('explain', page.family)}"
+        yield TextLine("more: ", indent=2, command=own().graphbreak("explain", page.family))
 
 
 def _print(objects: Iterable[Plain]) -> None:
@@ -150,7 +152,7 @@ def _name(family: Family) -> Plain:
     return {"name": family.name, "title": family.title, "try": family.short}
 
 
-def render(found: Explanation) -> Iterator[str]:
+def render(found: Explanation) -> Iterator[TextLine]:
     """The lines of an explanation, as plain text."""
     yield from _wrapped(f"{found.id or found.family}: {found.title}", "", "  ")
     if found.id and found.family:
@@ -171,39 +173,40 @@ def render(found: Explanation) -> Iterator[str]:
         yield from _section("Read on", found.url)
 
 
-def _section(title: str, text: str) -> Iterator[str]:
+def _section(title: str, text: str) -> Iterator[TextLine]:
     if not text:
         return
-    yield from ("", title)
+    yield from (BLANK, TextLine(title, "title"))
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
-            yield ""
+            yield BLANK
         yield from _wrapped(paragraph, "  ")
 
 
-def _items(title: str, items: tuple[str, ...]) -> Iterator[str]:
+def _items(title: str, items: tuple[str, ...]) -> Iterator[TextLine]:
     if not items:
         return
-    yield from ("", title)
+    yield from (BLANK, TextLine(title, "title"))
     for item in items:
         yield from _wrapped(item, "  - ", "    ")
 
 
-def _example(example: Example) -> Iterator[str]:
-    yield ""
-    yield from _wrapped(f"Example. {example.note}", "")
+def _example(example: Example) -> Iterator[TextLine]:
+    yield BLANK
+    for line in _wrapped(f"Example. {example.note}", ""):
+        yield replace(line, kind="title")
     if example.until:
-        yield f"  (up to torch {example.until})"
+        yield TextLine(f"(up to torch {example.until})", indent=2)
     if example.since:
-        yield f"  (torch {example.since} and later)"
+        yield TextLine(f"(torch {example.since} and later)", indent=2)
     raises = f", which raises {example.raises}" if example.raises else ""
     yield from _wrapped(f"before{raises}", "  ", "    ")
     yield from _code(example.before)
-    yield "  after"
+    yield TextLine("after", indent=2)
     yield from _code(example.after)
 
 
-def _torch(found: Explanation) -> Iterator[str]:
+def _torch(found: Explanation) -> Iterator[TextLine]:
     """Torch's own words. Where the id meant something else before, that is named."""
     words, *earlier = found.words
     yield from _section(f"Torch {found.torch} on {words.id}", words.explanation or _MADE_LATER)
@@ -214,13 +217,13 @@ def _torch(found: Explanation) -> Iterator[str]:
         yield from _section(f"Earlier meanings of {words.id}", reasons)
 
 
-def _code(code: str) -> Iterator[str]:
+def _code(code: str) -> Iterator[TextLine]:
     for line in code.rstrip().splitlines():
-        yield f"      {line}".rstrip()
+        yield TextLine(line, "source", 6, whole=True)
 
 
-def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
-    return textwrap.wrap(
+def _wrapped(text: str, first: str, rest: str | None = None) -> list[TextLine]:
+    rows = textwrap.wrap(
         text,
         _width(),
         initial_indent=first,
@@ -228,6 +231,7 @@ def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [TextLine(row, whole=True) for row in rows]
 
 
 def _width() -> int:
@@ -236,12 +240,12 @@ def _width() -> int:
     return max(NARROWEST, min(WIDTH, there))
 
 
-def _names() -> Iterator[str]:
-    yield "A name, an id (GB0124), or the text of a reason: graphbreak explain NAME"
+def _names() -> Iterator[TextLine]:
+    yield TextLine("A name, an id (GB0124), or the text of a reason: graphbreak explain NAME")
     for title, families in groups().items():
-        yield from ("", title)
+        yield from (BLANK, TextLine(title, "title"))
         for one in families:
-            yield f"  {one.name:<22}{one.title}"
+            yield TextLine(one.title, indent=2, head=f"{one.name:<22}")
 
 
 def _unknown(topic: str) -> Iterator[str]:

@@ -28,6 +28,7 @@ from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.runs.expectations import ExpectationsError, ExpectedRow, load_rows
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import labelled
 from pytest_graphbreak.text.paths import shown
 
 OK, UNUSABLE = 0, 2
@@ -179,7 +180,7 @@ def _show_left_out(rows: Iterable[ExpectedRow]) -> None:
     listing("left out", (f"{row.name}   {_reason(row)}   {row.place}" for row in left))
     say(f"{plural(len(rows), 'row')}: {whole:,} of one graph, {len(left):,} left out")
     if left:
-        say(f"next       record those: {own().rerun('--graph-budget-record')}")
+        say(labelled("next", "record those: ", own().rerun("--graph-budget-record")))
 
 
 def _reason(row: ExpectedRow) -> str:

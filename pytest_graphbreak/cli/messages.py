@@ -10,22 +10,25 @@ from typing import Final, TextIO
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
-from pytest_graphbreak.text.safe import console
+from pytest_graphbreak.text.output import TextLine, labelled, lined
 
 MOST: Final = 200
 """Lines of one kind; the rest are counted."""
 
 
-def say(text: str = "", to: TextIO | None = None, *, whole: bool = False) -> None:
-    """Print text, line by line, each made harmless; broken and coloured on a terminal.
-
-    Lines that are ``whole`` are not broken: source code, and what is laid out already.
-    """
+def say(said: str | TextLine = "", to: TextIO | None = None) -> None:
+    """Print a line, or the lines of a text, made harmless; broken and coloured on a terminal."""
     out = to or sys.stdout
     encoding = out.encoding or "utf-8"
-    for line in text.split("\n"):
-        for part in terminal.shown(console(line), out, whole=whole):
+    for line in lined(said) if isinstance(said, str) else (said,):
+        for part in terminal.printed(line, out):
             print(part.encode(encoding, "backslashreplace").decode(encoding), file=out)
+
+
+def say_all(lines: Iterable[TextLine], to: TextIO | None = None) -> None:
+    """Print lines."""
+    for line in lines:
+        say(line, to)
 
 
 def complain(text: str) -> None:
@@ -38,9 +41,9 @@ def listing(word: str, items: Iterable[str], most: int = MOST) -> None:
     """One line for each item behind a word; what is over ``most`` is counted."""
     found = list(items)
     for item in found[:most]:
-        say(f"{word:<10} {item}")
+        say(labelled(word, item))
     if len(found) > most:
-        say(f"{word:<10} ... and {len(found) - most:,} more")
+        say(labelled(word, f"... and {len(found) - most:,} more"))
 
 
 def write(path: str, text: str, to: TextIO | None = None) -> bool:

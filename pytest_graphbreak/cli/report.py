@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli.artifacts import named
-from pytest_graphbreak.cli.messages import complain, listing, say, write
+from pytest_graphbreak.cli.messages import complain, listing, say, say_all, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import accepting, explained, html, junit, look, markdown
@@ -103,14 +103,12 @@ def show(found: Sequence[ProfileRun]) -> None:
     """The main things, on the terminal."""
     for one in found:
         tests = sorted(one.tests, key=weight)
-        for line in explained.lines(root_causes(by_nodeid(tests))):
-            say(line)
+        say_all(explained.lines(root_causes(by_nodeid(tests))))
         for verdict in NAMED:
             listing(verdict, (row(test) for test in tests if standing(test) == verdict))
         listing("unmeasured", one.unmeasured)
         listing("ungated", one.ungated)
         listing("stale", one.stale)
-        for line in look.lines(tests):
-            say(line)
+        say_all(look.lines(tests))
         parts = ", ".join(f"{count:,} {name}" for name, count in counted(tests).items())
         say(f"{plural(len(tests), 'test')} on {one.label}: {parts or 'none'}")

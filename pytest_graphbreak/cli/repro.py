@@ -14,6 +14,7 @@ from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import labelled
 
 DONE, UNVERIFIED, UNUSABLE = 0, 1, 2
 
@@ -73,16 +74,14 @@ def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
 
 def _show(script: Script) -> None:
     name = f"{script.item.id}  " if script.item.id else ""
-    say(f"{'verified' if script.verified else 'UNVERIFIED':<10} {script.path}   {script.what}")
-    say(f"           {name}{script.item.reason}")
-    say(f"           {script.item.where.file}:{script.item.where.line}")
+    state = "verified" if script.verified else "UNVERIFIED"
+    say(labelled(state, f"{script.path}   {script.what}"))
+    say(labelled("", f"{name}{script.item.reason}"))
+    say(labelled("", f"{script.item.where.file}:{script.item.where.line}"))
     if script.how:
-        say(f"           {script.how}")
+        say(labelled("", script.how))
     if script.why:
-        say(
-            f"           smaller was not possible: {script.why}"
-            if script.verified
-            else f"           {script.why}"
-        )
+        words = "smaller was not possible: " if script.verified else ""
+        say(labelled("", f"{words}{script.why}"))
     if script.note:
-        say(f"           not by its path: {script.note}")
+        say(labelled("", f"not by its path: {script.note}"))

@@ -6,14 +6,14 @@ import argparse
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.messages import complain, say, write, write_report
+from pytest_graphbreak.cli.messages import complain, say, say_all, write, write_report
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import (
     Device,
@@ -31,6 +31,7 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.judgement import Case, Judgement, judgement
 from pytest_graphbreak.report.log import live
+from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     name = (status.name if status is not None else "") or program.name
     failed = judged is not None and judged.fails
     with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
-        _show(name, code, record, judged.message if judged is not None else None)
+        _show(name, code, record, judged.lines if judged is not None else ())
     entry = _entry(name, code, record, judged)
     if not _write(files, live.markdown(name, f"exit {code}", record), entry, device, code):
         return code or UNUSABLE
@@ -204,14 +205,14 @@ def _judged(record: Record, most: int | None) -> Judgement | None:
     return judgement(Case(record, cap=cap), typed=own())
 
 
-def _show(name: str, code: int, record: Record, message: str | None) -> None:
+def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> None:
     """The report, after all that the script printed."""
     settle_streams()
     say("", sys.stderr)
-    say(live.terminal(name, f"exit {code}", record), sys.stderr)
-    if message is not None:
+    say_all(live.terminal(name, f"exit {code}", record), sys.stderr)
+    if lines:
         say("", sys.stderr)
-        say(message, sys.stderr)
+        say_all(lines, sys.stderr)
 
 
 def _entry(name: str, code: int, record: Record, judged: Judgement | None) -> TestReport:

@@ -16,6 +16,7 @@ from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
 from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.compare import compare
+from pytest_graphbreak.text.output import TextLine, labelled
 
 DONE: Final = 0
 
@@ -73,10 +74,10 @@ def _upgrade(args: argparse.Namespace, work: Runner) -> int:
     return _show(args, before.report, after.report, before.path, after.path)
 
 
-def _installed(layer: Environment) -> list[str]:
+def _installed(layer: Environment) -> list[TextLine]:
     """What the layer has, and what does not go together in it."""
     names = ", ".join(f"{name} {version}" for name, version in layer.installed.items())
-    return [f"installed  {names}", *(f"note       {line}" for line in layer.conflicts)]
+    return [labelled("installed", names), *(labelled("note", one) for one in layer.conflicts)]
 
 
 def _show(args: argparse.Namespace, before: RunReport, after: RunReport, *paths: Path) -> int:

@@ -11,10 +11,19 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.lines import at, calls, meanwhile, of_graph, place, process, to_try
+from pytest_graphbreak.report.lines import (
+    at,
+    calls,
+    detail,
+    meanwhile,
+    of_graph,
+    position,
+    process,
+    to_try,
+)
 from pytest_graphbreak.report.occurrences import Occurrence, known_breaks, known_graphs, told
-from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.safe import printable
+from pytest_graphbreak.text.numbers import noun, plural
+from pytest_graphbreak.text.output import TextLine, signed
 
 MOST_PLACES = 12
 """Places that a failure shows in full; what is left out is counted."""
@@ -26,7 +35,7 @@ MOST_NOWHERE = 3
 
 def decomposed(
     verdict: Verdict, record: Record, fixtures: Mapping[str, int] | None = None
-) -> Iterator[str]:
+) -> Iterator[TextLine]:
     """``  4 xla graphs = 2 fx + 1 split + 1 access`` for each layer that grew or is new."""
     moved = {step.layer for step in verdict.worse}
     for layer in record.layers:
@@ -36,21 +45,23 @@ def decomposed(
         count = record.graphs.get(layer, 0)
         if count and causes:
             loaded = cached_text(cached(record, layer))
-            yield f"  {count} {layer} {noun(count, 'graph')} = {causes_text(causes)}{loaded}"
+            words = f"{count} {layer} {noun(count, 'graph')} = {causes_text(causes)}{loaded}"
+            yield TextLine(words, indent=2)
             if own := (fixtures or {}).get(layer):
-                yield f"    {own} of {'it' if count == 1 else 'them'} in the test's fixtures"
+                words = f"{own} of {'it' if count == 1 else 'them'} in the test's fixtures"
+                yield TextLine(words, indent=4)
 
 
-def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
+def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """Where nothing is compiled any more and nothing broke: what to look for, and where."""
     if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
         return
     if record.frames.attempted:
         number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
-        yield f"  - {number} looked at, and no tensor operation found to compile"
+        yield signed("-", f"{number} looked at, and no tensor operation found to compile")
         words = "compile the function that computes, and not one that only calls or returns"
     else:
-        yield "  - nothing was compiled"
+        yield signed("-", "nothing was compiled")
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
@@ -58,7 +69,7 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[str]
     yield from to_try(words)
 
 
-def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
+def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """Where fewer operations are captured in as many graphs: what each of them still has."""
     lost = {step.layer: step for step in verdict.lost if step.kind == "ops"}
     if not lost:
@@ -69,10 +80,10 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[str]:
         number = f"{graph.ops or 0} of {step.before} operations left"
         if len(graphs) > 1:
             number = f"{graph.ops or 0} of the {step.after} operations that are left"
-        yield f"  - {layer} graph {printable(graph.name)} has {number}{process(graph)}"
+        yield signed("-", f"{layer} graph {graph.name} has {number}{process(graph)}")
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
-        yield f"  ... and {len(graphs) - MOST_PLACES} more graphs (the JSON report has them all)"
+        yield _rest(len(graphs) - MOST_PLACES, "more graph")
     yield from _left(verdict)
     yield from _notes(record)
     if not any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes):
@@ -86,45 +97,50 @@ def _look_for(verdict: Verdict) -> str:
     return f"look for {DESCRIPTIONS[layer].look_for}"
 
 
-def _notes(record: Record) -> Iterator[str]:
+def _notes(record: Record) -> Iterator[TextLine]:
     """What the record notes may be why less was compiled: what a cache had, what is turned off."""
-    yield from (f"      {printable(note)}" for note in record.notes)
+    yield from map(detail, record.notes)
 
 
-def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[str]:
+def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[TextLine]:
     """The functions that are no longer reached; where all are, those that hold less."""
     functions = [one for one in verdict.changes if one.kind == "function"]
     none = [one for one in functions if not one.after]
     for one in (none or functions)[:most]:
-        where, was = place(one.where), _operations(one.before or 0)
+        where, was = position(one.where), _operations(one.before or 0)
         if none:
-            yield f"  - {where} is no longer reached ({was})"
+            yield signed("-", f"{where} is no longer reached ({was})")
         else:
-            yield f"  - {where} holds {one.after} of {was}"
+            yield signed("-", f"{where} holds {one.after} of {was}")
+
+
+def _rest(count: int, what: str) -> TextLine:
+    return TextLine(f"... and {plural(count, what)} (the JSON report has them all)", indent=2)
 
 
 def _operations(count: int) -> str:
-    return f"{count} {noun(count, 'operation')}"
+    return plural(count, "operation")
 
 
-def places(verdict: Verdict, record: Record) -> Iterator[str]:
+def places(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """Added, gone and known, each with its place; the last lines of a long list are counted."""
     shown = told(verdict, record)
     for one in shown[:MOST_PLACES]:
         yield from lines(one)
     if len(shown) > MOST_PLACES:
-        yield f"  ... and {len(shown) - MOST_PLACES} more places (the JSON report has them all)"
+        yield _rest(len(shown) - MOST_PLACES, "more place")
     if known := known_breaks(verdict, record):
         ids = ", ".join(dict.fromkeys(item.id or "break" for item in known))
-        yield f"  = {ids}   {len(known)} known {noun(len(known), 'break')} unchanged"
+        words = f"{len(known)} known {noun(len(known), 'break')} unchanged"
+        yield signed("=", words, f"{ids}   ")
     if parts := [
         f"{matched} of {measured} {layer} {noun(measured, 'graph')} known"
         for layer, matched, measured in known_graphs(verdict, record)
     ]:
-        yield f"  = {', '.join(parts)}"
+        yield signed("=", ", ".join(parts))
 
 
-def lines(one: Occurrence, sign: str = "+") -> list[str]:
+def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
     """What changed at one place: what, where, what led there, what to try."""
     if one.change.was:
         return _reworded(one)
@@ -142,11 +158,11 @@ def lines(one: Occurrence, sign: str = "+") -> list[str]:
     return recompile_lines(sign, one)
 
 
-def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[str]:
+def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[TextLine]:
     times = f"   x{item.count}" if item.count > 1 else ""
     name = f"{item.id}  " if item.id else ""
     return [
-        f"  {sign} {name}{printable(item.reason)}{times}",
+        signed(sign, f"{item.reason}{times}", name),
         *meanwhile(item, first=item.count > 1),
         *at(item.where),
         *calls(item.stack[:-1]),
@@ -155,7 +171,7 @@ def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[s
     ]
 
 
-def _with_it(one: Occurrence) -> Iterator[str]:
+def _with_it(one: Occurrence) -> Iterator[TextLine]:
     """What happened with a break, a line for each and no advice: it goes with it."""
     breaks, repeats = one.with_it("break"), one.with_it("recompile")
     # A function that is compiled by itself since then follows from the break and needs no line.
@@ -166,18 +182,18 @@ def _with_it(one: Occurrence) -> Iterator[str]:
     ]
     if not (breaks or one.with_it("eager") or graphs or repeats):
         return
-    yield "      and with it, until it is mended:"
+    yield detail("and with it, until it is mended:")
     for item in breaks:
         name = f"{item.change.id}  " if item.change.id else ""
-        yield f"        {place(item.where)} breaks, too: {name}{printable(item.change.reason)}"
+        yield detail(f"{position(item.where)} breaks, too: {name}{item.change.reason}", 2)
     breaking = {item.where.key for item in breaks}
     for left in one.with_it("eager"):
         if left.where.key not in breaking:
-            yield f"        {place(left.where)} runs without the compiler"
+            yield detail(f"{position(left.where)} runs without the compiler", 2)
     for where, numbers, why in _recompiled(repeats):
-        yield f"        {place(where)} is compiled again ({numbers}){why}"
+        yield detail(f"{position(where)} is compiled again ({numbers}){why}", 2)
     for graph in graphs:
-        yield f"        {place(graph.where)} is a graph more: {printable(graph.change.reason)}"
+        yield detail(f"{position(graph.where)} is a graph more: {graph.change.reason}", 2)
 
 
 def _recompiled(repeats: Sequence[Occurrence]) -> Iterator[tuple[Frame, str, str]]:
@@ -196,7 +212,7 @@ def _recompiled(repeats: Sequence[Occurrence]) -> Iterator[tuple[Frame, str, str
         numbers = f"{times} times"
         if times == len(first.items):
             numbers = _repeats(first).graphs
-        why = f": {printable(first.change.reason)}" if len(same) == 1 else ""
+        why = f": {first.change.reason}" if len(same) == 1 else ""
         yield first.where, numbers, why
     for where, times in called.values():
         yield where, "once" if times == 1 else f"{times} times", ""
@@ -206,12 +222,12 @@ def _repeats(one: Occurrence) -> Repeats:
     return Repeats(tuple(item for item in one.items if isinstance(item, Recompile)))
 
 
-def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
+def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
     times = f"   x{count}" if count > 1 else ""
-    reason = f"   {printable(item.reason)}" if item.reason else ""
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
+    name = f"{item.cause}   " if item.reason else item.cause
     return [
-        f"  {sign} {item.cause}{reason}{source}{process(item)}{times}",
+        signed(sign, f"{item.reason}{source}{process(item)}{times}", name),
         *of_graph(item, count),
         *at(item.where),
         *calls(item.stack[:-1]),
@@ -219,10 +235,13 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[str]:
     ]
 
 
-def _entry(sign: str, item: Graph, count: int) -> list[str]:
+def _entry(sign: str, item: Graph, count: int) -> list[TextLine]:
     times = f"   x{count}" if count > 1 else ""
-    first = f"  {sign} {item.cause}{times}{process(item)}"
-    return [first, *of_graph(item, count), *at(item.where)]
+    return [
+        signed(sign, f"{item.cause}{times}{process(item)}"),
+        *of_graph(item, count),
+        *at(item.where),
+    ]
 
 
 def recompile_word(layer: str) -> str:
@@ -231,11 +250,11 @@ def recompile_word(layer: str) -> str:
     return next((cause.name for cause in causes if cause.kind == "repeat"), "recompile")
 
 
-def recompile_lines(sign: str, one: Occurrence) -> list[str]:
+def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
     item = _repeats(one)
     word = recompile_word(item.first.layer)
     return [
-        f"  {sign} {word} {printable(item.graphs)}   {printable(item.reason)}",
+        signed(sign, f"{word} {item.graphs}   {item.reason}"),
         *meanwhile(item.first, first=item.is_loop),
         *at(item.first.where),
         *calls(item.first.stack),
@@ -244,38 +263,38 @@ def recompile_lines(sign: str, one: Occurrence) -> list[str]:
     ]
 
 
-def _followers(one: Occurrence, since: str) -> Iterator[str]:
+def _followers(one: Occurrence, since: str) -> Iterator[TextLine]:
     """What is compiled again with a function, since it calls it."""
     followers = one.with_it("recompile")
     if followers:
-        yield f"      and recompiled with its caller, since {printable(since)}:"
+        yield detail(f"and recompiled with its caller, since {since}:")
     for follower in followers[:MOST_FUNCTIONS]:
         graphs = [item.graph for item in follower.items if isinstance(item, Recompile)]
         names = ", ".join((*graphs[:3], "...") if graphs[3:] else graphs)
-        yield f"        {place(follower.where)}   {printable(names)}"
+        yield detail(f"{position(follower.where)}   {names}", 2)
     if len(followers) > MOST_FUNCTIONS:
-        yield f"        ... and {len(followers) - MOST_FUNCTIONS} more functions"
+        yield detail(f"... and {plural(len(followers) - MOST_FUNCTIONS, 'more function')}", 2)
 
 
-def eager_lines(sign: str, item: Eager) -> list[str]:
+def eager_lines(sign: str, item: Eager) -> list[TextLine]:
     times = f"   x{item.count}" if item.count > 1 else ""
     return [
-        f"  {sign} eager   {printable(item.reason)}{times}",
+        signed(sign, f"{item.reason}{times}", "eager   "),
         *meanwhile(item, first=item.count > 1),
         *at(item.where),
         *to_try(advice.short(item)),
     ]
 
 
-def _gone(one: Occurrence) -> list[str]:
+def _gone(one: Occurrence) -> list[TextLine]:
     change = one.change
     if change.kind == "graph":
         times = f"   x{-change.growth}" if change.growth < -1 else ""
-        return [f"  - {change.cause}{times}   gone", *at(change.where)]
+        return [signed("-", f"{change.cause}{times}   gone"), *at(change.where)]
     name = f"{change.id}  " if change.id else ""
-    return [f"  - {name}{printable(change.reason or 'break')}   gone", *at(change.where)]
+    return [signed("-", f"{change.reason or 'break'}   gone", name), *at(change.where)]
 
 
-def _reworded(one: Occurrence) -> list[str]:
-    now = f"{one.change.id or ''} {printable(one.change.reason)}"
-    return [f"  ~ {printable(one.change.was)} is now {now}".rstrip(), *at(one.where)]
+def _reworded(one: Occurrence) -> list[TextLine]:
+    now = f"{one.change.id or ''} {one.change.reason}"
+    return [signed("~", f"{one.change.was} is now {now}".rstrip()), *at(one.where)]

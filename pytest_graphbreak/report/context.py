@@ -17,10 +17,10 @@ class Context:
     ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
     with ``baseline_line`` of the entry; the compilers of ``recorded_versions`` measured it,
     those of ``versions`` are running now. ``typed`` is how pytest was started, ``test`` where
-    the test is, ``accept`` what to type where baselines are not written from here:
-    in CI, and for a report of another machine. ``has_ids``: this is where the test ran, with
-    the torch that explains the ids of its breaks. ``packages`` are the versions of those
-    that own places, now and when they were recorded.
+    the test is, ``accept`` the command that accepts where baselines are not written from here:
+    in CI, and for a report of another machine; ``not_accepted`` why there is none. ``has_ids``:
+    this is where the test ran, with the torch that explains the ids of its breaks. ``packages``
+    are the versions of those that own places, now and when they were recorded.
     """
 
     nodeid: str
@@ -31,6 +31,7 @@ class Context:
     recorded_profile: str | None = None
     recorded_versions: Versions = field(default_factory=dict)
     accept: str | None = None
+    not_accepted: str = ""
     typed: Typed = field(default_factory=Typed)
     has_ids: bool = True
     test: Frame = NOWHERE

@@ -15,10 +15,11 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
-from pytest_graphbreak.report.lines import at, to_try
+from pytest_graphbreak.report.lines import at, detail, to_try
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.safe import console, cut, printable
+from pytest_graphbreak.text.output import BLANK, TextLine, signed
+from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 10
 """Causes that are told; the rest are counted."""
@@ -28,46 +29,49 @@ _NOWHEN: Final[dict[str, Any]] = {"process": None, "during": None}
 """Of a cause that many tests have: neither the process nor what one of them was doing."""
 
 
-def lines(found: RootCauses, most: int = MOST) -> Iterator[str]:
+def lines(found: RootCauses, most: int = MOST) -> Iterator[TextLine]:
     """All of it and a blank line, for a terminal.
 
     Nothing where no place explains a test, or one test is red: its failure has said all.
     """
     if found.red < 2 or not found.places:
         return
-    yield headline(found)
+    yield TextLine(headline(found), "title")
     for cause in found.all[:most]:
         yield from cause_lines(cause)
     rest = len(found.all) - most
     if rest > 0:
-        yield f"  ... and {plural(rest, 'more cause')}"
-    yield ""
+        yield TextLine(f"... and {plural(rest, 'more cause')}", indent=2)
+    yield BLANK
 
 
-def cause_lines(cause: RootCause) -> Iterator[str]:
+def cause_lines(cause: RootCause) -> Iterator[TextLine]:
     """One cause: what, where, what to try, how many tests and graphs, and the first test."""
     yield from what(cause)
     which = "the one that grew most" if cause.graphs else "one of them"
-    yield f"      {extent(cause)}{f'; {which}:' if len(cause.tests) > 1 else ''}"
-    yield f"          {printable(cause.tests[0])}"
+    yield detail(f"{extent(cause)}{f'; {which}:' if len(cause.tests) > 1 else ''}")
+    yield detail(cause.tests[0], 4)
 
 
-def what(cause: RootCause) -> list[str]:
+def what(cause: RootCause) -> list[TextLine]:
     """What happened, where, and what to try: without what only one of its tests knows."""
-    return [cut(console(line)) for line in _what(cause)]
+    return [replace(line, text=cut(line.text)) for line in _what(cause)]
 
 
-def _what(cause: RootCause) -> list[str]:
+def _what(cause: RootCause) -> list[TextLine]:
     one = cause.found
     if one is None:
-        return [f"  - {cause.words}", *at(cause.function), *to_try(to_do(cause))]
+        return [signed("-", cause.words), *at(cause.function), *to_try(to_do(cause))]
     match one.first:
         case Break() as item:
             return break_lines("+", structs.replace(item, count=1, stack=(), **_NOWHEN))
         case Eager() as item:
             return eager_lines("+", structs.replace(item, count=1, **_NOWHEN))
         case Graph(cause="entry") as item:
-            return ["  + entry   a function that was not compiled before", *at(item.where)]
+            return [
+                signed("+", "a function that was not compiled before", "entry   "),
+                *at(item.where),
+            ]
         case Graph() as item:
             return graph_lines("+", structs.replace(item, sources=(), stack=(), **_NOWHEN))
         case Recompile() as item:
@@ -77,7 +81,7 @@ def _what(cause: RootCause) -> list[str]:
 
 def title(cause: RootCause) -> str:
     """What happened, on one line: ``GB0124  Unsupported Tensor.item() call``."""
-    return what(cause)[0].strip()[2:]
+    return str(what(cause)[0].harmless()).strip()[2:]
 
 
 def to_do(cause: RootCause) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pytest_graphbreak.text.terminal import columns, wrapped
+from pytest_graphbreak.text.output import TextLine, plain
+from pytest_graphbreak.text.terminal import columns, spans, wrapped
 
 Location = tuple[str, int | None, str]
 """pytest's ``TestReport.location``: file, 0-based line, name."""
@@ -29,22 +31,30 @@ class FailureText:
     With ``line`` (``--tb=line``) pytest's own line of ``reprcrash`` is all that is shown.
     """
 
-    def __init__(self, message: str, location: Location, *, line: bool = False) -> None:
-        self.message = message
+    def __init__(
+        self, lines: Sequence[TextLine], location: Location, *, line: bool = False
+    ) -> None:
+        self.lines = lines
         self.line = line
-        self.reprcrash = Crash(location, message.partition("\n")[0])
+        self.message = plain(lines)
+        self.reprcrash = Crash(location, self.message.partition("\n")[0])
 
     def __str__(self) -> str:
         return self.message
 
     def toterminal(self, tw: Any) -> None:
-        # Only where somebody looks: in a file lines stay whole, to be searched.
-        if self.line:
-            return
-        width = columns(getattr(tw, "_file", None))
-        for line in self.message.splitlines():
-            for part in wrapped(line, width):
-                tw.line(part, **dict.fromkeys(_markup(line), True))
+        if not self.line:
+            write(self.lines, tw)
+
+
+def write(lines: Iterable[TextLine], tw: Any) -> None:
+    """Write lines by pytest's writer, in its colours; in a file they stay whole, to be searched."""
+    width = columns(getattr(tw, "_file", None))
+    for line in lines:
+        for row in wrapped(line.harmless(), width):
+            for text, markup in spans(row, line.kind):
+                tw.write(text, **dict.fromkeys(markup, True))
+            tw.line()
 
 
 _ERROR = "E   "
@@ -55,41 +65,35 @@ class BlockText:
     """Prints the failure of a block, which is an exception of the test's: no line too wide.
 
     Put in place of the ``toterminal`` of what pytest has made of that exception, which stays
-    as it is for all others.
+    as it is for all others. ``lines`` are what the exception says.
     """
 
-    def __init__(self, longrepr: Any) -> None:
+    def __init__(self, longrepr: Any, lines: Sequence[TextLine]) -> None:
         self._print = longrepr.toterminal
+        self._lines = lines
         traceback = getattr(longrepr, "reprtraceback", None)
-        self._entries = [
-            entry
-            for entry in getattr(traceback, "reprentries", ())
-            if any("BudgetExceeded: graph budget:" in line for line in entry.lines)
-        ]
+        self._entries = getattr(traceback, "reprentries", ())
 
     def __call__(self, tw: Any) -> None:
-        whole = [[*entry.lines] for entry in self._entries]
-        width = columns(getattr(tw, "_file", None))
+        whole = [entry.lines for entry in self._entries]
+        width = columns(getattr(tw, "_file", None)) - len(_ERROR)
         for entry in self._entries:
-            entry.lines[:] = _narrow(entry.lines, width)
+            entry.lines = self._narrow(entry.lines, width)
         try:
             self._print(tw)
         finally:
             for entry, lines in zip(self._entries, whole, strict=True):
-                entry.lines[:] = lines
+                entry.lines = lines
 
-
-def _narrow(lines: Iterable[str], width: int) -> Iterator[str]:
-    for line in lines:
-        if line.startswith(_ERROR):
-            parts = wrapped(line.removeprefix(_ERROR), width - len(_ERROR))
-            yield from (_ERROR + part for part in parts or [""])
-        else:
-            yield line
-
-
-def _markup(line: str) -> tuple[str, ...]:
-    if line.startswith("graph budget:"):
-        return ("red", "bold")
-    sign = line[2:4] if line.startswith("  ") else ""
-    return {"+ ": ("red",), "- ": ("green",), "~ ": ("yellow",)}.get(sign, ())
+    def _narrow(self, shown: Sequence[str], width: int) -> Sequence[str]:
+        """The lines of an entry, ours broken; they stand below one that names the exception."""
+        first, *more = plain(self._lines).split("\n")
+        wanted = [f"{_ERROR}{line}".rstrip() for line in more]
+        for at, line in enumerate(shown, 1):
+            end = at + len(more)
+            if line.endswith(first) and [one.rstrip() for one in shown[at:end]] == wanted:
+                head = line.removeprefix(_ERROR).removesuffix(first) + self._lines[0].head
+                ours = (replace(self._lines[0], head=head), *self._lines[1:])
+                rows = (row for one in ours for row in wrapped(one.harmless(), width))
+                return [*shown[: at - 1], *(f"{_ERROR}{row}" for row in rows), *shown[end:]]
+        return shown

@@ -6,15 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
-from pytest_graphbreak.report.lines import position
+from pytest_graphbreak.report.lines import code, position
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
 
 MOST = 20
 """Entries of one section; the JSON report has all."""
 
+_DEPTH = 11
+"""Columns before what is said below the first line of a finding."""
 _ABOVE = 2
 """Frames of a break's stack that are shown above its place."""
 
@@ -102,41 +107,45 @@ def homes_of(record: Record, layer: str) -> list[tuple[Frame, int]]:
     return Counter(graph.where for graph in graphs if graph.where.file).most_common()
 
 
-def section(title: str, entries: list[list[str]]) -> Iterator[str]:
+def section(title: str, entries: list[list[TextLine]]) -> Iterator[TextLine]:
     """A title and entries of some lines each; entries over ``MOST`` are counted."""
     if not entries:
         return
-    yield ""
-    yield f"  {title}"
+    yield BLANK
+    yield TextLine(title, indent=2)
     for entry in entries[:MOST]:
         yield from entry
     if len(entries) > MOST:
-        yield f"    ... and {len(entries) - MOST:,} more"
+        yield TextLine(f"... and {len(entries) - MOST:,} more", indent=4)
 
 
-def finding(item: ReasonAtPlace) -> Iterator[str]:
+def finding(item: ReasonAtPlace) -> Iterator[TextLine]:
     """How often, what, where, and what mends it."""
     name = f"{item.id}  " if item.id else ""
     kind = KINDS.get(item.kind, item.kind)
-    yield f"    {item.count:>4}x  {kind}  {name}{cut(item.reason)}".rstrip()
+    yield counted(item.count, f"{kind}  {name}{cut(item.reason)}".rstrip())
     yield from _at(item.where)
     for frame in item.stack[:_ABOVE]:
         yield from _at(frame, "from ")
     if item.advice:
-        yield f"           try: {item.advice}"
+        yield TextLine(item.advice, "advice", _DEPTH, "try: ")
 
 
-def home(frame: Frame, count: int) -> list[str]:
+def home(frame: Frame, count: int) -> list[TextLine]:
     """A source line that graphs come from."""
-    return [f"    {count:>4}x  {cut(position(frame))}", *_code(frame)]
+    return [counted(count, cut(position(frame))), *_code(frame)]
 
 
-def _at(frame: Frame, before: str = "") -> Iterator[str]:
+def counted(count: int, text: str) -> TextLine:
+    """How often something was, and what."""
+    return TextLine(text, indent=4, head=f"{count:>4}x  ")
+
+
+def _at(frame: Frame, before: str = "") -> Iterator[TextLine]:
     if frame.file:
-        yield f"           {before}{cut(position(frame))}"
+        yield TextLine(f"{before}{cut(position(frame))}", "call" if before else "place", _DEPTH)
         yield from _code(frame)
 
 
-def _code(frame: Frame) -> Iterator[str]:
-    if frame.code:
-        yield f"               {cut(frame.code)}"
+def _code(frame: Frame) -> list[TextLine]:
+    return code(replace(frame, code=cut(frame.code)), _DEPTH + 4)

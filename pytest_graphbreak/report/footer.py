@@ -15,36 +15,35 @@ from pytest_graphbreak.model.versions import minor, same_minor
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.settings import measured_with
-from pytest_graphbreak.text.safe import printable
+from pytest_graphbreak.text.output import Kind, TextLine
 
 
-def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[str]:
+def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """Where the baseline is, what it was measured with, and what to type next."""
     if context.baseline is not None:
         place = context.baseline
         if context.baseline_line:
             place += f":{context.baseline_line}"
-        yield f"  baseline  {printable(place)}{_measured(record, context)}"
+        yield _labelled("baseline", f"{place}{_measured(record, context)}")
     yield from measured_with(record)
     for name, before, after in _moved(verdict, context):
-        yield f"  package   {name} {before} -> {after}"
+        yield _labelled("package", f"{name} {before} -> {after}")
     if verdict.foreign:
-        yield (
-            f"  profile   {context.profile} was never recorded, "
-            f"judged by the values of {verdict.foreign}"
-        )
+        words = f"never recorded, judged by the values of {verdict.foreign}"
+        yield _labelled("profile", f"{context.profile} was {words}")
     yield from explain(verdict, record, context.typed, has_ids=context.has_ids)
     by_marker = [step for step in verdict.worse if step.by == "marker"]
     if by_marker:
-        yield "  marker    @pytest.mark.max_graphs on the test: mend the code, or raise the cap"
+        words = "@pytest.mark.max_graphs on the test: mend the code, or raise the cap"
+        yield _labelled("marker", words)
     if len(by_marker) < len(verdict.worse) or verdict.name == "new":
         yield from _accept(verdict, context)
 
 
-def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[str]:
+def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[TextLine]:
     """The command that explains what failed; nothing where there is no page on it."""
     if topic := _topic(verdict, record, has_ids=has_ids):
-        yield f"  explain   {typed.graphbreak('explain', topic)}"
+        yield _labelled("explain", command=typed.graphbreak("explain", topic))
 
 
 def _topic(verdict: Verdict, record: Record, *, has_ids: bool) -> str | None:
@@ -72,9 +71,9 @@ def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]
         if before and after and before != after:
             short = not same_minor(before, after)
             yield (
-                printable(name),
-                printable(str(minor(before)) if short else before),
-                printable(str(minor(after)) if short else after),
+                name,
+                str(minor(before)) if short else before,
+                str(minor(after)) if short else after,
             )
 
 
@@ -101,10 +100,17 @@ def _measured(record: Record, context: Context) -> str:
     return f", recorded{on} with {made}{others}"
 
 
-def _accept(verdict: Verdict, context: Context) -> Iterator[str]:
+def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
     word = "record" if verdict.name == "new" else "accept"
     flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
     if (verdict.name == "lost" and not verdict.shrunk) or verdict.emptied:
         flags.append("--graph-budget-prune")
-    command = context.typed.test(context.nodeid, *flags)
-    yield f"  {word:<8}  {command if context.accept is None else printable(context.accept)}"
+    if context.not_accepted:
+        yield _labelled(word, context.not_accepted)
+    else:
+        yield _labelled(word, command=context.accept or context.typed.test(context.nodeid, *flags))
+
+
+def _labelled(word: str, text: str = "", command: str = "") -> TextLine:
+    kind: Kind = "command" if command else "text"
+    return TextLine(text, kind, indent=2, head=f"{word:<8}  ", command=command)

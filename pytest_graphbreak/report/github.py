@@ -16,8 +16,10 @@ from typing import Final
 
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import accepting, explained, markdown
+from pytest_graphbreak.report.lines import detail
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
+from pytest_graphbreak.text.output import TextLine, plain
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
 MOST: Final = 10
@@ -117,15 +119,16 @@ def _of_test(cause: RootCause, test: TestReport, causes: int) -> tuple[str, str]
 def _of(cause: RootCause) -> tuple[str, str]:
     """Title and text of what makes many tests red: what, where, what to do, the first of them."""
     number = len(cause.tests)
-    names = [f"          {name}" for name in cause.tests[:MOST]]
+    names = list(cause.tests[:MOST])
     if number > MOST:
-        names.append(f"          and {number - MOST:,} more")
-    lines = (*explained.what(cause), f"      {explained.extent(cause)}:", *names)
+        names.append(f"and {number - MOST:,} more")
+    extent = detail(f"{explained.extent(cause)}:")
+    lines = (*explained.what(cause), extent, *(detail(name, 4) for name in names))
     return f"graph budget: {number:,} tests, {explained.title(cause)}", _text(lines)
 
 
-def _text(lines: Iterable[str]) -> str:
-    return textwrap.dedent("\n".join(lines))
+def _text(lines: Iterable[TextLine]) -> str:
+    return textwrap.dedent(plain(lines))
 
 
 def _command(base: str, place: tuple[str, int], title: str, text: str) -> str:

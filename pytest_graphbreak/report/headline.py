@@ -9,27 +9,37 @@ from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import noun
+from pytest_graphbreak.text.output import TextLine
 
 
-def headline(verdict: Verdict, record: Record) -> str:
+def headline(verdict: Verdict, record: Record) -> TextLine:
     """One line: the count that moved most, and whose number it passed."""
+    return first_line(_moved_most(verdict, record))
+
+
+def first_line(text: str) -> TextLine:
+    """The first line of a failure."""
+    return TextLine(text, "headline", head="graph budget: ")
+
+
+def _moved_most(verdict: Verdict, record: Record) -> str:
     if verdict.name == "new":
-        return f"graph budget: no baseline for this test ({totals(record)})"
+        return f"no baseline for this test ({totals(record)})"
     if verdict.emptied:
         return _nothing_left(verdict, record)
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
-        return f"graph budget: {verdict.name}, {totals(record)}"
+        return f"{verdict.name}, {totals(record)}"
     step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
     sign = f"{step.growth:+d}"
-    return f"graph budget: {_amount(step)}, {_who(step)} {step.before} ({sign})"
+    return f"{_amount(step)}, {_who(step)} {step.before} ({sign})"
 
 
 def _nothing_left(verdict: Verdict, record: Record) -> str:
     """A layer that makes no graph any more: worse than any that makes more."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
     made = f"{totals(record)} still" if any(record.graphs.values()) else "nothing was compiled"
-    return f"graph budget: no {step.layer} graph any more, {_who(step)} {step.before} ({made})"
+    return f"no {step.layer} graph any more, {_who(step)} {step.before} ({made})"
 
 
 def _who(step: Difference) -> str:
@@ -66,7 +76,7 @@ NAMES: Final = {"graph": "graphs", "recompile": "recompiles", "break": "breaks"}
 """What a total is called, where that is not its kind."""
 
 
-def counts(verdict: Verdict, record: Record) -> Iterator[str]:
+def counts(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
     unique = dict.fromkeys((*verdict.over, *verdict.lost, *verdict.fewer))
     steps = [step for step in unique if step.kind != "ops"]
@@ -75,10 +85,11 @@ def counts(verdict: Verdict, record: Record) -> Iterator[str]:
         if step.kind == "recompile":
             name = f"{step.layer} recompiles"
         note = "" if step.by == "baseline" else "   (marker)"
-        yield f"  {name:<18} {step.before:>3} -> {step.after:<3}  {step.growth:+d}{note}"
+        words = f"{name:<18} {step.before:>3} -> {step.after:<3}  {step.growth:+d}{note}"
+        yield TextLine(words, indent=2)
 
 
-def operations(verdict: Verdict, *, more: bool) -> Iterator[str]:
+def operations(verdict: Verdict, *, more: bool) -> Iterator[TextLine]:
     """``  captured operations 2 -> 4`` of the layers of which more, or less, is compiled.
 
     Less is a loss of its own, and stands above the causes; more follows from them, below.
@@ -88,5 +99,6 @@ def operations(verdict: Verdict, *, more: bool) -> Iterator[str]:
         if (step.growth > 0) == more:
             moved.setdefault((step.before, step.after), []).append(step.layer or "")
     for (before, after), layers in moved.items():
-        yield f"  captured operations {before} -> {after}   ({', '.join(layers)})"
-        yield f"    {'more' if more else 'less'} of the program is compiled now"
+        words = f"captured operations {before} -> {after}   ({', '.join(layers)})"
+        yield TextLine(words, indent=2)
+        yield TextLine(f"{'more' if more else 'less'} of the program is compiled now", indent=4)

@@ -7,7 +7,7 @@ no torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -22,6 +22,7 @@ from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.model.versions import Versions
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.text import block_failure, failure
+from pytest_graphbreak.text.output import TextLine, packed, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,19 @@ class Rules:
 class Judgement:
     """The verdict on a case. ``written`` says that its counts become the baseline's.
 
-    ``message`` is what a person reads where it ``fails``, and None elsewhere.
+    ``lines`` are what a person reads where it ``fails``; there are none elsewhere.
     """
 
     case: Case
     verdict: Verdict
     written: bool
     fails: bool
-    message: str | None
+    lines: Sequence[TextLine] = ()
+
+    @property
+    def message(self) -> str | None:
+        """The lines as plain text."""
+        return plain(self.lines) if self.fails else None
 
     @property
     def baseline(self) -> Recorded | None:
@@ -94,6 +100,7 @@ class Judgement:
             "budget": _plain(self.budget),
             "cap": _plain(case.cap),
             "message": self.message,
+            "lines": packed(self.lines),
             "ungated": case.ungated,
             "unseen": list(verdict.unseen),
             "foreign": verdict.foreign,
@@ -127,9 +134,8 @@ def judgement(
         # A run that only observes fails no test: a verdict is then the cap's, or nobody's.
         and (rules.gate or case.cap is not None)
     )
-    return Judgement(
-        case, verdict, written, fails, _message(case, verdict, context, typed) if fails else None
-    )
+    lines = _lines(case, verdict, context, typed) if fails else ()
+    return Judgement(case, verdict, written, fails, lines)
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
@@ -152,9 +158,9 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
     return (capped, False) if capped.fails else (verdict, True)
 
 
-def _message(
+def _lines(
     case: Case, verdict: Verdict, context: Callable[[], Context] | None, typed: Typed | None
-) -> str:
+) -> Sequence[TextLine]:
     if context is None:
         return block_failure(verdict, case.record, typed or Typed())
     known, expected = context(), case.expected

@@ -6,60 +6,70 @@ from collections.abc import Iterator, Sequence
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.safe import printable
+from pytest_graphbreak.text.output import TextLine
 
 NEAR = 2
 """Calls above a place that are shown in any case."""
+DEPTH = 6
+"""Columns before what is said below the first line of a cause."""
 
 
-def at(where: Frame) -> list[str]:
-    return [f"      {place(where)}", *code(where)] if where.file else []
+def detail(text: str, deeper: int = 0) -> TextLine:
+    """A line below the first one of a cause."""
+    return TextLine(text, indent=DEPTH + deeper)
 
 
-def place(frame: Frame) -> str:
-    return printable(position(frame))
+def at(where: Frame) -> list[TextLine]:
+    """A place and its source line; nothing for no place."""
+    return [TextLine(position(where), "place", DEPTH), *code(where)] if where.file else []
 
 
 def position(frame: Frame) -> str:
-    """``file:line in function``, as it came: not yet made harmless."""
+    """``file:line in function``."""
     line = f":{frame.line}" if frame.line else ""
     function = f" in {frame.function}" if frame.function else ""
     return f"{frame.file}{line}{function}"
 
 
-def code(frame: Frame) -> list[str]:
-    return [f"          {printable(frame.code)}"] if frame.code else []
+def code(frame: Frame, indent: int = DEPTH + 4) -> list[TextLine]:
+    """The source line of a place, where it is known."""
+    return [TextLine(frame.code, "source", indent)] if frame.code else []
 
 
-def calls(callers: Sequence[Frame]) -> Iterator[str]:
+def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
     """The calls that lead there, the nearest first: two, and the user's own line."""
     near = callers[-NEAR:][::-1]
     for frame in near:
-        yield from (f"      from {place(frame)}", *code(frame))
+        yield from _call(frame)
     between = len(callers) - len(near) - 1
     if between >= 0:
         if between:
-            yield f"      ... {between} {noun(between, 'call')} between"
-        yield from (f"      from {place(callers[0])}", *code(callers[0]))
+            yield detail(f"... {between} {noun(between, 'call')} between")
+        yield from _call(callers[0])
+
+
+def _call(frame: Frame) -> list[TextLine]:
+    return [TextLine(f"from {position(frame)}", "call", DEPTH), *code(frame)]
 
 
 def process(item: Graph) -> str:
-    return f"   in process {printable(item.process)}" if item.process else ""
+    return f"   in process {item.process}" if item.process else ""
 
 
-def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[str]:
+def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[TextLine]:
     """The process, and what the test said that it was doing; ``first``: when it was first so."""
-    process = f"in process {printable(item.process)}" if item.process else ""
-    doing = f"{'first ' * first}during {printable(item.during)}" if item.during else ""
+    process = f"in process {item.process}" if item.process else ""
+    doing = f"{'first ' * first}during {item.during}" if item.during else ""
     words = ", ".join(filter(None, (process, doing)))
-    return [f"      {words}"] if words else []
+    return [detail(words)] if words else []
 
 
-def of_graph(item: Graph, count: int = 1) -> list[str]:
+def of_graph(item: Graph, count: int = 1) -> list[TextLine]:
     """What the test said that it was doing. The process of a graph stands in its first line."""
     first = "first " * (count > 1)
-    return [f"      {first}during {printable(item.during)}"] if item.during else []
+    return [detail(f"{first}during {item.during}")] if item.during else []
 
 
-def to_try(words: str | None) -> list[str]:
-    return [f"      try: {printable(words)}"] if words else []
+def to_try(words: str | None) -> list[TextLine]:
+    """What to write instead, if that is known."""
+    return [TextLine(words, "advice", DEPTH, "try: ")] if words else []

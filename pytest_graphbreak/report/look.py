@@ -18,27 +18,29 @@ from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text,
 from pytest_graphbreak.report.findings import ReasonAtPlace, finding, observed, section
 from pytest_graphbreak.report.view import unjudged
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import TextLine
 
 MOST: Final = 10
 """Reasons that are shown with their places; the rest are counted."""
 
 
-def lines(tests: Iterable[TestReport]) -> Iterator[str]:
+def lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
     """What the tests made that nothing judged; nothing where there is none of them."""
     records = [test.record for test in unjudged(tests)]
     if not records:
         return
-    yield f"not judged: what {plural(len(records), 'test')} made, by cause"
+    yield TextLine(f"not judged: what {plural(len(records), 'test')} made, by cause")
     for layer in reversed(LAYERS):
         made = any(record.graphs.get(layer) for record in records)
         if made or (layer in JUDGED and any(layer in record.layers for record in records)):
-            yield f"  {layer:<8} {_counts(layer, records)}"
+            yield TextLine(_counts(layer, records), indent=2, head=f"{layer:<8} ")
     found = _reasons(records)
     yield from section(
         "most frequent", [list(_reason(item, tests)) for item, tests in found[:MOST]]
     )
     if len(found) > MOST:
-        yield f"    ... and {plural(len(found) - MOST, 'more reason')} in the JSON report"
+        words = f"... and {plural(len(found) - MOST, 'more reason')} in the JSON report"
+        yield TextLine(words, indent=4)
 
 
 def _counts(layer: str, records: Iterable[Record]) -> str:
@@ -76,7 +78,7 @@ def _reasons(records: Iterable[Record]) -> list[tuple[ReasonAtPlace, int]]:
     return sorted(found.values(), key=lambda pair: (-pair[1], -pair[0].count))
 
 
-def _reason(item: ReasonAtPlace, tests: int) -> Iterator[str]:
+def _reason(item: ReasonAtPlace, tests: int) -> Iterator[TextLine]:
     first, *rest = finding(item)
-    yield f"{first}   in {plural(tests, 'test')}"
+    yield replace(first, text=f"{first.text}   in {plural(tests, 'test')}")
     yield from rest

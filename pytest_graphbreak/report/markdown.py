@@ -7,6 +7,7 @@ The text fits a limit in bytes (GitHub takes 65,536 characters in a comment and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from pytest_graphbreak.judging.verdict import FAILING
@@ -32,6 +33,7 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plain
 from pytest_graphbreak.text.terminal import wrapped
 
 COMMENT: Final = 64_000
@@ -158,7 +160,8 @@ def _causes(found: RootCauses, size: int) -> str:
     lines: list[str] = []
     left = len(found.all)
     for cause in found.all:
-        block = [part for line in explained.cause_lines(cause) for part in wrapped(line, _WIDE)]
+        rows = (wrapped(line.harmless(), _WIDE) for line in explained.cause_lines(cause))
+        block = [str(row) for row in chain.from_iterable(rows)]
         size -= sum(len(safe.preformatted(line).encode()) for line in block)
         if size < 0:
             break
@@ -182,8 +185,7 @@ def _looked_at(runs: Sequence[ProfileRun]) -> str:
     found = unjudged(test for run in runs for test in run.tests)
     if not found:
         return ""
-    lines = look.lines(found)
-    return f"\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n"
+    return f"\n{safe.preformatted(_shorten(plain(look.lines(found))))}\n"
 
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:

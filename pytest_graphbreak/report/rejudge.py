@@ -7,7 +7,7 @@ and the text of this judgement in place of those of the run.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -27,9 +27,10 @@ from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.judgement import Case, Rules, judgement
+from pytest_graphbreak.report.judgement import Case, Judgement, Rules, judgement
 from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
+from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.text.paths import shown
 
 
@@ -40,7 +41,11 @@ class Judged:
     seen: SeenTest
     verdict: Verdict
     test: TestReport
-    fails: bool
+    lines: Sequence[TextLine]
+
+    @property
+    def fails(self) -> bool:
+        return self.test.failed_by == "gate"
 
 
 class Judge:
@@ -74,20 +79,15 @@ class Judge:
         """
         if seen.level < BLIND:
             return None
-        record = seen.test.record
         entry = self.baselines.entry(seen.nodeid)
         other = self._against.get((seen.profile, seen.nodeid))
-        expected: Expected | None
-        baseline: str | None
-        line: int | None
+        record, expected, baseline, line = seen.test.record, None, None, None
         if other is not None and other.level == MEASURED:
             expected, record = budget_of(other, record)
-            baseline, line = other.report.name, None
+            baseline = other.report.name
         elif entry is not None:
             expected = entry.expected(seen.profile)
             baseline, line = shown(entry.path, self.checkout.root), entry.line
-        else:
-            expected = baseline = line = None
         case = Case(
             record,
             expected,
@@ -99,20 +99,7 @@ class Judge:
         )
         rules = Rules(gate=True, strict=self.checkout.strict, ops=self.checkout.ops)
         judged = judgement(case, rules, lambda: self._context(seen, baseline, line))
-        test = replace(
-            seen.test,
-            outcome="failed" if judged.fails else _outcome(seen.test),
-            failed_by="gate" if judged.fails else None,
-            verdict=judged.verdict.name,
-            baseline=judged.baseline,
-            budget=judged.budget,
-            ungated=case.ungated,
-            message=judged.message,
-            foreign=judged.verdict.foreign,
-            unseen=judged.verdict.unseen,
-            changes=judged.verdict.changes,
-        )
-        return Judged(seen, judged.verdict, test, judged.fails)
+        return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
 
     def _excused(self, seen: SeenTest) -> tuple[str, ...]:
         """The verdicts that do not fail this test."""
@@ -142,6 +129,23 @@ class Judge:
             typed=typed,
             has_ids=False,
         )
+
+
+def _judged_test(test: TestReport, judged: Judgement) -> TestReport:
+    """A test as the report holds it, with this judgement in place of that of the run."""
+    return replace(
+        test,
+        outcome="failed" if judged.fails else _outcome(test),
+        failed_by="gate" if judged.fails else None,
+        verdict=judged.verdict.name,
+        baseline=judged.baseline,
+        budget=judged.budget,
+        ungated=judged.case.ungated,
+        message=judged.message,
+        foreign=judged.verdict.foreign,
+        unseen=judged.verdict.unseen,
+        changes=judged.verdict.changes,
+    )
 
 
 def _packages(seen: SeenTest) -> dict[str, str]:

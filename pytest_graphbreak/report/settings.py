@@ -8,7 +8,7 @@ from typing import Any, Final
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.text.safe import printable
+from pytest_graphbreak.text.output import TextLine
 
 DYNAMO: Final = "torch._dynamo.config."
 INDUCTOR: Final = "torch._inductor.config."
@@ -17,17 +17,18 @@ MOST_VALUES: Final = 3
 """Of a setting that several tests left with values of their own, so many are named."""
 
 
-def measured_with(record: Record) -> Iterator[str]:
+def measured_with(record: Record) -> Iterator[TextLine]:
     """``  settings  measured with capture_scalar_outputs = True``, one line for each.
 
     Not those that the library of a layer sets when it is imported: nobody chose them.
     """
     usual = {item for layer in record.layers for item in DESCRIPTIONS[layer].sets}
-    head = "settings  measured with"
+    head = "settings  "
     for name, value in record.settings.items():
         if not name.startswith(INDUCTOR) and (name, value) not in usual:
-            yield f"  {head} {shown(name, value)}"
-            head = "          and"
+            words = "and" if head.isspace() else "measured with"
+            yield TextLine(f"{words} {shown(name, value)}", indent=2, head=head)
+            head = " " * len(head)
 
 
 def left_behind(tests: Iterable[TestReport]) -> list[str]:
@@ -60,4 +61,4 @@ def _distinct(values: Iterable[Any]) -> str:
 
 def shown(name: str, value: Any) -> str:
     """``capture_scalar_outputs = True``."""
-    return printable(f"{name.removeprefix(DYNAMO)} = {value}")
+    return f"{name.removeprefix(DYNAMO)} = {value}"

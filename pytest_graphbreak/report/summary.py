@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,26 +17,15 @@ from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
 from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.safe import printable
+from pytest_graphbreak.text.output import TextLine, labelled
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Stale
 
 MOST = 20
 """Lines of one kind; the rest are counted."""
-
-RED, GREEN, YELLOW, BOLD, PLAIN = ("red",), ("green",), ("yellow",), ("bold",), ()
-MARKUP: Mapping[str, tuple[str, ...]] = {
-    "error": RED,
-    "over": RED,
-    "lost": RED,
-    "new": YELLOW,
-    "improved": GREEN,
-    "changed": YELLOW,
-}
-"""The verdicts that are listed test by test, the most urgent first, and their colour."""
-
-Line = tuple[tuple[str, ...], str]
+LISTED = ("error", "over", "lost", "new", "improved", "changed")
+"""The verdicts that are listed test by test, the most urgent first."""
 
 
 @dataclass(slots=True)
@@ -68,41 +57,38 @@ def header(outcome: Outcome) -> str:
     return f"graph-budget: {mode}, profile {outcome.profile}{where}{through}"
 
 
-def lines(outcome: Outcome) -> Iterator[Line]:
-    """The summary, line by line with its markup; nothing where there is nothing to say."""
+def lines(outcome: Outcome) -> Iterator[TextLine]:
+    """The summary, line by line; nothing where there is nothing to say."""
     yield from _explained(outcome)
     yield from _table(outcome)
-    yield from _list(RED, "unmeasured", outcome.unmeasured)
+    yield from _list("unmeasured", outcome.unmeasured)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
-    yield from _list(YELLOW, "stale", stale)
+    yield from _list("stale", stale)
     yield from _setups(outcome)
     yield from _leaks(outcome)
     yield from _changes(outcome)
     for fault in outcome.faults:
-        yield RED, f"error      {printable(fault)}"
+        yield labelled("error", fault)
     yield from _look(outcome)
     yield from _totals(outcome)
     yield from _next(outcome)
 
 
-def _explained(outcome: Outcome) -> Iterator[Line]:
+def _explained(outcome: Outcome) -> Iterator[TextLine]:
     """What makes tests red, each cause once."""
-    first = True
-    for line in explained.lines(root_causes(by_nodeid(_standing(outcome)))):
-        yield BOLD if first else RED if line.startswith(("  + ", "  - ")) else PLAIN, line
-        first = False
+    return explained.lines(root_causes(by_nodeid(_standing(outcome))))
 
 
-def _look(outcome: Outcome) -> Iterator[Line]:
+def _look(outcome: Outcome) -> Iterator[TextLine]:
     """What there is, where nothing was judged."""
     if not outcome.settings.gate and unjudged(outcome.tests):
-        yield from ((PLAIN, line) for line in look.lines(outcome.tests))
+        yield from look.lines(outcome.tests)
 
 
-def _table(outcome: Outcome) -> Iterator[Line]:
-    for verdict in MARKUP:
+def _table(outcome: Outcome) -> Iterator[TextLine]:
+    for verdict in LISTED:
         found = [row(test) for test in _standing(outcome) if test.verdict == verdict]
-        yield from _list(MARKUP[verdict], verdict, found)
+        yield from _list(verdict, found)
 
 
 def _standing(outcome: Outcome) -> Iterator[TestReport]:
@@ -110,14 +96,14 @@ def _standing(outcome: Outcome) -> Iterator[TestReport]:
     return (test for test in outcome.tests if not test.written)
 
 
-def _list(markup: tuple[str, ...], word: str, items: list[str]) -> Iterator[Line]:
+def _list(word: str, items: list[str]) -> Iterator[TextLine]:
     for item in items[:MOST]:
-        yield markup, f"{word:<10} {printable(item)}"
+        yield labelled(word, item)
     if len(items) > MOST:
-        yield markup, f"{word:<10} ... and {len(items) - MOST} more"
+        yield labelled(word, f"... and {len(items) - MOST} more")
 
 
-def _setups(outcome: Outcome) -> Iterator[Line]:
+def _setups(outcome: Outcome) -> Iterator[TextLine]:
     """What fixtures compiled: not judged, but said, since it is charged to no test."""
     found = [
         f"{test.nodeid}   {phase}: "
@@ -125,23 +111,23 @@ def _setups(outcome: Outcome) -> Iterator[Line]:
         for test in outcome.tests
         for phase, counts in test.setup.phases.items()
     ]
-    yield from _list(PLAIN, "fixtures", found)
+    yield from _list("fixtures", found)
 
 
-def _leaks(outcome: Outcome) -> Iterator[Line]:
+def _leaks(outcome: Outcome) -> Iterator[TextLine]:
     """Settings of torch that tests left, which would have changed the counts of others."""
-    yield from _list(YELLOW, "settings", left_behind(outcome.tests))
+    yield from _list("settings", left_behind(outcome.tests))
 
 
-def _changes(outcome: Outcome) -> Iterator[Line]:
+def _changes(outcome: Outcome) -> Iterator[TextLine]:
     if outcome.changes is None:
         return
-    yield from _list(GREEN, "recorded", [str(item) for item in outcome.changes.added])
-    yield from _list(GREEN, "updated", [str(item) for item in outcome.changes.changed])
-    yield from _list(GREEN, "pruned", [str(item) for item in outcome.changes.pruned])
+    yield from _list("recorded", [str(item) for item in outcome.changes.added])
+    yield from _list("updated", [str(item) for item in outcome.changes.changed])
+    yield from _list("pruned", [str(item) for item in outcome.changes.pruned])
 
 
-def _totals(outcome: Outcome) -> Iterator[Line]:
+def _totals(outcome: Outcome) -> Iterator[TextLine]:
     found = counted(_standing(outcome))
     found.pop("none", None)
     parts = [f"{count} {name}" for name, count in found.items()]
@@ -159,7 +145,8 @@ def _totals(outcome: Outcome) -> Iterator[Line]:
         )
     if parts:
         number = len(outcome.tests)
-        yield BOLD, f"{number} {noun(number, 'test')} on {outcome.profile}: {', '.join(parts)}"
+        words = f"{number} {noun(number, 'test')} on {outcome.profile}: {', '.join(parts)}"
+        yield TextLine(words, "title")
 
 
 def _unjudged(outcome: Outcome) -> Counter[str]:
@@ -177,27 +164,27 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
     return found
 
 
-def _next(outcome: Outcome) -> Iterator[Line]:
+def _next(outcome: Outcome) -> Iterator[TextLine]:
     """What to type next, once."""
     verdicts = {standing(test) for test in _standing(outcome)}
     settings = outcome.settings
     if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
         return
     if in_ci():
-        yield PLAIN, f"next       {_accepting(outcome)}"
+        yield _accepting(outcome)
         return
     if settings.writes:
         return
     typed = settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     if verdicts & {"over", "changed", "lost"}:
-        yield PLAIN, f"next       mend the code, or accept: {update}"
+        yield labelled("next", "mend the code, or accept: ", update)
     if any(map(_needs_prune, _standing(outcome))):
-        yield PLAIN, "           (and --graph-budget-prune for what is not compiled any more)"
+        yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
     if verdicts & {"new", REPORTED}:
-        yield PLAIN, f"next       record what is missing: {record}"
+        yield labelled("next", "record what is missing: ", record)
     if "improved" in verdicts:
-        yield PLAIN, f"next       tighten the baseline: {update}"
+        yield labelled("next", "tighten the baseline: ", update)
 
 
 def _needs_prune(test: TestReport) -> bool:
@@ -211,13 +198,11 @@ def _needs_prune(test: TestReport) -> bool:
     return gone or len(now.eager) > len(was.eager)
 
 
-def _accepting(outcome: Outcome) -> str:
+def _accepting(outcome: Outcome) -> TextLine:
     """What accepts these counts, once this machine is gone."""
     report = outcome.settings.report
     if report is None:
-        return (
-            "nothing here can be accepted: add --graph-budget-report=graphs.json, "
-            "and keep graphs.json as an artifact"
-        )
-    line = accepting.command(shlex.quote(report.name), run=accepting.this_run())
-    return f"accept what is meant, in a checkout: {line}"
+        words = "nothing here can be accepted: add --graph-budget-report=graphs.json, "
+        return labelled("next", f"{words}and keep graphs.json as an artifact")
+    command = accepting.command(shlex.quote(report.name), run=accepting.this_run())
+    return labelled("next", "accept what is meant, in a checkout: ", command)

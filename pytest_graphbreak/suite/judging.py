@@ -90,12 +90,14 @@ def _context(
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
+    accept, not_accepted = _accepting(settings, nodeid) if in_ci() else (None, "")
     return Context(
         nodeid=nodeid,
         profile=gate.profile,
         baseline=shown(entry.path, settings.root) if entry else None,
         baseline_line=entry.line if entry else None,
-        accept=_accepting(settings, nodeid) if in_ci() else None,
+        accept=accept,
+        not_accepted=not_accepted,
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
@@ -118,11 +120,11 @@ def _packages(record: Record, settings: Settings) -> dict[str, str]:
     return versions(files_of(record), settings.root)
 
 
-def _accepting(settings: Settings, nodeid: str) -> str:
-    """What accepts the count of a test that failed in CI, where no baseline is written."""
+def _accepting(settings: Settings, nodeid: str) -> tuple[str | None, str]:
+    """What accepts the count of a test that failed in CI, or why nothing does."""
     from pytest_graphbreak.report import accepting
 
     report = settings.report
     if report is None:
-        return "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
-    return accepting.command(shlex.quote(report.name), nodeid, accepting.this_run())
+        return None, "add --graph-budget-report=graphs.json, and keep graphs.json as an artifact"
+    return accepting.command(shlex.quote(report.name), nodeid, accepting.this_run()), ""

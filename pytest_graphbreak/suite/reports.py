@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_graphbreak.suite.gate import GATE
+from pytest_graphbreak.text.output import plain, unpacked
 
 if TYPE_CHECKING:
     from pytest_graphbreak.config.typed import Typed
@@ -95,8 +96,9 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
     Only the report of a whole phase carries it. A subtest's report is made
     while the call phase still runs; it only leaves word that a subtest failed.
     """
-    block = call.when == "call" and _is_over_in_a_block(call)
+    block = _lines_of_block(call) if call.when == "call" else []
     if block:
+        report.graphbreak_block = block  # type: ignore[attr-defined]
         report.sections[:] = _without_trace(report.sections)
     if ENTRY not in item.stash:  # it is not measured
         return
@@ -131,28 +133,25 @@ def colour(report: pytest.TestReport) -> None:
 
     The text itself crosses processes as a plain str, and stays one in junit.
     """
-    if report.when == "call" and report.failed and _tells_of_a_block(report.longrepr):
+    block = getattr(report, "graphbreak_block", None)
+    if block:
         from pytest_graphbreak.report.failure import BlockText
 
-        report.longrepr.toterminal = BlockText(report.longrepr)  # type: ignore[union-attr, method-assign]
+        report.longrepr.toterminal = BlockText(report.longrepr, unpacked(block))  # type: ignore[union-attr, method-assign]
     data: Plain = getattr(report, "graphbreak", None) or {}
-    if report.when == "call" and data.get("failed_by") == "gate" and data.get("message"):
+    if report.when == "call" and data.get("failed_by") == "gate" and data.get("lines"):
         from pytest_graphbreak.report.failure import FailureText
 
-        line = hasattr(report, "graphbreak_line")
-        report.longrepr = FailureText(data["message"], report.location, line=line)  # type: ignore[assignment]
+        whole = hasattr(report, "graphbreak_line")
+        lines = unpacked(data["lines"])
+        report.longrepr = FailureText(lines, report.location, line=whole)  # type: ignore[assignment]
 
 
-def _is_over_in_a_block(call: pytest.CallInfo[Any]) -> bool:
-    """Whether a ``with graph_budget(...)`` block, or ``observe``, failed the test."""
+def _lines_of_block(call: pytest.CallInfo[Any]) -> list[list[Any]]:
+    """What a ``with graph_budget(...)`` block, or ``observe``, said that failed the test."""
     watch = sys.modules.get("pytest_graphbreak.watching.watch")
-    return bool(watch and call.excinfo and isinstance(call.excinfo.value, watch.BudgetExceeded))
-
-
-def _tells_of_a_block(longrepr: object) -> bool:
-    """The same of what pytest has made of it, also in another process."""
-    crash = getattr(longrepr, "reprcrash", None)
-    return "BudgetExceeded: graph budget:" in str(getattr(crash, "message", ""))
+    error = call.excinfo.value if call.excinfo else None
+    return error.lines if watch and isinstance(error, watch.BudgetExceeded) else []
 
 
 def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -184,7 +183,7 @@ def _add_section(
 
     record = Record.from_dict(entry.get("record", {}))
     if record.active or record.errors:
-        words = text.describe(record)
+        words = plain(text.describe(record))
         if record.active and call.excinfo is not None:
             again, tool = typed.test(entry["nodeid"]), typed.graphbreak()
             words = "\n".join((words, *triage.of_error(call.excinfo.value, again, tool)))

@@ -26,8 +26,6 @@ from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
 from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_of, gone_files, shard
 from pytest_graphbreak.suite.gate import Gate
-from pytest_graphbreak.text.safe import console
-from pytest_graphbreak.text.terminal import columns, wrapped
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Measured, Stale
@@ -273,11 +271,9 @@ class Session:
         lines = list(summary.lines(self.outcome))
         if lines:
             terminalreporter.section("graph budget")
-            out = terminalreporter._tw
-            width = columns(getattr(out, "_file", None))
-            for markup, line in lines:
-                for part in wrapped(console(line), width):
-                    terminalreporter.write_line(part, **dict.fromkeys(markup, True))
+            from pytest_graphbreak.report.failure import write
+
+            write(lines, terminalreporter._tw)
         if self.written is not None:  # as pytest says it of --junit-xml
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 

@@ -11,53 +11,58 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TextIO
+from dataclasses import replace
+from itertools import groupby, starmap, zip_longest
+from operator import itemgetter
+from typing import Final, NamedTuple, TextIO
 
-from pytest_graphbreak.model.layers import BY_NAME
+from pytest_graphbreak.text.output import Kind, TextLine
 
 NARROWEST: Final = 40
 """Columns below which nothing is broken: it would not be easier to read."""
 
-_SMALLEST: Final = 16
-"""Columns of the column of a table whose cells are broken."""
+_SMALLEST: Final = 12
+"""Columns of a table's column below which its cells are not broken."""
 
-_HEAD: Final = re.compile(
-    r" *(?:[-+~*=] (?!$))?(?:(?:->|try:|graph budget:) |(?:\S{1,12} {2,}(?!$)){0,2})"
-)
-"""What stands before the text of a line, which further lines are indented by: signs, columns."""
-
-_TEXT: Final = re.compile(r"(?:^ *|(?<=  )|(?<=: ))(?=\S)")
-"""Where a command may begin: the text of a line, of a column, behind a colon."""
 _WORD: Final = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\S")
 _SEAM: Final = re.compile(r"(?<=[/=,])|(?=::|\[)")
 """Where a path or a node id that is wider than the terminal goes on in the next line."""
 
-_CAUSE_NAMES: Final = [
-    name for name, cause in BY_NAME.items() if not cause.is_plain and cause.explained_by != "break"
-]
-_CAUSES: Final = "|".join((r"GB\d+", *map(re.escape, _CAUSE_NAMES), "eager"))
-_MARKUP: Final = tuple(
-    (re.compile(pattern), markup)
-    for pattern, markup in (
-        (r" {0,2}graph budget:", ("red", "bold")),
-        (rf" {{2,6}}\+ (?:{_CAUSES}|left to eager)\b", ("red",)),
-        (rf" {{2,6}}- (?:{_CAUSES}|left to eager)\b", ("green",)),
-        (r" {2}[~?] \S", ("yellow",)),
-        (
-            r"[a-z][\w ,.]{2,60}: \d[\d,]{0,15} (?:place|test|setting|layer)s?$",
-            ("bold",),
-        ),  # a comparison's part
-        (r"^.*\. (?:Over the graph budget|No verdict)\b", ("red", "bold")),
-        (r"\d[\d,]{0,15} places? explains? ", ("bold",)),
-        (r"^.*\. Within the graph budget\.", ("green", "bold")),
-        (r"(?:error|over|lost|unmeasured|crashed|UNVERIFIED|PROBLEM) +\S", ("red",)),
-        (r"(?:new|changed|stale|note|looser) +\S", ("yellow",)),
-        (r"(?:improved|recorded|updated|pruned|verified|ok) +\S", ("green",)),
-        (r"(?:What it means|Why|What to write instead|Switches|See also|Read on)$", ("bold",)),
-        (r"(?:Example\. |Torch \S+ on GB|Earlier meanings of GB)", ("bold",)),
-    )
-)
-_CODES: Final[Mapping[str, str]] = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
+Markup = tuple[str, ...]
+"""Colours in pytest's words: ``red``, ``bold``."""
+
+
+class LineStyle(NamedTuple):
+    """The colours of a line: of what stands before its text, of its text, and of its command."""
+
+    head: Markup = ()
+    text: Markup = ()
+    command: Markup = ()
+
+
+def _all(*markup: str) -> LineStyle:
+    return LineStyle(markup, markup, markup)
+
+
+STYLES: Final[Mapping[Kind, LineStyle]] = {
+    "headline": _all("red", "bold"),
+    "title": _all("bold"),
+    "new": _all("red"),
+    "gone": _all("green"),
+    "changed": _all("yellow"),
+    "bad": _all("red"),
+    "warning": _all("yellow"),
+    "good": _all("green"),
+    "verdict bad": _all("red", "bold"),
+    "verdict good": _all("green", "bold"),
+}
+_CODES: Final[Mapping[str, str]] = {
+    "bold": "1",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
 
 
 def is_terminal(out: object) -> bool:
@@ -78,11 +83,20 @@ def has_colour(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     return is_terminal(out) and environ.get("TERM") != "dumb"
 
 
-def shown(line: str, out: TextIO, *, whole: bool = False) -> Iterator[str]:
-    """A line as this stream takes it: broken, but for a ``whole`` one, and coloured."""
-    marked = markup(line) if has_colour(out) else ()
-    for part in wrapped(line, 0 if whole else columns(out)):
-        yield painted(part, marked)
+def printed(line: TextLine, out: TextIO) -> Iterator[str]:
+    """A line as this stream takes it: harmless, broken at its width, and coloured."""
+    coloured = has_colour(out)
+    for row in wrapped(line.harmless(), columns(out)):
+        yield "".join(starmap(painted, spans(row, line.kind))) if coloured else str(row)
+
+
+def spans(row: Row, kind: Kind) -> Iterator[tuple[str, Markup]]:
+    """The parts of a row, each with its colours; parts that follow in one colour are one."""
+    for markup, parts in groupby(
+        zip(row, STYLES.get(kind, LineStyle()), strict=True), itemgetter(1)
+    ):
+        if text := "".join(part for part, _ in parts):
+            yield text, markup
 
 
 def columns(out: object) -> int:
@@ -90,113 +104,125 @@ def columns(out: object) -> int:
     return shutil.get_terminal_size().columns if is_terminal(out) else 0
 
 
-def wrapped(line: str, width: int) -> list[str]:
-    """The line in parts of at most ``width`` columns, broken at blanks; further ones are indented.
+class Row(NamedTuple):
+    """A line of a terminal: the part of the head, of the text and of the command in it."""
+
+    head: str = ""
+    text: str = ""
+    command: str = ""
+
+    def __str__(self) -> str:
+        return "".join(self)
+
+
+def wrapped(line: TextLine, width: int) -> list[Row]:
+    """The line in rows of at most ``width`` columns, broken at blanks; further ones are indented.
 
     A command goes on behind backslashes, so that it can be pasted. Otherwise a word that is wider
     than the terminal stays whole.
     """
-    if len(line) <= width or width < NARROWEST:
-        return [line]
-    for found in _TEXT.finditer(line):
-        before, command = line[: found.end()], line[found.end() :]
-        if _is_command(command):
-            return _continued(before, _WORD.findall(command), width)
-    return _filled(line, width, _hang(line, width))
+    if line.whole or len(str(line)) <= width or width < NARROWEST:
+        return [_row_of(line)]
+    return _continued(line, width) if line.command else _filled(line, width)
 
 
-def _is_command(text: str) -> bool:
-    """Whether a text is one that we print to be pasted into a shell; it reaches to its end."""
-    first, _, rest = text.partition(" ")
-    while rest and first.partition("=")[0].isupper() and "=" in first:
-        first, _, rest = rest.partition(" ")
-    name, follows = os.path.basename(first), rest.partition(" ")[0]
-    if name == "graphbreak":
-        return not follows.endswith(":")  # "graphbreak fix: a.py: no such file" is a complaint
-    if name.startswith("python"):
-        return follows == "-m" or follows.endswith(".py")
-    if name in ("pytest", "py.test"):
-        return bool(follows)
-    return (name, follows) in (("uv", "run"), ("uv", "pip"), ("pip", "install"), ("git", "apply"))
+def _row_of(line: TextLine) -> Row:
+    before, text = f"{' ' * line.indent}{line.head}", line.text
+    if not line.command:
+        text = text.rstrip()
+    return Row(before if text or line.command else before.rstrip(), text, line.command)
 
 
-def _hang(line: str, width: int) -> int:
-    """The columns by which further parts of a line are indented."""
-    found = _HEAD.match(line)
-    head = len(found[0]) if found else 0
-    indent = len(line) - len(line.lstrip(" "))
-    if indent < head <= width // 2:
+def _hang(line: TextLine, width: int) -> int:
+    """The columns by which further rows of a line are indented."""
+    head = line.indent + len(line.head)
+    if line.head and head <= width // 2:
         return head
-    return min(indent, width // 2) + (4 if indent else 2)
+    return min(line.indent, width // 2) + (4 if line.indent else 2)
 
 
-def _filled(line: str, width: int, hang: int) -> list[str]:
-    text = line.lstrip(" ")
-    if max(map(len, text.split())) + hang > width:
-        hang = min(hang, max(4, len(line) - len(text)))
-    column, *more = text.split("   ")
+def _filled(line: TextLine, width: int) -> list[Row]:
+    hang, before = _hang(line, width), " " * line.indent + line.head
+    words = f"{line.head}{line.text}"
+    if max(map(len, words.split()), default=0) + hang > width:
+        hang = min(hang, max(4, line.indent))
+    column, *more = line.text.rstrip().split("   ")
     # "dynamo 1 -> 3" behind the name of a test stays together where a line has room for it.
     kept = (part.replace(" ", "\0") if len(part) <= width - hang else part for part in more)
+    lead = before.rstrip() or before
     parts = textwrap.wrap(
-        "   ".join((column, *kept)),
+        lead.replace(" ", "\0") + before[len(lead) :] + "   ".join((column, *kept)),
         width,
-        initial_indent=" " * (len(line) - len(text)),
         subsequent_indent=" " * hang,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [part.replace("\0", " ") for part in parts]
+    first, *rest = [part.replace("\0", " ") for part in parts]
+    at = len(before) if first.startswith(before) else len(first)  # its head may stand alone
+    return [Row(first[:at], first[at:]), *(Row(text=part) for part in rest)]
 
 
-def _continued(before: str, words: list[str], width: int) -> list[str]:
-    """A command in lines that a shell reads as one, behind the words that introduce it.
+def _continued(line: TextLine, width: int) -> list[Row]:
+    """A command in rows that a shell reads as one, behind the words that introduce it.
 
-    No line is wider than ``width``: a backslash also breaks a word that is, which a shell joins
+    No row is wider than ``width``: a backslash also breaks a word that is, which a shell joins
     again. POSIX.1-2017, Shell Command Language, 2.2.1.
     """
-    hang = _hang(before + "x" * width, width)
-    is_column = len(before) <= hang
-    lines = [] if is_column else _filled(before.rstrip(), width, hang)
+    hang, words = _hang(line, width), _WORD.findall(line.command)
+    before = " " * line.indent + line.head
+    is_column = len(before) + len(line.text) <= hang
+    rows = [] if is_column else _filled(replace(line, command=""), width)
     if max(map(len, words)) + hang + 2 > width:
-        hang = min(hang, max(4, len(before) - len(before.lstrip(" "))))
-    start = before if is_column else " " * hang
+        hang = min(hang, max(4, line.indent))
+    indent = before + line.text if is_column else " " * hang
+    start = ""
+
+    def end(text: str) -> None:
+        nonlocal indent
+        rows.append(Row(indent, "", text) if text else Row(indent.rstrip()))
+        indent = " " * hang
+
     for word in words:
-        blank = "" if not start.strip() or start == before else " "
-        if len(start) + len(blank) + len(word) + 2 <= width:
+        blank = " " if start else ""
+        if len(indent) + len(start) + len(blank) + len(word) + 2 <= width:
             start += blank + word
             continue
-        if start.strip():
-            lines.append(f"{start.rstrip()} \\" if blank else start.rstrip())
-        first, *rest = _pieces(word, width - hang - 2)
-        start = " " * hang + first
+        if start or indent.strip():
+            end(f"{start} \\" if start else "")
+        start, *rest = _pieces(word, width - hang - 2)
         for piece in rest:
-            lines.append(f"{start}\\")
-            start = piece
-    return [*lines, start]
+            end(f"{start}\\")
+            indent, start = "", piece
+    rows.append(Row(indent, "", start))
+    return rows
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Rows in columns, two blanks apart; 0 is no terminal, where nothing is broken.
 
-    Where they need more than ``width``, the cells of the widest column go on below their first
-    line; where that leaves it less than ``_SMALLEST``, each further cell is a line of its own.
+    Where they need more than ``width``, columns are narrowed from the widest on, as far as their
+    words allow, and cells go on below their first line; where that is not enough, each further
+    cell of a row is a line of its own.
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    over = sum(widths) + 2 * (len(widths) - 1) - width
-    widest = widths.index(max(widths))
-    if width < NARROWEST or over <= 0:
-        return [_row(row, widths) for row in rows]
-    if widths[widest] - over < _SMALLEST:
-        return [line for row in rows for line in _stacked(row, width)]
-    widths[widest] -= over
-    lines = []
-    for row in rows:
-        parts = _words(row[widest], widths[widest]) or [""]
-        for number, part in enumerate(parts):
-            cells = ["" if number else cell for cell in row]
-            cells[widest] = part
-            lines.append(_row(cells, widths))
-    return lines
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    if width >= NARROWEST:
+        words = [
+            max(min(size, _SMALLEST), *map(len, " ".join(column).split()))
+            for size, column in zip(widths, columns, strict=True)
+        ]
+        if sum(words) + 2 * (len(words) - 1) > width:
+            return [line for row in rows for line in _stacked(row, width)]
+        while sum(widths) + 2 * (len(widths) - 1) > width:
+            spare, widest = max((size, n) for n, size in enumerate(widths) if size > words[n])
+            widths[widest] = spare - 1
+    return [_row(cells, widths) for row in rows for cells in _cells(row, widths)]
+
+
+def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
+    """The lines of a row: the parts of its cells."""
+    parts = [_words(cell, width or 1) for cell, width in zip(row, widths, strict=True)]
+    return zip_longest(*parts, fillvalue="") if any(parts) else iter([("",) * len(widths)])
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -229,13 +255,8 @@ def _pieces(word: str, room: int) -> list[str]:
     return [shlex.quote(piece) for piece in pieces if piece]
 
 
-def markup(line: str) -> tuple[str, ...]:
-    """How a line of a command is marked, in pytest's words: ``red``, ``bold``."""
-    return next((marked for pattern, marked in _MARKUP if pattern.match(line)), ())
-
-
-def painted(line: str, marked: tuple[str, ...]) -> str:
-    """The line with the codes of its colours."""
-    if not marked or not line:
-        return line
-    return f"\x1b[{';'.join(_CODES[name] for name in marked)}m{line}\x1b[0m"
+def painted(text: str, markup: Markup) -> str:
+    """The text with the codes of its colours."""
+    if not markup or not text.strip():
+        return text
+    return f"\x1b[{';'.join(_CODES[name] for name in markup)}m{text}\x1b[0m"

@@ -15,6 +15,7 @@ from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model import layers
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.text.output import packed
 from pytest_graphbreak.watching import measure
 from pytest_graphbreak.watching.measure import Measurement
 
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
 
     from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.judging.cap import Limits
+    from pytest_graphbreak.report.judgement import Judgement
 
 
 class BudgetExceeded(AssertionError):
     """A block made more than its budget allows, or could not be seen."""
 
     __module__ = "pytest_graphbreak"  # where people import it from, and so what they read
+
+    def __init__(self, message: str = "", lines: list[list[Any]] | None = None) -> None:
+        super().__init__(message)
+        self.lines = lines or []
+        """What the message is made of (``text.output.packed``), for who prints it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +139,19 @@ class _Block(AbstractContextManager[Seen]):
             return
         # A note would be read by nobody: a block that passes says nothing.
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
-        if words := _over(record, self._cap, self._typed):
-            raise BudgetExceeded(words)
+        judged = _judged(record, self._cap, self._typed)
+        if judged.fails:
+            raise BudgetExceeded(judged.message or "", packed(judged.lines))
 
 
-def _over(record: Record, cap: Cap, typed: Typed | None) -> str | None:
-    """Why the block fails; None where it keeps to its budget."""
+def _judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
+    """Whether the block keeps to its budget."""
     from pytest_graphbreak.config.typed import own
     from pytest_graphbreak.report.judgement import Case, judgement
 
     if not record.errors and (fault := measure.cap_impossible(cap, record.layers)):
         record = replace(record, errors=(f"{fault}, so it cannot be judged",))
-    return judgement(Case(record, cap=cap), typed=typed or own()).message
+    return judgement(Case(record, cap=cap), typed=typed or own())
 
 
 # Compiles a model on the device and runs it once, with the observers on.

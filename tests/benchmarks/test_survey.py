@@ -17,7 +17,7 @@ def _result(name: str, **values: Any) -> dict[str, Any]:
 def test_the_page_is_what_the_data_says() -> None:
     listed = json.loads(table.LISTED.read_text("utf-8"))
     drawn = table.page(table.read(table.RESULTS), table.read(table.REPAIRS), listed)
-    assert table.PAGE.read_text("utf-8") == drawn, "draw it anew: python -m benchmarks.survey.table"
+    assert table.PAGE.read_text("utf-8") == drawn, "renew it: python -m benchmarks.survey.table"
 
 
 def test_the_data_has_a_line_for_each_class_sorted() -> None:
@@ -72,14 +72,14 @@ def test_what_fix_did_is_summed_by_family_and_not_believed_where_outputs_differ(
         "count": 1,
     }
     results = [_result(name, breaks=[item], graphs=3) for name in "ABC"]
-    mended = {"status": "ran", "graphs": [3, 1], "breaks": [1, 0]}
+    fixed = {"status": "ran", "graphs": [3, 1], "breaks": [1, 0]}
     repairs = [
-        {"model": "A", **mended, "unseen": {"equal": 4, "raise": 1, "differs": []}},
-        {"model": "B", **mended, "unseen": {"equal": 3, "raise": 0, "differs": ["values differ"]}},
+        {"model": "A", **fixed, "unseen": {"equal": 4, "raise": 1, "differs": []}},
+        {"model": "B", **fixed, "unseen": {"equal": 3, "raise": 0, "differs": ["values differ"]}},
     ]
     drawn = table.page(results, repairs, {"base": 3, "head": 0})
     assert "**1 of 2 are left without a break**" in drawn
     assert "| sizes of images in a tensor (`grid_thw`) | 3 | 2 | 1 | 2 | 0 | 6 | 2 |" in drawn
-    assert "7 gave what the plain class gives, 1 raised on both sides, 1 did not agree" in drawn
+    assert "7 gave the results of the plain class, 1 raised on both sides, 1 did not agree" in drawn
     assert "- B: values differ" in drawn
     assert "Not tried: C." in drawn

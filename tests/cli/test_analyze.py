@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,6 @@ from tests.logs.worst import WORST
 from tests.logs.writer import Style, Writer, broke, dynamo, join
 
 LOGS = Path(__file__).parent.parent / "logs" / "data"
-
-_UNSTEADY = {"guard": pytest.mark.nightly}
 
 
 def run(*arguments: str) -> int:
@@ -459,11 +458,7 @@ def test_reasons_are_cut_where_they_are_printed(
     assert len(found["reason"]) == 4000
 
 
-# Of a long guard the larger log takes 3 to 5 times as long in most processes, and 16 to 18 times in
-# some, in each comparison. Why is not known yet, so a push does not depend on it.
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=_UNSTEADY.get(kind, ())) for kind in WORST]
-)
+@pytest.mark.parametrize("kind", WORST)
 def test_no_log_takes_longer_than_in_proportion_to_its_size(kind: str, tmp_path: Path) -> None:
     """A quadratic reader takes sixteen times as long for four times as much."""
     small, large = (
@@ -471,6 +466,24 @@ def test_no_log_takes_longer_than_in_proportion_to_its_size(kind: str, tmp_path:
         for size in (40_000, 160_000)
     )
     assert not grows(small, large, 8)
+
+
+@pytest.mark.parametrize("kind", WORST)
+def test_no_log_takes_much_more_memory_than_its_size(kind: str, tmp_path: Path) -> None:
+    """An expression that repeats a group keeps some 300 bytes for each character that it passes."""
+    peaks, sizes = [], []
+    for size in (40_000, 160_000):
+        text = WORST[kind](size).encode()
+        sizes.append(len(text))
+        path = log(tmp_path, f"{size}.log", text)
+        read(path, Places(tmp_path))  # what is loaded once is loaded now
+        tracemalloc.start()
+        try:
+            read(path, Places(tmp_path))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 10 * (sizes[1] - sizes[0])
 
 
 def test_what_a_run_did_besides_is_counted(

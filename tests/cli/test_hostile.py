@@ -21,7 +21,7 @@ from pytest_graphbreak.report.comparison import commit
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.incoming import parse
-from pytest_graphbreak.text.safe import console
+from pytest_graphbreak.text.output import plain
 from tests.cli.conftest import Desk
 from tests.hostile import STRINGS, everywhere
 from tests.reports import a_break, a_report, a_test, as_tests, over
@@ -56,9 +56,7 @@ def summed_up(text: str, desk: Desk) -> str:
     outcome = summary.Outcome("cpu", Settings(desk.path, desk.path / "baselines", gate=True))
     outcome.tests, outcome.faults = as_tests(over(f"t.py::test[{text}]")), [text]
     outcome.unmeasured = [text]
-    lines = [line for _, line in summary.lines(outcome)]
-    lines += measured_with(Record(settings={text: text}))
-    return "\n".join(map(console, lines))  # as the session prints them
+    return plain((*summary.lines(outcome), *measured_with(Record(settings={text: text}))))
 
 
 def committed(text: str) -> str:

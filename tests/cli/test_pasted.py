@@ -20,6 +20,8 @@ import pytest
 pytest.importorskip("torch")
 
 from tests import terminal
+from tests.cli.versions.history import BROKEN, HEAD, Past
+from tests.cli.versions.wheels import wheel
 
 COLUMNS = (40, 60, 80, 120)
 BIN = Path(sys.executable).parent
@@ -117,7 +119,7 @@ def held(text: str, one_lines: list[str], columns: int) -> None:
     lines = [line for line in text.splitlines() if "--graph-budget-" in line]
     for line in lines:
         assert len(line) <= columns, line
-    for words in pasted(text, wanted[0][0]):
+    for words in pasted(text, wanted[0][0] if wanted else "pytest"):
         if any(word.startswith("--graph-budget-") for word in words):
             assert words in wanted, words
 
@@ -193,3 +195,91 @@ def test_what_a_command_prints_can_be_pasted(
     assert len(one_lines) == count, one_lines
     for columns in COLUMNS:
         held(terminal.run(command, project, shell, columns).text, one_lines, columns)
+
+
+PROGRAM = "programs_of_the_house/encoders/transformer_encoder_with_its_head.py"
+NODEID = "tests/models_of_the_house/encoders/test_transformer_head.py::test_head[a-long-name]"
+LAYER = "act_of_the_house"
+"""A package whose release breaks the graph of the test; without it there is no break."""
+MODEL = """
+import pytest
+import torch
+from net.head import Head
+
+try:
+    from act_of_the_house import act
+except ImportError:
+    act = torch.cos
+
+
+@pytest.mark.parametrize("name", ["a-long-name"])
+def test_head(name):
+    torch.compile(lambda x: act(Head()(x)), backend="eager")(torch.ones(2))
+"""
+SCRIPT = """
+import torch
+
+
+def encode(x):
+    y = torch.sin(x)
+    print("a")
+    return y + 1
+
+
+torch.compile(encode, backend="eager")(torch.ones(3))
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A repository whose last commit breaks the graph of a test, with its baselines; wheels."""
+    path = tmp_path_factory.mktemp("history") / "checkout"
+    past = Past(path)
+    file, _, name = NODEID.partition("::")
+    yaml = f"baselines/{file.replace('.py', '.yaml')}"
+    entry = f"version: 1\nprofile: cpu\ntests:\n  {name}:\n    graphs: {{dynamo: NUMBER}}\n"
+    start = {"pytest.ini": "[pytest]\npythonpath = .\n", file: MODEL, PROGRAM: SCRIPT}
+    start |= {"net/__init__.py": "", "net/head.py": HEAD, yaml: entry.replace("NUMBER", "1")}
+    past.commit("Record the baselines of the encoders", start)
+    changed = {"net/head.py": BROKEN, yaml: entry.replace("NUMBER", "2")}
+    past.commit("Clip what the head gives", changed)
+    past.made()
+    source = "def act(x):\n    print()\n    return x + 1\n"
+    wheel(path.parent / "wheels", LAYER, "2", {f"{LAYER}.py": source})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIP_NO_INDEX", "1")
+        patch.setenv("PIP_FIND_LINKS", str(path.parent / "wheels"))
+        yield path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (["doctor", "--graph-budget-dir=baselines_of_the_house"], 1),
+        (["history"], 0),
+        (["fix", PROGRAM], 1),
+        (["repro", PROGRAM, "--out", "scripts_of_the_house"], 0),
+        (["bisect", NODEID, "--good", "HEAD~1"], 0),
+        (["upgrade", f"{LAYER}==2"], 0),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize(
+    "columns",
+    [40, *(pytest.param(columns, marks=pytest.mark.nightly) for columns in COLUMNS[1:])],
+)
+def test_what_a_slow_command_prints_can_be_pasted(
+    arguments: list[str], count: int, columns: int, checkout: Path
+) -> None:
+    """Its commands; and each path, node id and place stays one word."""
+    command = ["graphbreak", *arguments]
+    printed = piped(command, checkout, "script")
+    one_lines = COMMAND.findall(printed)
+    assert len(one_lines) == count, printed
+    shown = terminal.run(command, checkout, environment("script", checkout), columns).text
+    seen = re.sub(r"[^\n]*\x1b\[K", "", shown.replace("\r\n", "\n"))  # without the bar
+    held(seen, one_lines, columns)
+    lines = [line for line in printed.splitlines() if not line.startswith("[")]  # the bar in a pipe
+    words = {word for word in " ".join(lines).split() if "/" in word or "::" in word}
+    assert words
+    assert words <= set(seen.replace("\\\n", "").split())

@@ -140,7 +140,7 @@ def test_an_exception_looks_as_it_does_under_python(desk: Desk) -> None:
 
 
 def test_without_torch_there_is_nothing_to_count() -> None:
-    assert live.terminal("a.py", "exit 0", Record()).splitlines() == [
+    assert [*map(str, live.terminal("a.py", "exit 0", Record()))] == [
         "a.py   exit 0",
         "  graphs   none: neither torch nor JAX was used",
     ]

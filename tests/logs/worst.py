@@ -32,6 +32,14 @@ WORST: Final[dict[str, Callable[[int], str]]] = {
         _line("guards", 1, "[__recompiles] Recompiling function f in a.py:1")
         + _line("guards", 1, "[__recompiles]     - 0/0: " + " " * n + "#")
     ),
+    "reason": lambda n: (
+        _line("symbolic_convert", 1, "[__graph_breaks] Graph break in user code at a.py:1")
+        + _line("symbolic_convert", 1, "[__graph_breaks] Reason: " + "a " * n)
+    ),
+    "unsupported": lambda n: (
+        _line("symbolic_convert", 1, "[__graph_breaks] Graph break: from user code at:")
+        + _line("symbolic_convert", 1, "[__graph_breaks] torch._dynamo.exc.X: " + "a " * n)
+    ),
     "spaces": lambda n: _line("convert_frame", 0, "[__graph_breaks] Graph break" + " " * n),
     "frames": _frames,
     "ends": lambda n: "------------------ END OF MLIR MODULE ------------------" * (n // 20),

@@ -17,6 +17,7 @@ from pytest_graphbreak.report.comparison import commit, data, markdown, page, te
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import Comparison
 from pytest_graphbreak.runs.incoming import parse
+from pytest_graphbreak.text.output import plain
 from tests.hostile import STRINGS, a_hostile_report
 from tests.report.browser import Browser
 from tests.report.test_html import data_of
@@ -80,7 +81,7 @@ def a_comparison() -> Comparison:
 
 
 def test_each_kind_is_told_under_its_own_title() -> None:
-    said = "\n".join(text.lines(a_comparison()))
+    said = plain(text.lines(a_comparison()))
     titles = [line for line in said.split("\n") if line and line[0] != " "]
     assert titles == [
         "before  8 tests on cpu; torch 2.9.1, python 3.11.7, transformers 5.20.0",
@@ -140,7 +141,7 @@ def test_hostile_text_stays_text_everywhere() -> None:
     mild = a_report(*(a_test(test["nodeid"]) for test in hostile["tests"]))
     for found in (found_in(mild, hostile), found_in(hostile, mild), found_in(hostile, hostile)):
         VALID.validate(data.document(found))
-        for line in text.lines(found):
+        for line in plain(text.lines(found)).split("\n"):
             assert line.isprintable()
         comment = markdown.render(found)
         assert len(comment.encode()) <= markdown.COMMENT
@@ -277,11 +278,11 @@ def test_long_lists_are_cut_and_counted() -> None:
     full, few = [a_graph(ops=100)], [a_graph(ops=10)]
     before = a_report(*(a_test(one, graph_list=full, ops={"dynamo": 100}) for one in many))
     after = a_report(*(a_test(one, graph_list=few, ops={"dynamo": 10}) for one in many))
-    shown = list(text.lines(found_in(before, after)))
+    shown = [*map(str, text.lines(found_in(before, after)))]
     assert "  dynamo: 23 tests down (-2,070)" in shown
     assert "    ... and 3 more that fell by more than 10%" in shown
     broke = a_report(*(broken(one, "print(x)") for one in many))
-    shown = list(text.lines(found_in(before, broke)))
+    shown = [*map(str, text.lines(found_in(before, broke)))]
     assert "      in t.py::test[0]" in shown
     assert "      in 20 more" in shown
 
@@ -289,5 +290,5 @@ def test_long_lists_are_cut_and_counted() -> None:
 def test_a_side_that_is_not_whole_says_so() -> None:
     whole = a_report(a_test("t.py::a"))
     cut = a_report(a_test("t.py::a"), exit=2)
-    shown = list(text.lines(found_in(whole, cut)))
+    shown = [*map(str, text.lines(found_in(whole, cut)))]
     assert any(line.startswith("note    after: ") for line in shown)

@@ -33,7 +33,8 @@ UPDATE = "  accept    python -m pytest --graph-budget-update"
 
 
 def of(verdict: Verdict, **context: Any) -> list[str]:
-    return list(footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **context)))
+    lines = footer(verdict, Record(layers=("dynamo",)), replace(CONTEXT, **context))
+    return [*map(str, lines)]
 
 
 def test_the_baseline_and_what_accepts() -> None:
@@ -75,7 +76,7 @@ def test_the_compilers_of_the_layers_that_were_there(
 ) -> None:
     both = {"torch": "2.13", "jax": "0.10"}
     context = replace(CONTEXT, versions=versions, recorded_versions=both)
-    line = next(footer(OVER, Record(layers=layers), context))
+    line = str(next(footer(OVER, Record(layers=layers), context)))
     assert line.endswith(f"recorded on cpu with {words}")
 
 

@@ -15,7 +15,7 @@ def broken(nodeid: str, times: int = 1) -> dict[str, object]:
 def test_counts_causes_and_the_reasons_that_most_tests_share() -> None:
     rare = a_break(place(file="net.py", code="print(x)"), id="GB0059", reason="print", count=9)
     tests = [broken("t.py::a"), broken("t.py::b", 2), a_test("t.py::c", 2, breaks=[rare])]
-    lines = list(look.lines(as_tests(*tests)))
+    lines = [*map(str, look.lines(as_tests(*tests)))]
     assert lines[:2] == [
         "not judged: what 3 tests made, by cause",
         "  dynamo   7 graphs = 3 entries + 4 breaks; 2 breaking places, 0 recompiles",

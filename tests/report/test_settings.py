@@ -16,7 +16,7 @@ XLA = {
 
 
 def shown(settings: dict[str, object], *layers: str) -> list[str]:
-    return list(measured_with(Record(layers=layers or ("dynamo",), settings=settings)))
+    return [*map(str, measured_with(Record(layers=layers or ("dynamo",), settings=settings)))]
 
 
 def test_one_line_for_each() -> None:

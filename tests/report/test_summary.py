@@ -12,7 +12,7 @@ from pytest_graphbreak.baseline.model import Stale
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.report import summary
-from pytest_graphbreak.report.summary import BOLD, GREEN, PLAIN, RED, YELLOW, Outcome
+from pytest_graphbreak.report.summary import Outcome
 from tests.reports import Data, a_break, a_test, as_tests, over, place
 
 ROOT = Path("/suite")
@@ -25,12 +25,12 @@ def a_run(*tests: Data, settings: Settings = CHECK, **changes: Any) -> Outcome:
 
 
 def shown(outcome: Outcome) -> list[str]:
-    return [line for _, line in summary.lines(outcome)]
+    return [str(line) for line in summary.lines(outcome)]
 
 
-def colours(outcome: Outcome) -> dict[str, tuple[str, ...]]:
-    """The markup of each line by its first word."""
-    return {line.partition(" ")[0]: markup for markup, line in summary.lines(outcome)}
+def kinds(outcome: Outcome) -> dict[str, str]:
+    """What each line is, by its first word."""
+    return {str(line).partition(" ")[0]: line.kind for line in summary.lines(outcome)}
 
 
 # the header
@@ -74,7 +74,7 @@ def test_one_red_test_has_a_line_and_the_next_step() -> None:
     ]
 
 
-def test_the_worst_comes_first_and_has_its_colour() -> None:
+def test_the_worst_comes_first_and_says_how_urgent_it_is() -> None:
     passed: Data = {"outcome": "passed", "failed_by": None}
     outcome = a_run(
         over("t.py::changed", 2, 2, verdict="changed", **passed),
@@ -87,8 +87,10 @@ def test_the_worst_comes_first_and_has_its_colour() -> None:
     words = [line.partition(" ")[0] for line in shown(outcome)]
     table = ["error", "over", "lost", "new", "improved", "changed", "6"]
     assert words[words.index("error") :][: len(table)] == table
-    found = colours(outcome)
-    assert [found[word] for word in table] == [RED, RED, RED, YELLOW, GREEN, YELLOW, BOLD]
+    found = kinds(outcome)
+    assert [found[word] for word in table] == [
+        *("bad", "bad", "bad", "warning", "good", "warning", "title"),
+    ]
 
 
 def test_a_long_list_is_counted() -> None:
@@ -104,19 +106,19 @@ def test_a_long_list_is_counted() -> None:
 def test_many_red_tests_begin_with_their_causes() -> None:
     tests = [over(f"t.py::test[{number}]", 1, 2) for number in range(2)]
     outcome = a_run(*tests, a_test("t.py::fine", verdict="ok"))
-    found = list(summary.lines(outcome))
+    found = [(line.kind, str(line)) for line in summary.lines(outcome)]
     assert found[:8] == [
-        (BOLD, "1 place explains 2 red tests"),
-        (RED, "  + GB0124  Unsupported Tensor.item() call"),
-        (PLAIN, "      models/head.py:10 in Head.forward"),
-        (PLAIN, "          if scores[0].item():"),
-        (PLAIN, found[4][1]),
-        (PLAIN, "      in 2 tests, which make 2 graphs more; the one that grew most:"),
-        (PLAIN, "          t.py::test[0]"),
-        (PLAIN, ""),
+        ("title", "1 place explains 2 red tests"),
+        ("new", "  + GB0124  Unsupported Tensor.item() call"),
+        ("place", "      models/head.py:10 in Head.forward"),
+        ("source", "          if scores[0].item():"),
+        ("advice", found[4][1]),
+        ("text", "      in 2 tests, which make 2 graphs more; the one that grew most:"),
+        ("text", "          t.py::test[0]"),
+        ("text", ""),
     ]
     assert found[4][1].startswith("      try: keep the value a tensor")
-    assert found[8] == (RED, "over       t.py::test[0]   dynamo 1 -> 2, 1 breaking place")
+    assert found[8] == ("bad", "over       t.py::test[0]   dynamo 1 -> 2, 1 breaking place")
 
 
 def test_what_is_written_is_red_no_longer() -> None:

@@ -13,6 +13,7 @@ from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, R
 from pytest_graphbreak.report.breakdown import causes_text
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.text import describe, failure
+from pytest_graphbreak.text.output import plain
 
 CALLS = (
     Frame("tests/test_it.py", "test_it", 5, "model(x)"),
@@ -59,7 +60,8 @@ def red(record: Record, **graphs: int) -> str:
         typed=Typed(("python", "-m", "pytest")),
         test=Frame("tests/test_it.py", "test_it", 3),
     )
-    return failure(judge(record, expected, versions={"torch": "2.13.0+cpu"}), record, context)
+    verdict = judge(record, expected, versions={"torch": "2.13.0+cpu"})
+    return plain(failure(verdict, record, context))
 
 
 def test_a_print_deep_inside_is_one_entry() -> None:
@@ -106,14 +108,14 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
 
 
 def test_a_test_that_failed_by_itself_is_told_the_same_way() -> None:
-    shown = describe(BROKEN)
+    shown = plain(describe(BROKEN))
     assert shown.count("try:") == 1
     assert "        transformers/bert.py:55 in Encoder.forward runs without the compiler" in shown
 
 
 def test_a_test_that_failed_by_itself_is_told_why_code_was_compiled_again() -> None:
     own = Recompile("dynamo", "0/1", "x size mismatch", Frame("net.py", "f", 18, "x + 1"))
-    lines = describe(replace(BROKEN, recompile_list=(AGAIN, own))).split("\n")
+    lines = plain(describe(replace(BROKEN, recompile_list=(AGAIN, own)))).split("\n")
     at = lines.index("    recompile 0/1   x size mismatch")
     assert lines[at + 1 : at + 3] == ["      net.py:18 in f", "          x + 1"]
 

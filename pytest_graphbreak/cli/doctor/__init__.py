@@ -8,6 +8,7 @@ from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.doctor.checks import NOTE, OK, PROBLEM, CheckResult, examine
 from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import LEVELS, TextLine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,7 @@ _SIGNS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
 
 
 def _show(finding: CheckResult) -> None:
-    say(f"{_SIGNS[finding.state]:<8} {finding.about:<10} {finding.what}")
+    state = _SIGNS[finding.state]
+    say(TextLine(finding.what, LEVELS[state], head=f"{state:<8} {finding.about:<10} "))
     if finding.do:
-        say(f"{'':<8} {'':<10} -> {finding.do}")
+        say(TextLine(finding.do, "advice", indent=20, head="-> "))

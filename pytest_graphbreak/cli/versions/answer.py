@@ -14,7 +14,8 @@ from pytest_graphbreak.report import text
 from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import SeenTest
-from pytest_graphbreak.text.safe import cut, printable
+from pytest_graphbreak.text.output import BLANK, TextLine, labelled
+from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 3
 """Places of which the part of the difference is shown."""
@@ -22,10 +23,12 @@ MOST_NAMED: Final = 10
 """Files, commits or releases that are named; the rest are counted."""
 
 
-def step(versions: Bisectable, word: str, name: str, side: MeasuredEnd | None, why: str) -> str:
+def step(
+    versions: Bisectable, word: str, name: str, side: MeasuredEnd | None, why: str
+) -> TextLine:
     """One line for one step: ``good  1a2b3c4d5e  2026-08-21  Record the baselines   dynamo 1``."""
-    end = f"   {counts(side.record)}" if side is not None else f"   skipped: {cut(printable(why))}"
-    return f"{word:<6} {printable(versions.title(name))}{end}"
+    end = counts(side.record) if side is not None else f"skipped: {cut(why)}"
+    return labelled(word, f"{versions.title(name)}   {end}", width=7)
 
 
 def counts(record: Record) -> str:
@@ -41,32 +44,33 @@ def counts(record: Record) -> str:
     return ", ".join(parts) or "nothing was compiled"
 
 
-def lines(found: BisectResult, versions: Bisectable) -> Iterator[str]:
+def lines(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
     """All that is to be told of an answer."""
-    nodeid = printable(found.after.test.nodeid)
-    yield ""
+    nodeid = found.after.test.nodeid
+    yield BLANK
     if len(found.answers) == 1:
-        yield f"{nodeid} moved with"
+        yield TextLine(f"{nodeid} moved with")
     else:
-        yield f"{nodeid} moved with one of these; those before the last could not be tried"
-    yield ""
+        yield TextLine(
+            f"{nodeid} moved with one of these; those before the last could not be tried"
+        )
+    yield BLANK
     for name in found.answers[-MOST_NAMED:]:
-        yield f"  {printable(versions.title(name))}"
+        yield TextLine(versions.title(name), indent=2)
     if len(found.answers) > MOST_NAMED:
-        yield f"  ... and {len(found.answers) - MOST_NAMED:,} before them"
-    yield ""
+        yield TextLine(f"... and {len(found.answers) - MOST_NAMED:,} before them", indent=2)
+    yield BLANK
     for word, side in (("before", found.before), ("after", found.after)):
-        yield f"{word:<7} {printable(versions.label(side.name)):<12} {counts(side.record)}"
-    yield ""
-    yield text.between(*_judged(found.before, found.after))
-    yield ""
+        label = f"{versions.label(side.name):<12} "
+        yield TextLine(counts(side.record), head=f"{word:<7} {label}")
+    yield BLANK
+    yield from text.between(*_judged(found.before, found.after))
+    yield BLANK
     yield from _difference(found, versions)
     if counts(found.after.record) != counts(found.end.record):
-        yield ""
-        yield (
-            f"It moved again after that: {counts(found.end.record)} at --bad. "
-            f"To find that, too: --good {versions.label(found.after.name)}"
-        )
+        yield BLANK
+        words = f"It moved again after that: {counts(found.end.record)} at --bad. "
+        yield TextLine(f"{words}To find that, too: --good {versions.label(found.after.name)}")
 
 
 def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
@@ -78,7 +82,7 @@ def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
     return judge(record, expected, versions=after.report.versions), record
 
 
-def _difference(found: BisectResult, versions: Bisectable) -> Iterator[str]:
+def _difference(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
     """The hunks that hold the new places, or else the calls that lead there."""
     before, after = found.before.name, found.after.name
     shown: set[tuple[str, str]] = set()
@@ -91,16 +95,16 @@ def _difference(found: BisectResult, versions: Bisectable) -> Iterator[str]:
         if (frame.file, hunk.head) in shown:
             continue
         shown.add((frame.file, hunk.head))
-        yield f"what it changes at {printable(frame.file)}:{frame.line}"
-        yield ""
-        yield from (f"    {printable(line)}".rstrip() for line in hunk.around(frame.line, new=new))
-        yield ""
+        yield TextLine(f"what it changes at {frame.file}:{frame.line}")
+        yield BLANK
+        yield from (TextLine(line, indent=4) for line in hunk.around(frame.line, new=new))
+        yield BLANK
     if stacks and not shown:
-        yield "Its difference touches neither these places nor the calls that lead there."
+        yield TextLine("Its difference touches neither these places nor the calls that lead there.")
     if changed := versions.changed(before, after):
         rest = len(changed) - MOST_NAMED
-        named = ", ".join(map(printable, changed[:MOST_NAMED]))
-        yield f"it changes  {named}{f' and {rest:,} more' if rest > 0 else ''}"
+        named = ", ".join(changed[:MOST_NAMED])
+        yield TextLine(f"{named}{f' and {rest:,} more' if rest > 0 else ''}", head="it changes  ")
 
 
 def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:

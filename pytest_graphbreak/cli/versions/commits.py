@@ -23,6 +23,8 @@ from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 from pytest_graphbreak.runs.git import GitError, git, names
 
 _GITLINK: Final = re.compile(r"160000 commit ([0-9a-f]{40,64})\t")
+_DISTANCE: Final = re.compile(r"^([0-9a-f]{40,64}) \(.*?\bdist=(\d+)\)$", re.M)
+"""A line of ``git rev-list --bisect-all``, which may name branches and tags before the distance."""
 _DEEPEST: Final = 8
 """Submodules in submodules."""
 
@@ -81,13 +83,17 @@ class UserCheckout:
     ) -> list[str]:
         """The commits of ``bad`` that no good one has, without itself, oldest first.
 
-        ``halving`` puts those first that leave the fewest to try (``git rev-list --bisect-all``).
+        ``halving`` puts those first that leave the fewest to try, the oldest of equal ones.
         """
-        order = "--bisect-all" if halving else "--topo-order"
-        flags = [order, *(["--first-parent"] if first_parent else [])]
-        listed = _line(self.top, "rev-list", *flags, bad, *(f"^{one}" for one in good), "--")
-        found = [line.split()[0] for line in listed.splitlines()]
-        return [one for one in (found if halving else reversed(found)) if one != bad]
+        flags = ["--first-parent"] if first_parent else []
+        range_ = [*flags, bad, *(f"^{one}" for one in good), "--"]
+        listed = _line(self.top, "rev-list", "--topo-order", *range_).splitlines()
+        found = [one for one in reversed(listed) if one != bad]
+        if halving:  # git itself orders equal ones by their hash (bisect.c, best_bisection_sorted)
+            listing = _line(self.top, "rev-list", "--bisect-all", *range_)
+            distances = dict(_DISTANCE.findall(listing))
+            found.sort(key=lambda one: -int(distances[one]))
+        return found
 
     def has_changes(self) -> bool:
         """Whether something is in the checkout and in no commit."""

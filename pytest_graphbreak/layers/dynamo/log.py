@@ -59,15 +59,15 @@ _BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (
 _DONE: Final = "Step 2: done compiler function"
 _BROKE: Final = re.compile(
     r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d+)\n"
-    r"(?:Graph Break )?Reason: ((?:.|\n)*)"
+    r"(?:Graph Break )?Reason: ((?s:.*))"
 )
 _TRACEBACK: Final = re.compile(r"\n *(?:Stack variable source attribution|User code traceback):")
-_UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?:.|\n)*)", re.M)
+_UNSUPPORTED: Final = re.compile(r"^torch\._dynamo\.exc\.\w+: ((?s:.*))", re.M)
 _RAISED: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Unsupported|Exceeded|Failed)): (.*)$", re.M
 )
 _RECOMPILED: Final = re.compile(
-    r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d+)\n((?:.|\n)*)"
+    r"Recompiling function (<[^>\n]*>|\S+) in ([^\n]*):(\d+)\n((?s:.*))"
 )
 _GUARD: Final = re.compile(r"^ *- (!?[\d/]+: .*)$", re.M)
 _LIMIT: Final = re.compile(

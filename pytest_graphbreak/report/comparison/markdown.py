@@ -15,6 +15,7 @@ from pytest_graphbreak.report.markdown import COMMENT, BoundedText
 from pytest_graphbreak.runs.comparison import CauseChange, ComparedSide, Comparison
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plain
 
 MARK: Final = "<!-- pytest-graphbreak compare -->"
 """The first line, by which a bot finds the comment that it wrote before."""
@@ -84,5 +85,5 @@ def _place(where: Frame) -> str:
 def _folds(found: Comparison) -> Iterator[str]:
     """All that a terminal shows, part by part, each folded."""
     for title, lines in text.parts(found):
-        body = safe.preformatted("\n".join(lines))
+        body = safe.preformatted(plain(lines))
         yield f"\n<details><summary>{safe.html(title)}</summary>\n\n{body}\n\n</details>\n"

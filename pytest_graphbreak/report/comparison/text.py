@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.report.lines import position
+from pytest_graphbreak.report.lines import at, code, detail, position, to_try
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Effect, Pair, PerhapsMoved
 from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.safe import cut, printable
+from pytest_graphbreak.text.output import BLANK, TextLine, labelled, signed
+from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 20
 """Items of one section; the rest are counted."""
@@ -19,22 +22,21 @@ NAMES: Final = 3
 """Tests that are named below a cause."""
 
 
-def lines(found: Comparison, ops: float = OPS) -> Iterator[str]:
+def lines(found: Comparison, ops: float = OPS) -> Iterator[TextLine]:
     """All of it. Captured operations are told test by test where they fell by ``ops`` percent."""
-    yield f"before  {printable(words.side(found.before))}"
-    yield f"after   {printable(words.side(found.after))}"
+    yield labelled("before", words.side(found.before), width=8)
+    yield labelled("after", words.side(found.after), width=8)
     for word, side in (("before", found.before), ("after", found.after)):
         for problem in side.problems:
-            yield f"note    {word}: {printable(problem)}"
-    yield ""
-    yield "; ".join(
-        part for part in (words.headline(found), ", ".join(words.totals(found.pairs))) if part
-    )
+            yield labelled("note", f"{word}: {problem}", width=8)
+    yield BLANK
+    said = (words.headline(found), ", ".join(words.totals(found.pairs)))
+    yield TextLine("; ".join(part for part in said if part))
     for title, body in parts(found, ops):
-        yield from ("", title, *body)
+        yield from (BLANK, TextLine(title, "title"), *body)
 
 
-def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[str]]]:
+def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[TextLine]]]:
     """Each part of it that is not empty: its title and its lines."""
     for section in words.sections(found):
         blocks = (_change(change, found) for change in section.changes[:MOST])
@@ -51,60 +53,51 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[s
             yield f"{title}: {plural(len(items), unit)}", _named(items)
 
 
-def _listed(blocks: Iterable[Iterable[str]], total: int) -> Iterator[str]:
+def _listed(blocks: Iterable[Iterable[TextLine]], total: int) -> Iterator[TextLine]:
     for block in blocks:
         yield from block
     if total > MOST:
-        yield f"  ... and {total - MOST:,} more (--json and --html have all)"
+        yield TextLine(f"... and {total - MOST:,} more (--json and --html have all)", indent=2)
 
 
-def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[str]:
-    name = cut(printable(words.name(change)))
-    yield f"  {sign or words.sign(change)} {name}   {words.amount(change)}"
-    yield from _at(change)
+def _change(change: CauseChange, found: Comparison, sign: str = "") -> Iterator[TextLine]:
+    id = f"{change.id}  " if change.id else ""
+    name = cut(words.name(change)).removeprefix(id)
+    yield signed(sign or words.sign(change), f"{name}   {words.amount(change)}", id)
+    yield from at(replace(change.where, code=cut(change.where.code)))
     if before := words.was(change):
-        yield f"      before: {cut(printable(before))}"
+        yield detail(f"before: {cut(before)}")
     if change.with_it:
-        yield "      and with it:"
+        yield detail("and with it:")
     for item in change.with_it.values():
         kind = words.KINDS.get(item.kind, item.kind)
-        yield f"        {words.sign(item)} {printable(kind)}   {words.amount(item)}"
-        yield f"            {printable(position(item.where))}"
+        yield detail(f"{words.sign(item)} {kind}   {words.amount(item)}", 2)
+        yield detail(position(item.where), 6)
     if owner := words.owner(change, found):
-        yield f"      package {printable(owner)}"
-    if hint := words.tried(change):
-        yield f"      try: {printable(hint)}"
+        yield detail(f"package {owner}")
+    yield from to_try(words.tried(change))
     yield from _names(change.effects)
 
 
-def _at(change: CauseChange) -> Iterator[str]:
-    where = change.where
-    if where.file:
-        yield f"      {printable(position(where))}"
-    if where.code:
-        yield f"          {cut(printable(where.code))}"
-
-
-def _names(effects: Sequence[Effect]) -> Iterator[str]:
+def _names(effects: Sequence[Effect]) -> Iterator[TextLine]:
     names = list(dict.fromkeys(effect.nodeid for effect in effects))
     for name in names[:NAMES]:
-        yield f"      in {printable(name)}"
+        yield detail(f"in {name}")
     if len(names) > NAMES:
-        yield f"      in {len(names) - NAMES:,} more"
+        yield detail(f"in {len(names) - NAMES:,} more")
 
 
-def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[str]:
+def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[TextLine]:
     after = pair.after
-    yield f"  ? {cut(printable(words.name(after)))}   {words.unsure(pair)}"
+    yield signed("?", f"{cut(words.name(after))}   {words.unsure(pair)}")
     for sign, change in (("-", pair.before), ("+", after)):
-        yield f"      {sign} {printable(position(change.where))}   {words.amount(change)}"
-        if change.where.code:
-            yield f"            {cut(printable(change.where.code))}"
+        yield detail(f"{sign} {position(change.where)}   {words.amount(change)}")
+        yield from code(replace(change.where, code=cut(change.where.code)), 12)
     if owner := words.owner(after, found):
-        yield f"      package {printable(owner)}"
+        yield detail(f"package {owner}")
 
 
-def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
+def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[TextLine]:
     """Captured operations up and down; those that fell most by name."""
     changed = [
         (pair, layer, before, after)
@@ -121,16 +114,17 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[str]:
             if some
         ]
         if lines:
-            yield f"  {layer}: {', '.join(lines)}"
+            yield TextLine(f"{layer}: {', '.join(lines)}", indent=2)
     fell = [item for item in changed if item[3] < item[2] * (1 - percent / 100)]
     fell.sort(key=lambda item: (item[3] / item[2], item[0].nodeid))
     for pair, layer, before, after in fell[:MOST]:
-        yield f"    {layer} {before:,} -> {after:,}   {printable(pair.nodeid)}"
+        yield TextLine(f"{layer} {before:,} -> {after:,}   {pair.nodeid}", indent=4)
     if len(fell) > MOST:
-        yield f"    ... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
+        words = f"... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
+        yield TextLine(words, indent=4)
 
 
-def _named(items: Sequence[str]) -> Iterator[str]:
-    yield from (f"  {printable(item)}" for item in items[:MOST])
+def _named(items: Sequence[str]) -> Iterator[TextLine]:
+    yield from (TextLine(item, indent=2) for item in items[:MOST])
     if len(items) > MOST:
-        yield f"  ... and {len(items) - MOST:,} more"
+        yield TextLine(f"... and {len(items) - MOST:,} more", indent=2)

@@ -8,18 +8,20 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.findings import finding, home, homes_of, observed, section
 from pytest_graphbreak.report.log import page, words
+from pytest_graphbreak.report.log.text import row
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.output import TextLine
 
 
-def terminal(name: str, ended: str, record: Record) -> str:
-    """Plain lines. ``ended`` says how the script ended: ``exit 0``."""
-    lines = [f"{name}   {ended}"]
-    lines += [f"  {label:<8} {line}" for label, line in _counts(record)]
+def terminal(name: str, ended: str, record: Record) -> list[TextLine]:
+    """The lines for a terminal. ``ended`` says how the script ended: ``exit 0``."""
+    lines = [TextLine(f"{name}   {ended}")]
+    lines += [row(label, text) for label, text in _counts(record)]
     lines += section("most frequent", [list(finding(item)) for item in observed(record)])
     layer = record.headline
     homes = [home(*item) for item in homes_of(record, layer)]
     lines += section(f"{layer} graphs come from", homes)
-    return "\n".join(lines)
+    return lines
 
 
 def markdown(name: str, ended: str, record: Record) -> str:

@@ -6,45 +6,49 @@ from collections.abc import Iterable, Iterator
 
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.report.findings import finding, home, section
+from pytest_graphbreak.report.findings import counted, finding, home, section
 from pytest_graphbreak.report.log import words
 from pytest_graphbreak.report.log.words import failures, findings, homes
+from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
 
 
-def render(reading: Reading, completeness: Completeness) -> str:
+def render(reading: Reading, completeness: Completeness) -> list[TextLine]:
     """The whole report of one log."""
-    return "\n".join(
-        [
-            *_head(reading, completeness),
-            *section("most frequent", [list(finding(item)) for item in findings(reading)]),
-            *section("failed", [list(lines) for lines in _failed(reading)]),
-            *section("device graphs come from", [home(*item) for item in homes(reading)]),
-            *_next(completeness),
-        ]
-    )
+    return [
+        *_head(reading, completeness),
+        *section("most frequent", [list(finding(item)) for item in findings(reading)]),
+        *section("failed", [list(lines) for lines in _failed(reading)]),
+        *section("device graphs come from", [home(*item) for item in homes(reading)]),
+        *_next(completeness),
+    ]
 
 
-def _head(reading: Reading, completeness: Completeness) -> Iterator[str]:
-    yield f"{reading.path}   {words.size(reading.size)}, {words.verdict(completeness)}"
+def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
+    yield TextLine(f"{reading.path}   {words.size(reading.size)}, {words.verdict(completeness)}")
     for label, text in words.counts(reading):
-        yield f"  {label:<8} {text}"
+        yield row(label, text)
     for label, text in words.origins(reading):
-        yield f"  {'origin':<8} {label}: {text}"
+        yield row("origin", f"{label}: {text}")
     for doubt in completeness.gaps:
-        yield f"  {'doubt':<8} {doubt}"
+        yield row("doubt", doubt)
 
 
-def _failed(reading: Reading) -> Iterator[Iterable[str]]:
+def row(label: str, text: str) -> TextLine:
+    """A line of the table at the top of a report."""
+    return TextLine(text, indent=2, head=f"{label:<8} ")
+
+
+def _failed(reading: Reading) -> Iterator[Iterable[TextLine]]:
     for item in failures(reading):
         how = cut(words.failure(item))
-        yield f"    {item.count:>4}x  {how}", f"           {cut(words.first(item))}"
+        yield counted(item.count, how), TextLine(cut(words.first(item)), indent=11)
 
 
-def _next(completeness: Completeness) -> Iterator[str]:
+def _next(completeness: Completeness) -> Iterator[TextLine]:
     if not completeness.commands:
         return
-    yield ""
-    yield "  to know all of it, run"
+    yield BLANK
+    yield TextLine("to know all of it, run", indent=2)
     for command in completeness.commands:
-        yield f"    {command}"
+        yield TextLine(indent=4, kind="command", command=command)

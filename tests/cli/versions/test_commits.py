@@ -104,6 +104,20 @@ def test_those_in_the_middle_are_tried_first(tmp_path: Path) -> None:
     assert checkout.bases(hashes["side"], hashes["8"]) == [hashes["3"]]
 
 
+def test_equally_good_commits_are_tried_in_the_order_of_the_history(tmp_path: Path) -> None:
+    """Git alone orders them by their hash (bisect.c, best_bisection_sorted)."""
+    orders = set()
+    for salt in range(5):
+        past = Past(tmp_path / f"checkout{salt}")
+        for number in range(8):
+            past.commit(str(number), {"a": f"{number} {salt}"})
+        hashes = past.made()
+        names = {hash: name for name, hash in hashes.items()}
+        left = UserCheckout(past.path).between([hashes["0"]], hashes["7"], halving=True)
+        orders.add("".join(names[one] for one in left))
+    assert orders == {"342516"}
+
+
 def test_a_merge_base_that_has_moved_is_told(tmp_path: Path, work: Runner) -> None:
     past = Past(tmp_path / "checkout")
     past.commit("base", {"a": "1"})

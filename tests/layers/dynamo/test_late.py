@@ -34,15 +34,21 @@ CONFTEST = """
 from pathlib import Path
 from types import SimpleNamespace
 import torch
+from torch._dynamo.precompile_context import PrecompileContext
 
 torch._dynamo.config.caching_precompile = True  # as TORCH_CACHING_PRECOMPILE=1, before the import
 artifacts = Path("artifacts")
-if artifacts.exists():
+# torch.compiler saves packages from 2.10 on; torch 2.9 leaves that to the PrecompileContext alone.
+public = hasattr(PrecompileContext, "save_to_dynamo_cache")
+if artifacts.exists() and public:
     torch.compiler.load_cache_artifacts(artifacts.read_bytes())
+elif artifacts.exists():
+    PrecompileContext.populate_caches(PrecompileContext.deserialize(artifacts.read_bytes()))
 
 def pytest_sessionfinish():
     if not artifacts.exists():
-        artifacts.write_bytes(torch.compiler.save_cache_artifacts()[0])
+        saved = torch.compiler.save_cache_artifacts() if public else PrecompileContext.serialize()
+        artifacts.write_bytes(saved[0])
 """
 TESTS = """
 import model, torch

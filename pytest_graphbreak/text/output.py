@@ -1,0 +1,129 @@
+"""Lines of output that know what they are: a cause, a place, source, advice, a command.
+
+Who makes a line says what it is and what it says, as it came. Who prints it decides on colour,
+width, indentation and on how text from outside is made harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any, Final, Literal
+
+from pytest_graphbreak.text.safe import console
+
+Kind = Literal[
+    "text",
+    "headline",  # the first line of a failure
+    "title",  # of a part of a report
+    "new",
+    "gone",
+    "changed",
+    "known",
+    "place",
+    "source",
+    "call",  # what led to a place
+    "advice",
+    "command",
+    "bad",
+    "warning",
+    "good",
+    "verdict bad",  # the last line of a command that judges
+    "verdict good",
+]
+
+LEVELS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("error", "over", "lost", "unmeasured", "crashed"), "bad"),
+    **dict.fromkeys(("UNVERIFIED", "PROBLEM"), "bad"),
+    **dict.fromkeys(("new", "changed", "stale", "note", "looser", "settings"), "warning"),
+    **dict.fromkeys(("improved", "recorded", "updated", "pruned", "verified", "ok"), "good"),
+}
+"""How urgent a line is that begins with one of these words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """One line. ``head`` stands before the text and in its first line only: signs, labels.
+
+    ``command`` is what a reader pastes into a shell; it is the end of the line. ``whole`` lines
+    are never broken: they are laid out already.
+    """
+
+    text: str = ""
+    kind: Kind = "text"
+    indent: int = 0
+    head: str = ""
+    command: str = ""
+    whole: bool = False
+
+    def __str__(self) -> str:
+        return f"{' ' * self.indent}{self.head}{self.text}{self.command}".rstrip()
+
+    def harmless(self) -> TextLine:
+        """The line as a terminal or a CI log may have it."""
+        return replace(
+            self,
+            head=console(self.head),
+            text=console(self.text),
+            command=console(self.command),
+        )
+
+
+BLANK: Final = TextLine()
+
+
+def lined(text: str, *, whole: bool = False) -> Iterator[TextLine]:
+    """The lines of a text that says no more of them than how far they are indented."""
+    for line in text.split("\n"):
+        words = line.lstrip(" ")
+        yield TextLine(words, indent=len(line) - len(words), whole=whole)
+
+
+def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> TextLine:
+    """A line behind a word that says what it is about, in a column of ``width``."""
+    return TextLine(text, LEVELS.get(word, "text"), head=f"{word:<{width - 1}} ", command=command)
+
+
+SIGNS: Final[dict[str, Kind]] = {
+    "+": "new",
+    "-": "gone",
+    "~": "changed",
+    "?": "changed",
+    "=": "known",
+}
+
+
+def signed(sign: str, text: str, name: str = "", indent: int = 2) -> TextLine:
+    """What is new, gone, changed or known; ``name`` is a column before the text."""
+    return TextLine(text, SIGNS.get(sign, "text"), indent, f"{sign} {name}")
+
+
+def plain(lines: Iterable[TextLine]) -> str:
+    """The text of lines, harmless and whole: for files, logs and JSON."""
+    return "\n".join(str(line.harmless()) for line in lines)
+
+
+def indented(lines: Iterable[TextLine], columns: int) -> Iterator[TextLine]:
+    """Lines with so many columns before them."""
+    return (replace(line, indent=line.indent + columns) for line in lines)
+
+
+def blocks(*parts: Iterable[TextLine]) -> Iterator[TextLine]:
+    """The lines of all parts that have any, a blank line between two."""
+    first = True
+    for part in parts:
+        lines = list(part)
+        if lines and not first:
+            yield BLANK
+        first = first and not lines
+        yield from lines
+
+
+def packed(lines: Iterable[TextLine]) -> list[list[Any]]:
+    """Lines as lists of exact builtin types, which every process can be sent."""
+    return [list(astuple(line)) for line in lines]
+
+
+def unpacked(data: Iterable[Sequence[Any]]) -> list[TextLine]:
+    """The lines that ``packed`` made lists of."""
+    return [TextLine(*values) for values in data]
