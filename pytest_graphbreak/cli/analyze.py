@@ -112,10 +112,7 @@ def _found(path: str) -> list[str]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     if not stat.S_ISDIR(mode):
         return [path]
-    found = models(Path(path))
-    if not found:
-        raise FileNotFoundError(errno.ENOENT, "has no modules named STAGE_MILLISECONDS.mlir", path)
-    return [str(model) for model in found]
+    return [str(model) for model in models(Path(path))]
 
 
 def _build(directory: str | None) -> str | None:

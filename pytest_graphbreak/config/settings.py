@@ -72,87 +72,115 @@ class Settings:
         return self.update or self.record or self.prune
 
 
+_FLAGS: Final = {
+    "": "Check the graphs of every test against its committed baseline.",
+    "-update": "Record new and changed entries of the tests that ran and passed.",
+    "-record": "Record missing entries only; judge the others.",
+    "-prune": "Drop the entries of tests that are gone (complete runs only).",
+}
+_VALUES: Final = {
+    "report": (
+        "PATH",
+        "Write the JSON report. Alone, it counts every test, and judges by markers only.",
+    ),
+    "trace": ("DIR", "Keep torch's structured trace of each test that failed, for tlparse."),
+    "dir": ("DIR", "Where baselines live (default: baselines, under the rootdir)."),
+    "profile": ("NAME", "Name the profile; {device}, {arch} and {torch} are filled in."),
+    "device": ("|".join(DEVICES), "Where fixtures compile (default: auto)."),
+}
+"""Options with a value: what it is called in the help, and the help."""
+_INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
+    "": (False, "As --graph-budget."),
+    "_report": ("", "As --graph-budget-report."),
+    "_dir": ("baselines", "As --graph-budget-dir."),
+    "_profile": ("", "As --graph-budget-profile."),
+    "_device": ("auto", "As --graph-budget-device."),
+    "_isolation": (
+        "test",
+        "test: each test starts from cold caches; none: caches are left alone.",
+    ),
+    "_strict": (
+        False,
+        "Fail also on verdicts improved and changed, and on stale entries.",
+    ),
+    "_new": (
+        "fail",
+        "fail: a test that compiles and has no baseline fails; report: it passes, and is told.",
+    ),
+    "_ops": (
+        f"{OPS:g}",
+        "By how many percent captured operations may fall (0: by none); off: they are not judged.",
+    ),
+    "_tt_log": (
+        "headers",
+        "headers: of the TT plugin's log what counting needs is turned on; full: what analysis "
+        "needs; off: nothing, and tt graphs are counted through xla.",
+    ),
+    "_jax_device": (
+        "",
+        "The device whose programs the jax layer counts: a platform of JAX (tt), or one with the "
+        "number of a device (cpu:1). What is compiled for others is jax_host's.",
+    ),
+    "_infra": (
+        [],
+        "Directories of test infrastructure, one a line, relative to the rootdir: no place is "
+        "named in them, but the line that called them.",
+    ),
+    "_reasons": (
+        True,
+        "false: xla graphs are counted and not explained, which costs less.",
+    ),
+}
+"""Ini keys: the default, whose type is that of the key, and the help."""
+_TYPES: Final[Mapping[type, Any]] = {bool: "bool", list: "linelist", str: None}
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Declare the options and the ini keys of docs/reference/options.md."""
     group = parser.getgroup("graph-budget", "graph budget: graph counts against baselines")
-
-    def flag(name: str, text: str) -> None:
-        # default=None tells "not given" from "given", so that the ini key can speak.
-        group.addoption(f"--graph-budget{name}", action="store_true", default=None, help=text)
-
-    def value(name: str, metavar: str, text: str) -> None:
-        group.addoption(f"--graph-budget-{name}", metavar=metavar, default=None, help=text)
-
-    flag("", "Check the graphs of every test against its committed baseline.")
-    flag("-update", "Record new and changed entries of the tests that ran and passed.")
-    flag("-record", "Record missing entries only; judge the others.")
-    flag("-prune", "Drop the entries of tests that are gone (complete runs only).")
-    value(
-        "report",
-        "PATH",
-        "Write the JSON report. Alone, it counts every test, and judges by markers only.",
-    )
-    value("trace", "DIR", "Keep torch's structured trace of each test that failed, for tlparse.")
-    value("dir", "DIR", "Where baselines live (default: baselines, under the rootdir).")
-    value("profile", "NAME", "Name the profile; {device}, {arch} and {torch} are filled in.")
-    value("device", "|".join(DEVICES), "Where fixtures compile (default: auto).")
-
-    parser.addini("graph_budget", "As --graph-budget.", type="bool", default=False)
-    parser.addini("graph_budget_report", "As --graph-budget-report.", default="")
-    parser.addini("graph_budget_dir", "As --graph-budget-dir.", default="baselines")
-    parser.addini("graph_budget_profile", "As --graph-budget-profile.", default="")
-    parser.addini("graph_budget_device", "As --graph-budget-device.", default="auto")
-    parser.addini(
-        "graph_budget_isolation",
-        "test: each test starts from cold caches; none: caches are left alone.",
-        default="test",
-    )
-    parser.addini(
-        "graph_budget_strict",
-        "Fail also on verdicts improved and changed, and on stale entries.",
-        type="bool",
-        default=False,
-    )
-    parser.addini(
-        "graph_budget_new",
-        "fail: a test that compiles and has no baseline fails; report: it passes, and is told.",
-        default="fail",
-    )
-    parser.addini(
-        "graph_budget_ops",
-        "By how many percent captured operations may fall (0: by none); off: they are not judged.",
-        default=f"{OPS:g}",
-    )
-    parser.addini(
-        "graph_budget_tt_log",
-        "headers: of the TT plugin's log what counting needs is turned on; full: what analysis "
-        "needs; off: nothing, and tt graphs are counted through xla.",
-        default="headers",
-    )
-    parser.addini(
-        "graph_budget_jax_device",
-        "The device whose programs the jax layer counts: a platform of JAX (tt), or one with the "
-        "number of a device (cpu:1). What is compiled for others is jax_host's.",
-        default="",
-    )
-    parser.addini(
-        "graph_budget_infra",
-        "Directories of test infrastructure, one a line, relative to the rootdir: no place is "
-        "named in them, but the line that called them.",
-        type="linelist",
-        default=[],
-    )
-    parser.addini(
-        "graph_budget_reasons",
-        "false: xla graphs are counted and not explained, which costs less.",
-        type="bool",
-        default=True,
-    )
+    # default=None tells "not given" from "given", so that the ini key can speak.
+    for name, words in _FLAGS.items():
+        group.addoption(f"--graph-budget{name}", action="store_true", default=None, help=words)
+    for name, (metavar, words) in _VALUES.items():
+        group.addoption(f"--graph-budget-{name}", metavar=metavar, default=None, help=words)
+    for name, (default, words) in _INI.items():
+        kind = _TYPES[type(default)]
+        parser.addini(f"graph_budget{name}", words, type=kind, default=default)
 
 
 def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment variable CI is set, and not to empty, ``0`` or ``false``."""
     return environ.get("CI", "").strip().lower() not in ("", "0", "false")
+
+
+class _Asked:
+    """What was asked for: the command line wins over the ini file. Names are without prefix."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def option(self, name: str) -> Any:
+        return self._config.getoption(f"graph_budget_{name}", default=None)
+
+    def ini(self, name: str) -> Any:
+        return self._config.getini(f"graph_budget_{name}")
+
+    def text(self, name: str) -> str:
+        given = self.option(name)
+        return str(self.ini(name) if given is None else given)
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        value, key = self.text(name), f"graph_budget_{name}"
+        if value not in allowed:
+            said = f"--graph-budget-{name} ({key})" if name in _VALUES else key
+            raise pytest.UsageError(f"{said}: {value!r} is not one of {', '.join(allowed)}")
+        return value
+
+    def percent(self, name: str) -> float | None:
+        try:
+            return percent(self.text(name))
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def from_config(config: pytest.Config) -> Settings:
@@ -161,52 +189,34 @@ def from_config(config: pytest.Config) -> Settings:
     Raises ``pytest.UsageError`` where a value is not one of those allowed, or
     where writing was asked for under CI.
     """
-
-    def option(name: str) -> Any:
-        return config.getoption(f"graph_budget_{name}", default=None)
-
-    def text(name: str) -> str:
-        given = option(name)
-        return str(config.getini(f"graph_budget_{name}") if given is None else given)
-
-    update, record, prune = (bool(option(name)) for name in WRITING)
-    asked = config.getoption("graph_budget", default=None)
-    gate = bool(config.getini("graph_budget") if asked is None else asked)
-    device = _one_of(text("device"), DEVICES, "--graph-budget-device (graph_budget_device)")
-    isolation = _one_of(
-        str(config.getini("graph_budget_isolation")), ISOLATION, "graph_budget_isolation"
-    )
-    new = _one_of(str(config.getini("graph_budget_new")), NEW, "graph_budget_new")
-    try:
-        ops = percent(str(config.getini("graph_budget_ops")))
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from None
-    tt_log = _one_of(str(config.getini("graph_budget_tt_log")), TT_LOGS, "graph_budget_tt_log")
-    report = text("report")
+    asked = _Asked(config)
+    update, record, prune = (bool(asked.option(name)) for name in WRITING)
+    gate = config.getoption("graph_budget", default=None)
     # A relative path on the command line is relative to where it was typed, in
     # the ini file to the rootdir.
-    base = config.invocation_params.dir if option("report") is not None else config.rootpath
-    trace = option("trace")
+    typed_in, root = config.invocation_params.dir, config.rootpath
+    report, trace = asked.text("report"), asked.option("trace")
     settings = Settings(
-        root=config.rootpath,
-        directory=config.rootpath / text("dir"),
-        gate=gate or update or record or prune,
+        root=root,
+        directory=root / asked.text("dir"),
+        gate=bool(config.getini("graph_budget") if gate is None else gate)
+        or (update or record or prune),
         update=update,
         record=record,
         prune=prune,
-        report=base / report if report else None,
-        trace=config.invocation_params.dir / trace if trace else None,
-        profile=text("profile") or None,
-        device=device,
+        report=(root if asked.option("report") is None else typed_in) / report if report else None,
+        trace=typed_in / trace if trace else None,
+        profile=asked.text("profile") or None,
+        device=asked.choice("device", DEVICES),
         arch=config.getoption("arch", default=None) or None,
-        isolate=isolation == "test",
-        strict=bool(config.getini("graph_budget_strict")),
-        reasons=bool(config.getini("graph_budget_reasons")),
+        isolate=asked.choice("isolation", ISOLATION) == "test",
+        strict=bool(asked.ini("strict")),
+        new=asked.choice("new", NEW),
+        ops=asked.percent("ops"),
+        reasons=bool(asked.ini("reasons")),
+        tt_log=asked.choice("tt_log", TT_LOGS),
+        jax_device=asked.text("jax_device"),
         infra=_directories(config),
-        new=new,
-        ops=ops,
-        tt_log=tt_log,
-        jax_device=str(config.getini("graph_budget_jax_device")),
         typed=typed(config),
     )
     _refuse_writing_in_ci(settings)
@@ -224,12 +234,6 @@ def _directories(config: pytest.Config) -> tuple[str, ...]:
             )
         found.append(str(directory))
     return tuple(found)
-
-
-def _one_of(value: str, allowed: tuple[str, ...], name: str) -> str:
-    if value not in allowed:
-        raise pytest.UsageError(f"{name}: {value!r} is not one of {', '.join(allowed)}")
-    return value
 
 
 def _refuse_writing_in_ci(settings: Settings) -> None:

@@ -77,7 +77,7 @@ def _gaps(reading: Reading) -> Iterator[str]:
 
 
 def _tt_gaps(reading: Reading) -> Iterator[str]:
-    signs, programs = reading.signs, reading.programs
+    signs = reading.signs
     if not signs.tt:
         yield (
             "nothing of the TT compiler is in this log, so device graphs are not counted: "
@@ -89,6 +89,23 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
             "the TT plugin printed, but no module: TTXLA_LOGGER_LEVEL was not DEBUG, "
             "or the compiler came from a cache"
         )
+    yield from _guessed(reading)
+    yield from _cut(reading)
+    yield from _mixed(reading)
+    if reading.headers and not reading.ends:
+        yield (
+            "this is a TTXLA_LOGGER_FILE, or standard output alone: the text of the modules, with "
+            "names and source lines, goes to standard error only"
+        )
+    elif not signs.locations:
+        yield (
+            "no source file is named in the modules, so graphs cannot be linked to code: "
+            "XLA_HLO_DEBUG=1 was not set"
+        )
+
+
+def _guessed(reading: Reading) -> Iterator[str]:
+    """Numbers of graphs that were worked out."""
     for rank, guess in reading.guesses.items():
         who = f" (rank {rank})" if rank else ""
         bounds = "" if guess.least == guess.most else f", between {guess.least} and {guess.most}"
@@ -97,6 +114,11 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
             f"there are END markers and no headers{who}: {guess.graphs} graphs were "
             f"worked out{sure}{bounds}, since {guess.why}"
         )
+
+
+def _cut(reading: Reading) -> Iterator[str]:
+    """Graphs of which the log has a part."""
+    programs = reading.programs
     if cut := programs.unfinished.total():
         what = "a graph" if cut == 1 else f"{cut} graphs"
         yield f"the log ends in the middle of {what}: whether it was lowered is not known"
@@ -110,6 +132,10 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
             "stages of two graphs overlap in one thread id, so several processes wrote here: the "
             "counts hold, which graph failed is a guess (mpirun --tag-output tells them apart)"
         )
+
+
+def _mixed(reading: Reading) -> Iterator[str]:
+    """What several writers of one log, or a copy of it, leave unknown."""
     if copies := reading.unsure_copies:
         yield (
             f"{plural(copies, 'header line')} stand twice, byte for byte, and nothing tells copies "
@@ -123,16 +149,6 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
         )
     if reading.bare:
         yield "headers have lost their preamble, so threads and errors cannot be told"
-    if reading.headers and not reading.ends:
-        yield (
-            "this is a TTXLA_LOGGER_FILE, or standard output alone: the text of the modules, with "
-            "names and source lines, goes to standard error only"
-        )
-    elif not signs.locations:
-        yield (
-            "no source file is named in the modules, so graphs cannot be linked to code: "
-            "XLA_HLO_DEBUG=1 was not set"
-        )
 
 
 def _dynamo_gaps(reading: Reading) -> Iterator[str]:

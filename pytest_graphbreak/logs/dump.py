@@ -8,6 +8,7 @@ of the log, so what reads a log reads a dump: only the headers are put in here.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,10 +34,18 @@ class _DumpedGraph:
 def models(directory: Path) -> list[Path]:
     """Return the directories below (or including) this one that hold the dump of one model.
 
-    That is the directory above ``irs``, or one that holds the files themselves.
+    That is the directory above ``irs``, or one that holds the files themselves. Raises
+    ``FileNotFoundError`` where there is none.
     """
     holders = sorted({path.parent for path in directory.rglob("*.mlir") if _parsed(path)})
+    if not holders:
+        raise _no_module(directory)
     return [holder.parent if holder.name == "irs" else holder for holder in holders]
+
+
+def _no_module(directory: Path) -> FileNotFoundError:
+    words = "has no modules named STAGE_MILLISECONDS.mlir"
+    return FileNotFoundError(errno.ENOENT, words, str(directory))
 
 
 class Dump:
@@ -51,7 +60,7 @@ class Dump:
         holder = directory / "irs" if (directory / "irs").is_dir() else directory
         self._graphs = _graphs(holder)
         if not self._graphs:
-            raise FileNotFoundError(2, "has no modules named STAGE_MILLISECONDS.mlir", directory)
+            raise _no_module(directory)
         self.size = sum(_first(graph).stat().st_size for graph in self._graphs)
         self.taken = 0
 
