@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli import ending
-from pytest_graphbreak.cli.elsewhere import add_reports, add_timeout, keep, repeated
-from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.elsewhere import (
+    ElsewhereError,
+    add_reports,
+    add_timeout,
+    elsewhere,
+    keep,
+)
+from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions import answer
-from pytest_graphbreak.cli.versions.bisecting import BisectError, MeasuredEnd, search
+from pytest_graphbreak.cli.versions.bisecting import COUNTS, MeasuredEnd, search
 from pytest_graphbreak.cli.versions.by_commit import Commits
-from pytest_graphbreak.cli.versions.by_release import Releases
+from pytest_graphbreak.cli.versions.by_release import Releases, between
 from pytest_graphbreak.cli.versions.commits import UserCheckout
-from pytest_graphbreak.cli.versions.moved import COUNTS
-from pytest_graphbreak.cli.versions.releases import ReleaseError, between
-from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
-from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.text.output import labelled
 
 FOUND: Final = 0
@@ -68,14 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Search. 0 where one was found, 1 where it is one of several, 2 where none was."""
-    try:
-        with ending.cleared_up(), runner(args.timeout) as work:
-            return _bisect(args, work)
-    except (BisectError, ReleaseError) as error:
-        repeated("bisect", str(error), error.words)
-    except (GitError, ServerError) as error:
-        complain(f"graphbreak bisect: {error}")
-    return UNUSABLE
+    return elsewhere("bisect", args.timeout, partial(_bisect, args))
 
 
 def _bisect(args: argparse.Namespace, work: Runner) -> int:
@@ -117,12 +113,12 @@ def _commits(args: argparse.Namespace, work: Runner) -> Commits:
     checkout = UserCheckout(Path.cwd())
     good, bad = checkout.commit(args.good), checkout.commit(args.bad or "HEAD")
     if good.hash == bad.hash:
-        raise BisectError(f"--good and --bad are the same commit, {good.hash[:10]}")
+        raise ElsewhereError(f"--good and --bad are the same commit, {good.hash[:10]}")
     bases = checkout.bases(good.hash, bad.hash)
     if not bases:
-        raise BisectError("--good and --bad have no commit in common")
+        raise ElsewhereError("--good and --bad have no commit in common")
     if bad.hash in bases:
-        raise BisectError(
+        raise ElsewhereError(
             f"--good {args.good} comes after --bad: turn them round; what is looked for is the "
             "first commit that is no longer like --good"
         )
@@ -152,8 +148,8 @@ def _releases(args: argparse.Namespace, work: Runner) -> Releases:
     for name in _COMMITS_ONLY:
         if getattr(args, name):
             option = "--" + name.replace("_", "-")
-            raise BisectError(f"{option} is for commits, and --package searches releases")
+            raise ElsewhereError(f"{option} is for commits, and --package searches releases")
     if args.bad is None:
-        raise BisectError("--package needs --bad as well: the release where the test has moved")
+        raise ElsewhereError("--package needs --bad as well: the release where the test has moved")
     versions = between(work, args.package, args.good, args.bad)
     return Releases(work, args.package, versions, args.nodeid, args.rest)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain
+from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
+from pytest_graphbreak.runs.git import GitError
 
+WORDS: Final = 20
+"""Lines of a program that failed that are repeated."""
 MOST: Final = 1e6
 """Seconds: eleven days."""
 
@@ -56,8 +61,21 @@ def keep(directory: str | None, before: Path, after: Path) -> bool:
     return True
 
 
-def repeated(command: str, message: str, words: Sequence[str]) -> None:
-    """Say what went wrong, and below it what the program that failed has said."""
-    complain(f"graphbreak {command}: {message}")
-    for line in words:
-        complain(f"    {line}")
+class ElsewhereError(RuntimeError):
+    """What is to run elsewhere cannot. ``words`` are those of the program that failed."""
+
+    def __init__(self, message: str, words: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.words = words
+
+
+def elsewhere(command: str, timeout: float, work: Callable[[Runner], int]) -> int:
+    """Run ``work``, whose directory goes with the command; 2 where it cannot be done, and why."""
+    try:
+        with ending.cleared_up(), runner(timeout) as one:
+            return work(one)
+    except (ElsewhereError, GitError, ServerError) as error:
+        complain(f"graphbreak {command}: {error}")
+        for line in getattr(error, "words", ()):
+            complain(f"    {line}")
+    return 2

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.compare import DIFFERS, UNUSABLE, add_pages, show
-from pytest_graphbreak.cli.elsewhere import add_reports, add_timeout, keep, repeated
-from pytest_graphbreak.cli.messages import complain, say
+from pytest_graphbreak.cli.elsewhere import (
+    ElsewhereError,
+    add_reports,
+    add_timeout,
+    elsewhere,
+    keep,
+)
+from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.cli.progress import Progress
-from pytest_graphbreak.cli.versions.environment import Environment, InstallError, make, present
-from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
-from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
+from pytest_graphbreak.cli.versions.environment import Environment, make, present
+from pytest_graphbreak.cli.versions.running import Tests
+from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.text.output import TextLine, labelled
@@ -33,14 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Install, run both, compare. 0, or 2 where one of these cannot be done."""
-    try:
-        with ending.cleared_up(), runner(args.timeout) as work:
-            return _upgrade(args, work)
-    except InstallError as error:
-        repeated("upgrade", str(error), error.words)
-    except ServerError as error:
-        complain(f"graphbreak upgrade: {error}")
-    return UNUSABLE
+    return elsewhere("upgrade", args.timeout, partial(_upgrade, args))
 
 
 def _upgrade(args: argparse.Namespace, work: Runner) -> int:
@@ -50,39 +49,33 @@ def _upgrade(args: argparse.Namespace, work: Runner) -> int:
         layer = make(work, "environment", args.requirements)
         progress.clear()
         if not layer.installed:
-            complain(
-                "graphbreak upgrade: the environment has all of this already, so both sides "
-                "would be the same"
+            raise ElsewhereError(
+                "the environment has all of this already, so both sides would be the same"
             )
-            return UNUSABLE
         for line in _installed(layer):
             say(line)
         tests = Tests(work, args.rest)
-        runs: list[SuiteRun] = []
+        reports: list[RunReport] = []
+        paths: list[Path] = []
         for number, (where, name) in enumerate(((present(), "before"), (layer, "after")), 1):
             progress.step(number, 3, f"the tests {name}", tests.status)
-            runs.append(tests.run(where, name, cwd=Path.cwd()))
+            done = tests.run(where, name, cwd=Path.cwd())
             progress.clear()
-            if runs[-1].report is None:
-                repeated("upgrade", f"{name}: {runs[-1].why}", runs[-1].ended.last(20))
-                return UNUSABLE
+            if done.report is None:
+                raise ElsewhereError(f"{name}: {done.why}", done.words)
+            reports.append(done.report)
+            paths.append(done.path)
     finally:
         progress.clear()
-    before, after = runs
-    assert before.report is not None
-    assert after.report is not None
-    return _show(args, before.report, after.report, before.path, after.path)
+    before, after = reports
+    found = compare([before], [after])
+    written = show(args, found)
+    if not keep(args.reports, *paths) or not written:
+        return UNUSABLE
+    return DIFFERS if args.exit_code and found.differs else DONE
 
 
 def _installed(layer: Environment) -> list[TextLine]:
     """What the layer has, and what does not go together in it."""
     names = ", ".join(f"{name} {version}" for name, version in layer.installed.items())
     return [labelled("installed", names), *(labelled("note", one) for one in layer.conflicts)]
-
-
-def _show(args: argparse.Namespace, before: RunReport, after: RunReport, *paths: Path) -> int:
-    found = compare([before], [after])
-    written = show(args, found)
-    if not keep(args.reports, *paths) or not written:
-        return UNUSABLE
-    return DIFFERS if args.exit_code and found.differs else DONE

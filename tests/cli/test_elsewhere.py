@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.elsewhere import keep, repeated
+from pytest_graphbreak.cli.elsewhere import ElsewhereError, elsewhere, keep
+from pytest_graphbreak.layers.children.runner import Runner
 
 
 @pytest.fixture
@@ -33,6 +34,9 @@ def test_a_directory_that_cannot_be_made_is_named(
 
 
 def test_what_a_program_said_stands_below(capsys: pytest.CaptureFixture[str]) -> None:
-    repeated("upgrade", "pip cannot install it", ["ERROR: no", "such thing"])
+    def fails(work: Runner) -> int:
+        raise ElsewhereError("pip cannot install it", ["ERROR: no", "such thing"])
+
+    assert elsewhere("upgrade", 60, fails) == 2
     said = "graphbreak upgrade: pip cannot install it\n    ERROR: no\n    such thing\n"
     assert capsys.readouterr().err == said

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
-from pytest_graphbreak.cli.versions import hunks
 from pytest_graphbreak.cli.versions.bisecting import Bisectable, BisectResult, MeasuredEnd
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Eager, Frame, Record
@@ -17,6 +18,11 @@ from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.output import BLANK, TextLine, labelled
 from pytest_graphbreak.text.safe import cut
 
+_START: Final = re.compile(r"^(?=@@ -)", re.MULTILINE)
+_HEAD: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_SIGNS: Final = ("+", "-", " ", "\\")
+LONGEST: Final = 40
+"""Lines of one hunk that are shown."""
 MOST: Final = 3
 """Places of which the part of the difference is shown."""
 MOST_NAMED: Final = 10
@@ -125,12 +131,61 @@ def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
 
 def _hunk(
     stack: tuple[Frame, ...], versions: Bisectable, before: str, after: str, *, new: bool
-) -> tuple[Frame, hunks.Hunk] | None:
+) -> tuple[Frame, Hunk] | None:
     """The hunk that holds a place, or else the nearest call that leads there."""
     for frame in reversed(stack):
         if not (frame.file and frame.line):
             continue
-        for hunk in hunks.read(versions.difference(before, after, frame.file)):
+        for hunk in hunks(versions.difference(before, after, frame.file)):
             if hunk.touches(frame.line, new=new):
                 return frame, hunk
     return None
+
+
+# unified diffs, read and cut
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One hunk. ``old`` and ``new`` are the first line and the number of lines on each side."""
+
+    head: str
+    old: tuple[int, int]
+    new: tuple[int, int]
+    lines: tuple[str, ...]
+
+    def touches(self, line: int, *, new: bool) -> bool:
+        """Whether it shows this line (from 1) of the new text, or of the old one."""
+        first, count = self.new if new else self.old
+        return first <= line < first + count
+
+    def around(self, line: int, *, new: bool) -> Iterator[str]:
+        """The head, and the lines about this one; how many are left out is said."""
+        at = self._index(line, new=new)
+        start = max(0, min(at - LONGEST // 2, len(self.lines) - LONGEST))
+        shown = self.lines[start : start + LONGEST]
+        yield self.head
+        if start:
+            yield f"... {start:,} lines"
+        yield from shown
+        if rest := len(self.lines) - start - len(shown):
+            yield f"... {rest:,} more lines"
+
+    def _index(self, line: int, *, new: bool) -> int:
+        """Which of its lines is this one of the new text, or of the old one."""
+        number = (self.new if new else self.old)[0] - 1
+        for index, line_of in enumerate(self.lines):
+            number += line_of[:1] not in ("-" if new else "+", "\\")
+            if number == line:
+                return index
+        return 0
+
+
+def hunks(text: str) -> Iterator[Hunk]:
+    """The hunks of the diff of one file."""
+    for part in _START.split(text)[1:]:
+        head, *rest = part.split("\n")
+        if match := _HEAD.match(head):
+            old, old_count, new, new_count = match.groups(default="1")
+            body = tuple(takewhile(lambda line: line[:1] in _SIGNS, rest))
+            yield Hunk(head, (int(old), int(old_count)), (int(new), int(new_count)), body)

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from pytest_graphbreak.cli.versions.moved import Likeness
+from pytest_graphbreak.cli.elsewhere import ElsewhereError
 from pytest_graphbreak.cli.versions.running import SuiteRun
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.runs.union import MEASURED, level
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
 MOST_NAMED: Final = 5
 """Tests that are named where one was to be."""
-
-
-class BisectError(RuntimeError):
-    """The search cannot go on. ``words`` are what was printed by what failed."""
-
-    def __init__(self, message: str, words: list[str] | None = None) -> None:
-        super().__init__(message)
-        self.words = words or []
 
 
 class Bisectable(Protocol):
@@ -38,7 +31,7 @@ class Bisectable(Protocol):
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
         """Those that may have moved the test before ``bad`` did, the best to try first.
 
-        Raises ``BisectError`` where they cannot be searched.
+        Raises ``ElsewhereError`` where they cannot be searched.
         """
         ...
 
@@ -112,7 +105,7 @@ def search(
 ) -> BisectResult:
     """Search. ``differs`` is told what is another one at both ends (``Likeness.what``).
 
-    Raises ``BisectError`` where an end cannot be measured, and where nothing moved.
+    Raises ``ElsewhereError`` where an end cannot be measured, and where nothing moved.
     """
     going = _Bisection(versions, begin, on_step)
     good = going.end(versions.good, "--good")
@@ -121,7 +114,9 @@ def search(
     moved = Likeness(good.record, bad.record)
     on_step(BAD if moved.what else GOOD, versions.bad, bad, "")
     if not moved.what:
-        raise BisectError("the test is the same at --good and at --bad: there is nothing to find")
+        raise ElsewhereError(
+            "the test is the same at --good and at --bad: there is nothing to find"
+        )
     differs(moved.what)
     answers = going.narrowed(moved)
     before, after = going.sides(answers, moved)
@@ -144,7 +139,7 @@ class _Bisection:
         run = self._versions.measure(name)
         side, why = _read(run, name)
         if side is None:
-            raise BisectError(f"{option} {name}: {why}", run.ended.last(20))
+            raise ElsewhereError(f"{option} {name}: {why}", run.words)
         self._known[name] = side
         return side
 
@@ -200,11 +195,11 @@ def choice(untried: int, skipped: int) -> int:
 def _read(run: SuiteRun, name: str) -> tuple[MeasuredEnd | None, str]:
     """What a run measured; None and why where it measured nothing.
 
-    Raises ``BisectError`` where it measured something else than was meant.
+    Raises ``ElsewhereError`` where it measured something else than was meant.
     """
     if run.foreign:
         module, file = next(iter(run.foreign.items()))
-        raise BisectError(
+        raise ElsewhereError(
             f"{name}: the test imports {module} from {file}, and so from your checkout and not "
             "from the commit: each step would measure the same code. Uninstall it, or give the "
             "directory that it is to be imported from, from the root of the repository: "
@@ -215,7 +210,7 @@ def _read(run: SuiteRun, name: str) -> tuple[MeasuredEnd | None, str]:
     tests = run.report.tests
     if len(tests) > 1:
         named = ", ".join(test.nodeid for test in tests[:MOST_NAMED])
-        raise BisectError(f"{len(tests)} tests have this id; give one of them: {named}")
+        raise ElsewhereError(f"{len(tests)} tests have this id; give one of them: {named}")
     test = tests[0]
     if level(test) == MEASURED:
         return MeasuredEnd(name, run.report, test, run.path), ""
@@ -228,3 +223,71 @@ def _how(test: TestReport) -> str:
     return {"failed": "fails by itself", "skipped": "is skipped", "crashed": "crashes"}.get(
         test.outcome, f"is {test.outcome}"
     )
+
+
+# what moved
+
+
+COUNTS: Final = "counts"
+Place = tuple[str, str, str]
+"""Layer, function and normalised line of source."""
+
+
+def _counts(record: Record, layers: frozenset[str]) -> Hashable:
+    """What a baseline holds a test to: graphs, recompiles, breaking places, code that left."""
+    return (
+        tuple((layer, record.graphs.get(layer, 0)) for layer in sorted(layers)),
+        tuple((layer, record.recompiles.get(layer, 0)) for layer in sorted(layers)),
+        len(_of([(one.layer, one.where) for one in record.breaks], layers)),
+        len(_of([(one.layer, one.where) for one in record.eager], layers)),
+    )
+
+
+def _places(record: Record, layers: frozenset[str]) -> Hashable:
+    """Where it breaks, where it leaves the compiler, and what its graphs are."""
+    causes = Counter((graph.layer, graph.cause) for graph in record.graph_list)
+    return (
+        frozenset(_of([(one.layer, one.where) for one in record.breaks], layers)),
+        frozenset(_of([(one.layer, one.where) for one in record.eager], layers)),
+        frozenset((key, count) for key, count in causes.items() if key[0] in layers),
+    )
+
+
+def _ops(record: Record, layers: frozenset[str]) -> Hashable:
+    return tuple(sorted((layer, ops) for layer, ops in record.ops.items() if layer in layers))
+
+
+def _of(items: list[tuple[str, Frame]], layers: frozenset[str]) -> list[Place]:
+    """The distinct places on these layers."""
+    found = {(layer, where.function, " ".join(where.code.split())) for layer, where in items}
+    return sorted(place for place in found if place[0] in layers)
+
+
+_MEASURES: Final[dict[str, Callable[[Record, frozenset[str]], Hashable]]] = {
+    COUNTS: _counts,
+    "places": _places,
+    "captured operations": _ops,
+}
+"""What can move, the first that differs between both ends is what is looked for."""
+
+
+class Likeness:
+    """Tells whether a record is still like that of the good end.
+
+    ``what`` is what differs between both ends: counts, or else places, or else captured
+    operations; empty where nothing does. Layers that one end did not observe say nothing.
+    """
+
+    def __init__(self, good: Record, bad: Record) -> None:
+        self._good = good
+        self._layers = frozenset(good.layers) & frozenset(bad.layers)
+        self.what = next((name for name in _MEASURES if not self._alike(name, bad)), "")
+
+    def __call__(self, record: Record) -> bool:
+        """Whether a record is another one than that of the good end."""
+        return bool(self.what) and not self._alike(self.what, record)
+
+    def _alike(self, what: str, record: Record) -> bool:
+        measure = _MEASURES[what]
+        layers = self._layers & frozenset(record.layers)
+        return measure(self._good, layers) == measure(record, layers)

@@ -7,12 +7,12 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from pytest_graphbreak.cli.versions.bisecting import BisectError
+from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
 from pytest_graphbreak.cli.versions.commits import CommitInfo, UserCheckout, Worktrees, paths
 from pytest_graphbreak.cli.versions.environment import present
 from pytest_graphbreak.cli.versions.inside import CHECKOUT
 from pytest_graphbreak.cli.versions.running import SuiteRun, Tests, python_path
-from pytest_graphbreak.layers.children.runner import CommandResult, Runner
+from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.runs.git import GitError
 
 
@@ -61,18 +61,18 @@ class Commits:
     def _where_it_is(self) -> str:
         """A commit in which the file of the test has the name that was typed."""
         if self._path.startswith("..") or os.path.isabs(self._path):
-            raise BisectError(f"{self._file}: not in the repository at {self.checkout.top}")
+            raise ElsewhereError(f"{self._file}: not in the repository at {self.checkout.top}")
         for hash in (self.bad, self.checkout.commit("HEAD").hash, self.good):
             if self.checkout.has(hash, self._path):
                 return hash
-        raise BisectError(
+        raise ElsewhereError(
             f"{self._file}: this file is in neither --bad nor --good; is it committed?"
         )
 
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
         """See ``Bisectable``. Where both ends have branched, it is good where they did."""
         if bad in self._bases:
-            raise BisectError(
+            raise ElsewhereError(
                 f"The merge base {bad} is bad: what moved the test was undone between it and --good"
             )
         if pending := [one for one in self._bases if one not in {*good, *skipped}]:
@@ -115,12 +115,12 @@ class Commits:
             with self._worktrees.tree(name) as tree:
                 return self._run(name, tree)
         except GitError as error:
-            return SuiteRun(CommandResult(1), None, f"it cannot be checked out: {error}")
+            return SuiteRun(why=f"it cannot be checked out: {error}")
 
     def _run(self, name: str, tree: Path) -> SuiteRun:
         file = self._named(name)
         if not (tree / file).is_file():
-            return SuiteRun(CommandResult(1), None, f"there is no {file}")
+            return SuiteRun(why=f"there is no {file}")
         here = tree / self.checkout.below
         if not here.is_dir():
             here = tree
@@ -128,7 +128,9 @@ class Commits:
             done = self._runner.run(["sh", "-c", self._setup], cwd=here)
             if done.code != 0:
                 last = " ".join(done.last(1))
-                return SuiteRun(done, None, f"--setup ended with {done.code}: {last}")
+                return SuiteRun(
+                    why=f"--setup ended with {done.code}: {last}", words=done.last(WORDS)
+                )
         nodeid = f"{os.path.relpath(tree / file, here)}{self._mark}{self._rest}"
         variables = python_path(*(tree / one for one in self._imports))
         variables[CHECKOUT] = os.path.realpath(self.checkout.top)

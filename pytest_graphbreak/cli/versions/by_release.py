@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shutil
+import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
 from pytest_graphbreak.cli.versions import environment
-from pytest_graphbreak.cli.versions.environment import Environment, InstallError
+from pytest_graphbreak.cli.versions.environment import Environment, has_pip
 from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
-from pytest_graphbreak.layers.children.runner import CommandResult, Runner
+from pytest_graphbreak.layers.children.runner import Runner
 
-if TYPE_CHECKING:
-    from packaging.version import Version
-
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
+"""A name of a distribution (PyPA's specification "Names and normalization")."""
+_LISTED: Final = "Available versions:"
 LARGEST: Final = 2 * 2**20
 """Bytes of a file that is compared."""
 
@@ -83,10 +90,10 @@ class Releases:
         self._installing = True
         try:
             made = environment.make(self._runner, f"with-{name}", [f"{self._package}=={name}"])
-        except InstallError as error:
+        except ElsewhereError as error:
             environment.remove(Environment("", self._runner.directory / f"with-{name}"))
-            said = CommandResult(1, err="\n".join(error.words))
-            return SuiteRun(said, None, f"it does not install: {(error.words or [str(error)])[0]}")
+            why = f"it does not install: {(error.words or [str(error)])[0]}"
+            return SuiteRun(why=why, words=error.words)
         finally:
             self._installing = False
         self.environments[name] = made
@@ -99,3 +106,70 @@ def _text(where: Environment | None, file: str) -> list[str]:
     if path is None or path.stat().st_size > LARGEST:
         return []
     return path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+# the releases that the index offers, as pip is configured to see it
+
+
+def between(runner: Runner, package: str, good: str, bad: str) -> list[Version]:
+    """The releases from ``good`` to ``bad``, from old to new.
+
+    Pre-releases are among them if one of both is one. Raises ``ElsewhereError``.
+    """
+    if not _NAME.fullmatch(package):
+        raise ElsewhereError(f"--package {package}: not the name of a package")
+    first, last = _version("--good", good), _version("--bad", bad)
+    if first == last:
+        raise ElsewhereError(f"--good and --bad are the same release, {good}")
+    if first > last:
+        raise ElsewhereError(
+            f"--good {good} is newer than --bad {bad}: turn them round; what is looked for is "
+            "the first release that is no longer like --good"
+        )
+    pre = first.is_prerelease or last.is_prerelease
+    offered = _offered(runner, package, pre=pre)
+    for option, version in (("--good", first), ("--bad", last)):
+        if version not in offered:
+            near = ", ".join(str(one) for one in _near(version, offered))
+            raise ElsewhereError(
+                f"{option} {version}: the index offers no such release of "
+                f"{canonicalize_name(package)} for this Python; near it: {near or 'none'}"
+            )
+    return [version for version in offered if first <= version <= last]
+
+
+def _version(option: str, text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        raise ElsewhereError(f"{option} {text}: not a version") from None
+
+
+def _near(version: Version, offered: list[Version]) -> list[Version]:
+    """The five releases around a version that is not among them."""
+    at = sum(one < version for one in offered)
+    return offered[max(0, at - 3) : at + 2]
+
+
+def _offered(runner: Runner, package: str, *, pre: bool) -> list[Version]:
+    """What ``pip index versions`` tells, oldest first."""
+    if has_pip():
+        command = [sys.executable, "-I", "-m", "pip"]
+    elif found := shutil.which("pip"):
+        command = [found]  # uv tells no versions; any pip reads the same configuration
+    else:
+        raise ElsewhereError(
+            f"{sys.executable} has no pip, which lists the releases: python -m ensurepip"
+        )
+    done = runner.run([*command, "index", "versions", *(["--pre"] if pre else []), package])
+    if done.code != 0:
+        raise ElsewhereError(f"--package {package}: pip lists no releases", done.last(WORDS))
+    listed = [line for line in done.out.splitlines() if line.startswith(_LISTED)]
+    words = listed[0].removeprefix(_LISTED).split(",") if listed else []
+    found_versions: set[Version] = set()
+    for word in words:
+        try:
+            found_versions.add(Version(word.strip()))
+        except InvalidVersion:
+            continue
+    return sorted(found_versions)

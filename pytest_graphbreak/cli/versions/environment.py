@@ -22,22 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
 from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 
-WORDS: Final = 20
-"""Lines of an installer that are repeated."""
 _COPY: Final = "graphbreak"
 """What says that it installed the descriptions that uv is to find in a layer."""
 _ELSEWHERE: Final = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_USER")
 """Variables that would have pip install elsewhere."""
-
-
-class InstallError(RuntimeError):
-    """An environment could not be made. ``words`` are the installer's own."""
-
-    def __init__(self, message: str, words: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.words = list(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +73,16 @@ def present() -> Environment:
 def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
     """A layer below the runner's directory with what ``requirements`` ask for.
 
-    Raises ``InstallError`` where there is no installer, and where it fails.
+    Raises ``ElsewhereError`` where there is no installer, and where it fails.
     """
     tool = _tool()
     directory = runner.directory / name
     made = runner.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(directory)])
     python = directory / ("Scripts" if os.name == "nt" else "bin") / "python"
     if made.code or not python.exists():
-        raise InstallError(f"{sys.executable} cannot make a virtual environment", made.last(WORDS))
+        raise ElsewhereError(
+            f"{sys.executable} cannot make a virtual environment", made.last(WORDS)
+        )
     layer = Environment(str(python), directory)
     _put_over_the_present_one(directory)
     asked = ", ".join(requirements)
@@ -97,9 +90,9 @@ def make(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
         done = runner.run([*_command(tool, layer), "--", *requirements], environ=_environ(layer))
     if done.code is None:
         message = f"{asked}: {tool} did not install it within {runner.timeout:g} s"
-        raise InstallError(message, done.last(WORDS))
+        raise ElsewhereError(message, done.last(WORDS))
     if done.code:
-        raise InstallError(f"{asked}: {tool} cannot install it", _words(done))
+        raise ElsewhereError(f"{asked}: {tool} cannot install it", _words(done))
     return Environment(
         str(python), directory, dict(sorted(_installed(directory))), tuple(_conflicts(done))
     )
@@ -139,12 +132,12 @@ def _homes() -> list[str]:
 
 
 def _tool() -> str:
-    """What installs: pip where the present environment has it, else uv. Raises ``InstallError``."""
+    """What installs: pip where the present environment has it, else uv, or ``ElsewhereError``."""
     if has_pip():
         return "pip"
     if shutil.which("uv"):
         return "uv"
-    raise InstallError(
+    raise ElsewhereError(
         f"{sys.executable} has no pip, and there is no uv on the PATH: "
         "install one of them (python -m ensurepip)"
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pytest_graphbreak.cli.elsewhere import WORDS
 from pytest_graphbreak.cli.versions import inside
 from pytest_graphbreak.cli.versions.environment import Environment
 from pytest_graphbreak.layers.children.runner import CommandResult, Runner, tail
@@ -28,15 +29,16 @@ _RAISED: Final = re.compile(r"E {3,}[A-Za-z_][\w.]{0,100}(?:Error|Exception|Inte
 class SuiteRun:
     """What came of it. ``report`` is None where there is none, and ``why`` then says why.
 
-    ``foreign`` are the modules that the tests imported from the user's checkout, where they
-    were to run with another commit: top-level name and file.
+    ``words`` are the last lines that were printed. ``foreign`` are the modules that the tests
+    imported from the user's checkout, where they were to run with another commit: top-level name
+    and file.
     """
 
-    ended: CommandResult
     report: RunReport | None = None
-    why: str = ""
-    foreign: Mapping[str, str] = field(default_factory=dict)
     path: Path = Path()
+    why: str = ""
+    words: Sequence[str] = ()
+    foreign: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tests:
@@ -95,19 +97,18 @@ class Tests:
         foreign: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError):
             foreign = json.loads(self._foreign.read_text(encoding="utf-8"))
+        report = None
         if ended.code is None:
-            return SuiteRun(
-                ended, None, f"it did not end within {self._runner.timeout:g} s", foreign
-            )
-        if not path.exists():
-            return SuiteRun(ended, None, _why(ended), foreign)
-        try:
-            report = incoming.load(path)
-        except ReportError as error:
-            return SuiteRun(ended, None, str(error), foreign)
-        if not report.tests:
-            return SuiteRun(ended, None, _why(ended), foreign)
-        return SuiteRun(ended, report, "", foreign, path)
+            why = f"it did not end within {self._runner.timeout:g} s"
+        elif not path.exists():
+            why = _why(ended)
+        else:
+            try:
+                report = incoming.load(path)
+                why = "" if report.tests else _why(ended)
+            except ReportError as error:
+                why = str(error)
+        return SuiteRun(None if why else report, path, why, ended.last(WORDS), foreign)
 
 
 def _why(ended: CommandResult) -> str:

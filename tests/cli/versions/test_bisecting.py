@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from pytest_graphbreak.cli.versions.bisecting import BisectError, BisectResult, search
+from pytest_graphbreak.cli.elsewhere import ElsewhereError
+from pytest_graphbreak.cli.versions.bisecting import BisectResult, Likeness, search
 from pytest_graphbreak.cli.versions.by_release import Releases
 from pytest_graphbreak.cli.versions.running import SuiteRun
-from pytest_graphbreak.layers.children.runner import CommandResult, Runner
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.layers.children.runner import Runner
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.model.report import RunReport
 
 
@@ -33,8 +34,8 @@ class Counted(Releases):
         self.tried.append(name)
         graphs = self.graphs[int(name)]
         if graphs < 0:
-            return SuiteRun(CommandResult(1), None, "it does not install")
-        return SuiteRun(CommandResult(0), _report(graphs))
+            return SuiteRun(why="it does not install")
+        return SuiteRun(_report(graphs))
 
 
 class _Nowhere:
@@ -88,5 +89,46 @@ def test_neighbours_need_no_step() -> None:
 
 
 def test_nothing_is_found_where_nothing_moved() -> None:
-    with pytest.raises(BisectError, match="there is nothing to find"):
+    with pytest.raises(ElsewhereError, match="there is nothing to find"):
         found([1, 2, 1])
+
+
+# what moved
+
+
+def a_break(file: str = "a.py", code: str = "print(x)") -> Break:
+    return Break("dynamo", "reason", Frame(file, "f", 3, code))
+
+
+def record(graphs: int = 1, *breaks: Break, layers: tuple[str, ...] = ("dynamo",)) -> Record:
+    return Record(layers, {"dynamo": graphs}, breaks=breaks)
+
+
+def ops(count: int) -> Record:
+    graph = Graph("dynamo", "0/0", "entry", ops=count)
+    return Record(("dynamo",), {"dynamo": 1}, graph_list=(graph,))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "what"),
+    [
+        (record(1), record(2), "counts"),
+        (record(2, a_break()), record(2, a_break(), a_break(code="y")), "counts"),
+        (record(2, a_break()), record(2, a_break(code="y")), "places"),
+        (record(2, a_break()), record(2, a_break("renamed.py")), ""),
+        (ops(9), ops(3), "captured operations"),
+        (record(1), record(1), ""),
+    ],
+)
+def test_the_first_that_differs_is_looked_for(good: Record, bad: Record, what: str) -> None:
+    moved = Likeness(good, bad)
+    assert moved.what == what
+    assert not moved(good)
+    assert moved(bad) == bool(what)
+
+
+def test_what_is_not_looked_for_does_not_count() -> None:
+    moved = Likeness(record(1), record(2))
+    assert not moved(record(1, layers=("dynamo", "xla")))
+    assert moved(Record(("dynamo",), {"dynamo": 1}, eager=(Eager("dynamo", "r"),)))
+    assert not Likeness(ops(9), record(2))(ops(3))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.versions.bisecting import BisectError
+from pytest_graphbreak.cli.elsewhere import ElsewhereError
 from pytest_graphbreak.cli.versions.by_commit import Commits
 from pytest_graphbreak.cli.versions.commits import UserCheckout, Worktrees
 from pytest_graphbreak.layers.children.runner import Runner
@@ -130,7 +130,7 @@ def test_a_merge_base_that_has_moved_is_told(tmp_path: Path, work: Runner) -> No
     commits = Commits(work, checkout, "a", [], *ends)
     assert commits.between([side], main, []) == [base]
     assert commits.between([side, base], main, []) == []
-    with pytest.raises(BisectError, match="merge base"):
+    with pytest.raises(ElsewhereError, match="merge base"):
         commits.between([side], base, [])
 
 

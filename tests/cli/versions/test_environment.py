@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.cli.elsewhere import ElsewhereError
 from pytest_graphbreak.cli.versions import environment
-from pytest_graphbreak.cli.versions.environment import Environment, InstallError, make, remove
+from pytest_graphbreak.cli.versions.environment import Environment, make, remove
 from pytest_graphbreak.layers.children.runner import Runner
 from tests.cli.versions.wheels import wheel
 
@@ -79,10 +80,10 @@ def test_what_does_not_go_together_is_told(index: Path, work: Runner) -> None:
 
 
 def test_an_installer_that_fails_is_repeated(index: Path, work: Runner) -> None:
-    with pytest.raises(InstallError, match="tiny==9, other: pip cannot install it") as failed:
+    with pytest.raises(ElsewhereError, match="tiny==9, other: pip cannot install it") as failed:
         make(work, "layer", ["tiny==9", "other"])
     assert failed.value.words[0].startswith("ERROR: Could not find a version that satisfies")
-    with pytest.raises(InstallError) as failed:
+    with pytest.raises(ElsewhereError) as failed:
         make(work, "layer", ["--index-url=x"])
     assert "Invalid requirement" in " ".join(failed.value.words)
 
@@ -90,5 +91,5 @@ def test_an_installer_that_fails_is_repeated(index: Path, work: Runner) -> None:
 def test_without_an_installer(index: Path, work: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "has_pip", lambda: False)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    with pytest.raises(InstallError, match="has no pip, and there is no uv"):
+    with pytest.raises(ElsewhereError, match="has no pip, and there is no uv"):
         make(work, "layer", ["tiny"])

@@ -7,14 +7,14 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.cli.versions.hunks import LONGEST, read
+from pytest_graphbreak.cli.versions.answer import LONGEST, hunks
 
 LINES = st.lists(st.sampled_from(["a", "b", "@@ -1 +1 @@", "+c", "-c", "", " ", "\\ No newline"]))
 
 
 @given(LINES, LINES)
 def test_every_changed_line_is_in_a_hunk(old: list[str], new: list[str]) -> None:
-    found = read("\n".join(difflib.unified_diff(old, new, "a", "b", lineterm="")))
+    found = [*hunks("\n".join(difflib.unified_diff(old, new, "a", "b", lineterm="")))]
     for side, lines, sign in ((False, old, "-"), (True, new, "+")):
         told = [
             (number, lines[number - 1])
@@ -27,7 +27,7 @@ def test_every_changed_line_is_in_a_hunk(old: list[str], new: list[str]) -> None
 
 def test_a_long_hunk_is_shown_around_the_place() -> None:
     new = [f"line {number}" for number in range(1, 501)]
-    [hunk] = read("\n".join(difflib.unified_diff([], new, lineterm="")))
+    [hunk] = hunks("\n".join(difflib.unified_diff([], new, lineterm="")))
     shown = list(hunk.around(300, new=True))
     assert shown[0] == "@@ -0,0 +1,500 @@"
     assert shown[1] == "... 279 lines"
@@ -38,6 +38,7 @@ def test_a_long_hunk_is_shown_around_the_place() -> None:
 
 
 def test_what_is_no_diff_has_no_hunks() -> None:
-    assert read("") == read("Binary files a and b differ\n") == read("@@ nonsense @@") == []
-    [torn] = read("@@ -1,9 +1,9 @@\n a\ndiff --git")
+    for text in ("", "Binary files a and b differ\n", "@@ nonsense @@"):
+        assert not [*hunks(text)]
+    [torn] = hunks("@@ -1,9 +1,9 @@\n a\ndiff --git")
     assert torn.lines == (" a",)

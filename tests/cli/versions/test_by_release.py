@@ -7,8 +7,9 @@ from typing import cast
 
 import pytest
 
-from pytest_graphbreak.cli.versions import releases as releases_of
-from pytest_graphbreak.cli.versions.releases import ReleaseError, between
+from pytest_graphbreak.cli.elsewhere import ElsewhereError
+from pytest_graphbreak.cli.versions import by_release
+from pytest_graphbreak.cli.versions.by_release import between
 from pytest_graphbreak.layers.children.runner import CommandResult, Runner
 from tests.cli.versions.wheels import wheel
 
@@ -46,7 +47,7 @@ def test_from_old_to_new_and_only_what_is_released(work: Runner) -> None:
     ],
 )
 def test_what_is_not_offered(args: tuple[str, str, str], words: str, work: Runner) -> None:
-    with pytest.raises(ReleaseError, match=words):
+    with pytest.raises(ElsewhereError, match=words):
         between(work, *args)
 
 
@@ -64,11 +65,11 @@ class Index:
 
 def test_another_pip_is_asked_where_this_python_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index("tiny (2.0)\nAvailable versions: 2.0, 1.9, nightly, 1.0\n")
-    monkeypatch.setattr(releases_of, "has_pip", lambda: False)
-    monkeypatch.setattr(releases_of.shutil, "which", lambda name: f"/opt/{name}")
+    monkeypatch.setattr(by_release, "has_pip", lambda: False)
+    monkeypatch.setattr(by_release.shutil, "which", lambda name: f"/opt/{name}")
     found = between(cast("Runner", index), "tiny", "1.0", "2.0")
     assert list(map(str, found)) == ["1.0", "1.9", "2.0"]
     assert index.asked[0] == "/opt/pip"
-    monkeypatch.setattr(releases_of.shutil, "which", lambda name: None)
-    with pytest.raises(ReleaseError, match="has no pip, which lists the releases"):
+    monkeypatch.setattr(by_release.shutil, "which", lambda name: None)
+    with pytest.raises(ElsewhereError, match="has no pip, which lists the releases"):
         between(cast("Runner", index), "tiny", "1.0", "2.0")
