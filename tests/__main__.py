@@ -46,6 +46,7 @@ PURE: Final = (
     "tests/runs/test_expectations.py",
     "tests/runs/test_git.py",
     "tests/runs/test_history.py",
+    "tests/runs/test_incoming_keys.py",
     "tests/runs/test_loosened.py",
     "tests/model/test_*.py",
     "tests/test_platforms.py",

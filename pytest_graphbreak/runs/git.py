@@ -8,16 +8,20 @@ a repository of its own.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 LARGEST: Final = 32 * 2**20
 """Bytes of a blob that is read."""
 SLOWEST: Final = 120
 """Seconds that one call of git may take."""
 _SAFE: Final = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
+
+
+_RAW: Final = re.compile(r"\n?:\d+ \d+ ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*")
 
 
 class GitError(RuntimeError):
@@ -54,6 +58,37 @@ def names(directory: Path, *args: str) -> list[str]:
     """The paths that a command of git lists (with its option ``-z``)."""
     listed = git(directory, *args).decode("utf-8", "surrogateescape")
     return [name for name in listed.split("\0") if name]
+
+
+class RawChange(NamedTuple):
+    """A file that changed: its blobs (``old`` None: added, ``new`` None: deleted).
+
+    ``before`` is the name that it had, where it was renamed.
+    """
+
+    path: str
+    old: str | None
+    new: str | None
+    before: str | None
+
+
+def raw_change(token: str, more: Iterator[str]) -> RawChange | None:
+    """What a field of ``--raw -z --no-abbrev`` tells, with the names from those that follow it.
+
+    None for a field that begins no change.
+    """
+    found = _RAW.fullmatch(token)
+    if found is None:
+        return None
+    old, new, status = found.groups()
+    name = next(more, "")
+    path = next(more, "") if status in "RC" else name
+    return RawChange(
+        path,
+        None if status == "A" else old,
+        None if status == "D" else new,
+        name if status == "R" else None,
+    )
 
 
 def blobs(directory: Path, wanted: Iterable[str]) -> dict[str, bytes | None]:

@@ -20,9 +20,8 @@ from pytest_graphbreak.baseline.paths import SUFFIX, inside, mirrored_file
 from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import BY_NAME, LAYERS
-from pytest_graphbreak.runs.git import GitError, blobs, git, names
+from pytest_graphbreak.runs.git import GitError, RawChange, blobs, git, names, raw_change
 
-_RAW = re.compile(r"\n?:\d+ \d+ [0-9a-f]+ ([0-9a-f]+) ([A-Z])\d*")
 _LATEST: Final = int(datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc).timestamp())
 """The last day that a calendar of Python has; a commit may say any time at all."""
 _START, _FIELD = "\x1e", "\x1f"
@@ -134,15 +133,6 @@ def read(directory: Path) -> History:
 
 
 @dataclass(frozen=True, slots=True)
-class _Changed:
-    """One file in one commit: its new blob (None: deleted) and the name that it had before."""
-
-    path: str
-    blob: str | None
-    before: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _State:
     """What a baseline says of one test on one profile."""
 
@@ -165,16 +155,16 @@ class _HistoryReader:
         self._series: dict[tuple[str, str], Series] = {}
         self._said: dict[str, _Said] = {}
 
-    def take(self, commit: Commit, changes: Iterable[_Changed]) -> None:
+    def take(self, commit: Commit, changes: Iterable[RawChange]) -> None:
         found = [item for item in changes if item.path.endswith(SUFFIX)]
-        texts = blobs(self.directory, [item.blob for item in found if item.blob])
+        texts = blobs(self.directory, [item.new for item in found if item.new])
         for item in found:
             if item.before is not None and item.before.endswith(SUFFIX):
                 self._rename(item.before, item.path)
-            if item.blob is None:
+            if item.new is None:
                 self._says(commit, item.path, {})
-            elif item.blob in texts:
-                self._update(commit, item.path, partial(_decoded, item.path, texts[item.blob]))
+            elif item.new in texts:
+                self._update(commit, item.path, partial(_decoded, item.path, texts[item.new]))
 
     def take_worktree(self) -> None:
         """What the files say now, where git does not have that."""
@@ -332,7 +322,7 @@ def _address(directory: Path) -> str:
     return f"https://{found[1]}/{found[2].removesuffix('.git').strip('/')}/commit/" if found else ""
 
 
-def _commits(directory: Path) -> Iterator[tuple[Commit, list[_Changed]]]:
+def _commits(directory: Path) -> Iterator[tuple[Commit, list[RawChange]]]:
     output = git(
         directory,
         *("log", "-m", "--first-parent", "--reverse", "-M", "--relative", "--raw", "-z"),
@@ -341,20 +331,15 @@ def _commits(directory: Path) -> Iterator[tuple[Commit, list[_Changed]]]:
     ).decode("utf-8", "surrogateescape")
     tokens = iter(output.split("\0"))
     commit: Commit | None = None
-    changes: list[_Changed] = []
+    changes: list[RawChange] = []
     for token in tokens:
         if token.startswith(_START):
             if commit is not None:
                 yield commit, changes
             hash, time, author, subject = token[1:].split(_FIELD, 3)
             commit, changes = Commit(hash, _seconds(time), author, subject), []
-        elif found := _RAW.fullmatch(token):
-            blob, status = found[1], found[2]
-            path = next(tokens)
-            before = path if status == "R" else None
-            if status in "RC":
-                path = next(tokens)
-            changes.append(_Changed(path, None if status == "D" else blob, before))
+        elif change := raw_change(token, tokens):
+            changes.append(change)
     if commit is not None:
         yield commit, changes
 

@@ -8,7 +8,6 @@ of the verdict is told.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,13 +22,12 @@ from pytest_graphbreak.config.checkout import NAMES, Checkout, CheckoutError, ke
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.runs.git import GitError, blobs, git, names
+from pytest_graphbreak.runs.git import GitError, blobs, git, names, raw_change
 from pytest_graphbreak.runs.marks import LARGEST, WORD, MarkCall, Marks, read
 
 MOST_FILES: Final = 20_000
 """Python files that are looked at; a larger change, or checkout, is not told in full."""
 _PREFIX: Final = "graph_budget"
-_RAW: Final = re.compile(r":\d+ \d+ ([0-9a-f]+) [0-9a-f]+ ([A-Z])\d*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,14 +243,9 @@ def _changed(directory: Path, commit: str, *endings: str) -> Iterator[tuple[str,
     tokens = iter(names(directory, *raw, "--end-of-options", commit, "--", "."))
     found: dict[str, str | None] = {}
     for token in tokens:
-        known = _RAW.fullmatch(token)
-        if known is None:
-            continue
-        path = next(tokens, "")
-        if known[2] in "RC":
-            path = next(tokens, "")
-        if path.endswith(endings):
-            found[path] = None if known[2] == "A" else known[1]
+        change = raw_change(token, tokens)
+        if change is not None and change.path.endswith(endings):
+            found[change.path] = change.old
     for path in names(directory, "ls-files", "--others", "--exclude-standard", "-z", "--", "."):
         if path.endswith(endings):
             found[path] = None
