@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging.functions import moved
 from pytest_graphbreak.judging.graphs import (
     add_entries,
     add_explained,
@@ -57,10 +58,19 @@ def diff(
     numbers += [] if cap is None else limits(cap, after)
     if before is None and cap is not None and not numbers:
         return ()
-    sides = Sides(before, after, cap, versions, numbers, ops)
+    functions = not ops or (before is not None and _knows(before, after, versions, packages))
+    sides = Sides(before, after, cap, versions, numbers, functions)
     for add in _DIFFERENCES:
         add(sides)
     return numbered(sides.drafts, after)
+
+
+def _knows(
+    before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
+) -> bool:
+    """Whether functions can be compared: both sides know the operations that they hold."""
+    counted = PLACES_LAYER in before.values.ops and PLACES_LAYER in after.ops
+    return counted and before.counts_ops(PLACES_LAYER, versions, packages)
 
 
 def observed(record: Record) -> tuple[Difference, ...]:
@@ -179,21 +189,13 @@ def _is_reworded(known: BaselinePlace, item: Break) -> bool:
 
 
 def _add_functions(sides: Sides) -> None:
-    """The functions that hold fewer operations, those that hold none first.
-
-    Where all graphs of a layer are gone, or the same compiler captured less of the same packages;
-    and where nobody asked for captured operations.
-    """
-    less = [one for one in sides.totals if one.kind in ("graph", "ops") and one.growth < 0]
-    fell = any(one.kind == "ops" or not one.after for one in less)
-    if sides.before is None or (sides.ops and not fell):
-        return
-    measured = sides.after.functions
-    known = sides.before.values.functions.items()
-    fewer = [(name, was) for name, was in known if measured.get(name, 0) < was]
-    for name, was in sorted(fewer, key=lambda item: (measured.get(item[0], 0) > 0, -item[1])):
-        change = Difference("function", PLACES_LAYER, where=frame_of(name), before=was)
-        sides.add(replace(change, after=measured.get(name, 0)))
+    """The functions that hold fewer operations, or are called something else now."""
+    emptied = any(one.kind == "graph" and not one.after for one in sides.totals)
+    if sides.before is not None and (sides.functions or emptied):
+        ops = sides.total(PLACES_LAYER, "ops")
+        fall = int(emptied) if ops is None else -ops.change.growth
+        for change in moved(sides.before.values.functions, sides.after.functions, fall):
+            sides.add(change)
 
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (

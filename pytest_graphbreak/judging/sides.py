@@ -31,14 +31,17 @@ class Draft:
 
 @dataclass(eq=False)
 class Sides:
-    """Both sides, and the changes that were found so far."""
+    """Both sides, and the changes that were found so far.
+
+    ``functions``: those that hold operations can be compared.
+    """
 
     before: Expected | None
     after: Record
     cap: Cap | None
     versions: Versions
     totals: list[Difference]
-    ops: bool = True
+    functions: bool = True
     drafts: list[Draft] = field(default_factory=list)
     of_break: dict[int, Draft] = field(default_factory=dict)
 

@@ -17,9 +17,10 @@ from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.judging.causes import is_lowered
 from pytest_graphbreak.judging.difference import NONE, diff
-from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.judging.functions import called_less
+from pytest_graphbreak.model.budget import PLACES_LAYER, Cap
 from pytest_graphbreak.model.differences import MEANINGS, Difference
-from pytest_graphbreak.model.layers import made_by
+from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
@@ -149,15 +150,24 @@ def _meaning(
 ) -> Iterator[Difference]:
     """The changes, each with the verdict that it leads to by itself."""
     known = {} if expected is None else expected.causes_with
+    named = expected is not None and bool(expected.values.functions)
     for one in changes:
-        if one.total:
-            yield replace(one, verdict=_of_total(one, changes, ops))
-        elif (one.kind in ("break", "eager") and one.before is not None) or (
-            one.kind == "graph"
-            and one.before is not None
-            and one.layer is not None
-            and not _is_lowered(one, record)
-            and same_minor(made_by(one.layer, versions), known.get(one.layer))
+        if one.kind == "ops":
+            graphs = record.graphs.get(one.layer or "", 0)
+            lost = ops is not None and _is_lost(one, changes, graphs, ops, named)
+            yield replace(one, verdict="lost" if lost else "changed")
+        elif one.total:
+            yield replace(one, verdict=_of_total(one))
+        elif (
+            (one.kind in ("break", "eager") and one.before is not None)
+            or (one.kind == "function" and ops is not None)
+            or (
+                one.kind == "graph"
+                and one.before is not None
+                and one.layer is not None
+                and not _is_lowered(one, record)
+                and same_minor(made_by(one.layer, versions), known.get(one.layer))
+            )
         ):
             yield replace(one, verdict="changed")
         else:
@@ -169,26 +179,56 @@ def _is_lowered(change: Difference, record: Record) -> bool:
     return bool(found) and all(isinstance(one, Graph) and is_lowered(one) for one in found)
 
 
-def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None) -> str | None:
-    """The verdict that a number leads to: ``changed`` where it may be so."""
-    if one.kind == "ops":
-        return "lost" if ops is not None and _is_lost(one, changes, ops) else "changed"
+def _of_total(one: Difference) -> str:
+    """The verdict that a number leads to, of all but operations."""
     if one.growth > 0:
         return "lost" if one.kind == "eager" else "over"
     return "lost" if one.kind == "graph" and not one.after else "improved"
 
 
-def _is_lost(one: Difference, changes: Sequence[Difference], percent: float) -> bool:
-    """Whether captured operations fell by more than may be, where graphs did not grow."""
-    graphs = [item for item in _counts(changes, "graph") if item.layer == one.layer]
-    grown = graphs[0].growth if graphs else 0
-    was = one.before or 0
-    if grown < 0:
-        # A graph compiled again holds what the first one held: without it nothing is lost.
-        before = graphs[0].before or 0
-        gone = [-item.growth for item in _counts(changes, "recompile") if item.growth < 0]
-        was = was * (before - min(max(gone, default=0), -grown)) // before
-    return grown <= 0 and one.after < was - was * percent / 100
+def _is_lost(
+    one: Difference, changes: Sequence[Difference], graphs: int, percent: float, named: bool
+) -> bool:
+    """Whether code left the compiler with the operations that its ``graphs`` lack.
+
+    ``named``: the baseline names functions. Where all of these are compiled, called as often, and
+    nothing new broke, the program is smaller; where that is not known, ``percent`` may be missing.
+    """
+    was = _missed(one, changes, graphs)
+    if was is None or one.after >= was:
+        return False
+    if named and _is_traced(one, changes):
+        functions = [item for item in changes if item.kind == "function"]
+        if any(not item.after for item in functions):
+            return True
+        left = any(item.kind in ("break", "eager") and item.is_new for item in changes)
+        if not (left or called_less(functions)):
+            return False
+    return one.after < was - was * percent / 100
+
+
+def _missed(one: Difference, changes: Sequence[Difference], now: int) -> float | None:
+    """How many operations there were to be, without graphs that were compiled again before.
+
+    Such a graph holds what the first one held. None where graphs grew; there are ``now``.
+    """
+    grown = sum(item.growth for item in _counts(changes, "graph") if item.layer == one.layer)
+    if grown > 0:
+        return None
+    gone = max((-item.growth for item in _counts(changes, "recompile")), default=0)
+    graphs = now - grown
+    return (one.before or 0) * max(graphs - max(gone, 0), 1) / max(graphs, 1)
+
+
+def _is_traced(one: Difference, changes: Sequence[Difference]) -> bool:
+    """Whether what a layer lost is what Dynamo captures less, whose functions are known."""
+    layer = one.layer
+    while layer is not None and layer != PLACES_LAYER:
+        layer = DESCRIPTIONS[layer].above
+    return layer is not None and any(
+        item.total and item.kind == "ops" and item.layer == layer and item.growth < 0
+        for item in changes
+    )
 
 
 def _counts(changes: Sequence[Difference], kind: str) -> Iterator[Difference]:

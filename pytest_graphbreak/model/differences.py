@@ -41,7 +41,8 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
     there. ``by`` says whose number ``before`` is: ``baseline``, or that of ``Cap.by``.
     ``verdict`` is what the total by itself leads to. ``parent`` is the number of the change that
     made this one, in the same list, ``items`` the numbers of what it is about in the list of the
-    record that ``LISTS`` names. ``was`` is the id or the reason before, where only that differs.
+    record that ``LISTS`` names. ``was`` is the id, the reason or the name before, where only
+    that differs.
     ``unsure``: of several functions that are compiled, which one is new is not known.
     """
 
@@ -56,7 +57,10 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
     id: Annotated[Text | None, says("The GB id, where torch gives one."), OPTIONAL] = None
     was: Annotated[
         Text,
-        says("The id or the reason before, where only that changed."),
+        says(
+            "Before, where only that changed: the id or the reason of a break, the name of a "
+            "function."
+        ),
         OPTIONAL,
     ] = ""
     before: Annotated[Count | None, says("How many; null where it is not known.")] = None

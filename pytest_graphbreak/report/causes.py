@@ -70,9 +70,13 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
 
 
 def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
-    """Where fewer operations are captured in as many graphs: what each of them still has."""
+    """Where fewer operations are captured in as many graphs: what each of them still has.
+
+    Nothing where a place that is new tells why there are more graphs, and with that why less.
+    """
     lost = {step.layer: step for step in verdict.lost if step.kind == "ops"}
-    if not lost:
+    left = any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes)
+    if not lost or (verdict.over and left):
         return
     layer, step = next(iter(lost.items()))
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
@@ -86,8 +90,8 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
         yield _rest(len(graphs) - MOST_PLACES, "more graph")
     yield from _left(verdict)
     yield from _notes(record)
-    if not any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes):
-        words = "what it called before runs without the compiler now"
+    if not left:
+        words = "code that was compiled before may run without the compiler now"
         yield from to_try(f"{words}: {_look_for(verdict)}")
 
 
@@ -104,7 +108,7 @@ def _notes(record: Record) -> Iterator[TextLine]:
 
 def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[TextLine]:
     """The functions that are no longer reached; where all are, those that hold less."""
-    functions = [one for one in verdict.changes if one.kind == "function"]
+    functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
     none = [one for one in functions if not one.after]
     for one in (none or functions)[:most]:
         where, was = position(one.where), _operations(one.before or 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pytest_graphbreak.judging.verdict import Verdict
@@ -89,16 +89,12 @@ def counts(verdict: Verdict, record: Record) -> Iterator[TextLine]:
         yield TextLine(words, indent=2)
 
 
-def operations(verdict: Verdict, *, more: bool) -> Iterator[TextLine]:
-    """``  captured operations 2 -> 4`` of the layers of which more, or less, is compiled.
-
-    Less is a loss of its own, and stands above the causes; more follows from them, below.
-    """
+def operations(steps: Iterable[Difference]) -> Iterator[TextLine]:
+    """``  captured operations 12 -> 2   (dynamo)`` of the layers that these totals are of."""
     moved: dict[tuple[int | None, int], list[str]] = {}
-    for step in verdict.ops:
-        if (step.growth > 0) == more:
+    for step in steps:
+        if step.kind == "ops":
             moved.setdefault((step.before, step.after), []).append(step.layer or "")
     for (before, after), layers in moved.items():
         words = f"captured operations {before} -> {after}   ({', '.join(layers)})"
         yield TextLine(words, indent=2)
-        yield TextLine(f"{'more' if more else 'less'} of the program is compiled now", indent=4)

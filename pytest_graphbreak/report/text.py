@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.difference import observed
-from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.judging.verdict import STRICT, Verdict
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.causes import (
@@ -31,12 +31,12 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine
         *blocks(
             [headline(verdict, record)],
             counts(verdict, record),
-            operations(verdict, more=False),
+            # What decides nothing is left out: recompiles repeat operations, and are no gain.
+            operations(verdict.ops if verdict.name in STRICT else verdict.lost),
             decomposed(verdict, record, context.fixtures),
             nowhere(verdict, record, context),
             shrunk(verdict, record),
             places(verdict, record),
-            operations(verdict, more=True),
             footer(verdict, record, context),
         )
     ]
@@ -47,11 +47,10 @@ def between(verdict: Verdict, record: Record) -> list[TextLine]:
     return [
         *blocks(
             counts(verdict, record),
-            operations(verdict, more=False),
+            operations(verdict.ops),
             decomposed(verdict, record),
             shrunk(verdict, record),
             places(verdict, record),
-            operations(verdict, more=True),
         )
     ]
 
@@ -65,7 +64,6 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
             [headline(verdict, record)],
             decomposed(verdict, record),
             places(verdict, record),
-            operations(verdict, more=True),
             explain(verdict, record, typed, has_ids=True),
         )
     ]

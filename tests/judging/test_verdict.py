@@ -233,6 +233,7 @@ def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:
         (held(6, 2), held(12), "over"),
         (held(6), held(6, 6, again=1), "improved"),  # it was compiled twice, and is once
         (held(2), held(6, 6, again=1), "lost"),
+        (held(3, 3), held(6, 6, again=1), "improved"),  # two parts of what was compiled twice
         (held(6, again=1), held(6, 6, 6, again=2), "lost"),  # one more is gone than recompiles
     ],
 )

@@ -93,7 +93,7 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool 
 
 
 @pytest.mark.parametrize("nested", nested_ways())
-def test_more_graphs_that_hold_more_are_told_as_more(suite: Suite, nested: bool | None) -> None:
+def test_operations_that_decide_nothing_are_not_shown(suite: Suite, nested: bool | None) -> None:
     suite.write(model(FIRST, nested))
     suite.run("--graph-budget-record").assert_outcomes(passed=1)
     suite.write(model('torch.compile(broken, backend="eager")(torch.ones(3))', nested))
@@ -105,10 +105,9 @@ def test_more_graphs_that_hold_more_are_told_as_more(suite: Suite, nested: bool 
             "  + GB* *graph_break*",
             "      test_it.py:* in broken",
             "  = 1 of 2 dynamo graphs known",
-            "  captured operations 2 -> 4   (dynamo)",
-            "    more of the program is compiled now",
         ]
     )
+    result.stdout.no_fnmatch_line("*captured operations*")
 
 
 def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
@@ -132,9 +131,14 @@ def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
 
 
 def test_how_far_it_may_fall(suite: Suite) -> None:
+    """By so many percent where the baseline names no functions; with them these decide."""
     suite.write(model(WHOLE))
     suite.run("--graph-budget-record")
     suite.write(model(FIRST))
+    (test,) = suite.report("--graph-budget", "-o", "graph_budget_ops=90")["tests"]
+    assert test["verdict"] == "lost"
+    path = suite.path / "baselines" / "test_it.yaml"
+    path.write_text(path.read_text().partition("    functions:")[0])
     for value, verdict in (("90", "changed"), ("83", "lost"), ("off", "ok"), ("0", "lost")):
         (test,) = suite.report("--graph-budget", "-o", f"graph_budget_ops={value}")["tests"]
         assert test["verdict"] == verdict, value

@@ -47,7 +47,7 @@ def test_of_many_graphs_the_first_are_told() -> None:
 
 def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
-    assert "try: what it called before" in " ".join(map(str, causes.shrunk(lost(), one)))
+    assert "try: code that was compiled before" in " ".join(map(str, causes.shrunk(lost(), one)))
     broken = lost(Difference("break", "dynamo", where=HEAD, before=0, after=1))
     assert "try:" not in " ".join(map(str, causes.shrunk(broken, one)))
 

@@ -191,12 +191,33 @@ def argument(
     return kwargs[name] if name in kwargs else args[where[name]]
 
 
+_CONTEXTS: Final = frozenset(
+    (
+        "_enter_autocast",
+        "_exit_autocast",
+        "_enter_inference_mode",
+        "_exit_inference_mode",
+        "_set_grad_enabled",
+        "_saved_tensors_hooks_enable",
+        "_saved_tensors_hooks_disable",
+        "_backend_from_string",
+        "_sdpa_kernel",
+    )
+)
+"""What a graph calls where the code enters or leaves a context (seen on torch 2.13).
+
+They compute nothing, and are gone when the context is entered outside of the compiled function.
+"""
+
+
 def shape_of(gm: Any) -> Shape:
     """What is noted of an FX graph: counts, and the places of its operators."""
     ops = inputs = outputs = 0
     calls: Counter[str] = Counter()
     for node in gm.graph.nodes:
         if node.op.startswith("call_"):
+            if getattr(node.target, "__name__", "") in _CONTEXTS:
+                continue
             ops += 1
             calls[node.meta.get("stack_trace") or ""] += 1
         elif node.op == "placeholder":
