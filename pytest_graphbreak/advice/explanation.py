@@ -129,7 +129,7 @@ _NUMBERED = re.compile(r"gb[-_ ]?\d", re.IGNORECASE)
 _OF_JAX = re.compile(
     r" before, .{0,200} now\b|arguments put together differently|the static argument "
     r"|function made anew|is a method of another|program had been forgotten"
-    r"|TRACING CACHE MISS|never seen function|and before [a-z0-9]{1,20}\[",
+    r"|calls Python on the host|TRACING CACHE MISS|never seen function|and before [a-z0-9]{1,20}\[",
 )
 """Words that are said of programs of JAX only."""
 
@@ -203,7 +203,7 @@ def explain(id_or_text: str) -> Explanation | None:
 def _by_text(text: str) -> Family | None:
     """Return the family of a reason whose layer is not known."""
     known = families()
-    of_jax = first(known.retraces, text) if _OF_JAX.search(text) else None
+    of_jax = first((*known.retraces, *known.stopped), text) if _OF_JAX.search(text) else None
     return of_jax or first(known.breaks, text, text, text) or first(known.recompiles, guard(text))
 
 

@@ -241,8 +241,9 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
 
 def _entry(sign: str, item: Graph, count: int) -> list[TextLine]:
     times = f"   x{count}" if count > 1 else ""
+    reason = f"   {item.reason}" if item.reason else ""
     return [
-        signed(sign, f"{item.cause}{times}{process(item)}"),
+        signed(sign, f"{item.cause}{reason}{times}{process(item)}"),
         *of_graph(item, count),
         *at(item.where),
     ]

@@ -39,7 +39,7 @@ def test_a_retrace_is_told_with_its_place_and_advice(suite: Suite) -> None:
             "  + eager   outside of jax.jit: sin",
             "          np.add(jax.numpy.sin(at(4)), 1)",
             "      try: call it inside of the jitted function, or use numpy *",
-            "  + retrace step/1   at y?'hi'?: float32?3? before, float32?4? now",
+            "  + retrace step/1   at y?'hi'?: float32?3? before, float32?4? now (*",
             "          return step(np.float32(1), {'hi': np.ones(size, np.float32)})",
             "      try: pad to a few sizes (buckets) before the call*",
             "  = 1 of 3 jax graphs known",
@@ -210,9 +210,9 @@ def test_forbidden(graph_budget):
     result.stdout.fnmatch_lines(
         [
             "*BudgetExceeded: graph budget: 1 jax graph, the block allows 0 (+1)",
-            "*  + retrace step/0   at y?'hi'?: float32?3? before, float32?4? now",
+            "*  + retrace step/0   at y?'hi'?: float32?3? before, float32?4? now (*",
             "*BudgetExceeded: graph budget: 1 jax graph, the block allows 0 (+1)",
-            "*  + jit",
+            "*  + jit   <lambda> of test_it.py:20",
             "*          jax.jit(lambda x: x + 5)(np.float32(1))",
         ]
     )

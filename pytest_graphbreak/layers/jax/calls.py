@@ -118,6 +118,7 @@ _KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(_BACKWARD, "backward"),
     **dict.fromkeys(_VMAP, "vmap"),
 }
+_SOURCE: Final = re.compile(r"(\S{1,500}) at (.{1,4096}):(\d{1,9})")
 _DEEPEST: Final = 32
 """So many wrappers are taken off a function."""
 
@@ -156,6 +157,17 @@ class JaxCall:
     kind: Kind = ""
     source: str = ""
     key: Key = field(default_factory=Key)
+
+    @property
+    def defined(self) -> Line | None:
+        """Where the user's function is defined, with its name; None for one of JAX."""
+        if self.own:
+            return None
+        if code := code_of(self.fun):
+            line = Line(code.co_filename, code.co_firstlineno, code.co_name)
+            return None if line.file.startswith(home()) else line
+        found = _SOURCE.fullmatch(self.source)
+        return Line(found[2], int(found[3]), found[1]) if found is not None else None
 
     @property
     def caller(self) -> Line | None:
@@ -263,8 +275,9 @@ _WHOLE: Final = ("call_exported",)
 def _is_own(fun: Any, direct: bool) -> bool:
     """Whether JAX itself gave this function to ``jit``: then the call is one of eager code.
 
-    ``jnp.where`` is such a function; ``jax.jit(jax.nn.softmax)`` is the user's doing. Those of
-    JAX are found under their name as what ``jit`` made of them. ``direct``: JAX calls it.
+    ``jnp.where`` is such a function; ``jax.jit(jax.nn.softmax)`` and ``jax.jit(jax.vmap(jnp.sin))``
+    are the user's doing. Those of JAX are bare functions, found under their name as what ``jit``
+    made of them. ``direct``: JAX calls it.
     """
     if getattr(fun, "_apply_primitive", False):
         return str(getattr(fun, "__name__", "")) not in _WHOLE
@@ -282,7 +295,7 @@ def _is_own(fun: Any, direct: bool) -> bool:
     there: Any = sys.modules.get(str(getattr(plain, "__module__", "")))
     for part in name.split("."):
         there = getattr(there, part, None)
-    return there is not plain or direct
+    return direct or (fun is plain and there is not plain)
 
 
 def unwrapped(fun: Any) -> Any:
@@ -337,6 +350,14 @@ def _enclosed(fun: Any, name: str) -> Any:
     if code is None or name not in code.co_freevars:
         return None
     return fun.__closure__[code.co_freevars.index(name)].cell_contents
+
+
+def parameters(fun: Any) -> tuple[tuple[str, Any], ...]:
+    """The parameters of a primitive that is called outside of ``jit``: none of another function."""
+    if not getattr(fun, "_apply_primitive", False):
+        return ()
+    found = _enclosed(fun, "params")
+    return tuple(found.items()) if isinstance(found, dict) else ()
 
 
 def _named(names: Iterable[Any], values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:

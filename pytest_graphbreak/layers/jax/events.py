@@ -12,6 +12,17 @@ from typing import Any, Final, Literal
 from pytest_graphbreak.model.stacks import Line
 
 
+@dataclass(frozen=True, slots=True)
+class HostCallback:
+    """A call of Python by a compiled program. ``kind`` is the function of JAX that put it there.
+
+    ``stack`` runs from the outermost frame that JAX noted inwards; empty where it noted none.
+    """
+
+    kind: str
+    stack: tuple[Line, ...]
+
+
 @dataclass(slots=True, eq=False)
 class Executable:
     """One XLA executable that JAX made.
@@ -20,6 +31,8 @@ class Executable:
     that. ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` the
     platform of JAX's own choice. ``loaded``: the persistent cache had it, nothing was
     compiled. ``stack`` runs from the outermost frame inwards, without those of JAX at its end.
+    ``defined`` is where the function that was given to ``jax.jit`` is defined, None where that is
+    not known.
     """
 
     name: str
@@ -33,6 +46,8 @@ class Executable:
     ops: int | None = None
     inputs: int | None = None
     outputs: int | None = None
+    defined: Line | None = None
+    callbacks: tuple[HostCallback, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

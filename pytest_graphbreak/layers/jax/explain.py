@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from types import FrameType
 from typing import Any, Final
 
@@ -15,12 +14,22 @@ from pytest_graphbreak.layers.jax.calls import LIBRARIES, is_jax, lines
 from pytest_graphbreak.layers.jax.events import (
     Event,
     Executable,
+    HostCallback,
     Interrupted,
     MissedExecutable,
     SensorFault,
 )
+from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    Recompile,
+    Record,
+)
 from pytest_graphbreak.model.stacks import Line, since_test, users
 
 MOST_NAMES: Final = 6
@@ -35,74 +44,127 @@ def explained(
     errors: Sequence[str],
 ) -> Record:
     """What one layer saw: the programs that are its own."""
-    graphs: list[Graph] = []
-    recompiles: list[Recompile] = []
-    eager: list[Eager] = []
-    faults = list(errors)
-    made: Counter[str] = Counter()
-    loaded = 0
+    reader = _EventReader(layer, places, [*errors])
     for event in events:
         match event:
             case Executable() if is_here(event):
-                if event.loaded:
-                    loaded += 1
-                    continue
-                graph = _graph(layer, made[event.name], event, places)
-                made[event.name] += 1
-                graphs.append(graph)
-                if graph.cause == "retrace":
-                    recompiles.append(
-                        Recompile(layer, graph.name, graph.reason, graph.where, graph.stack[:-1])
-                    )
-            case Interrupted() if layer == "jax":
-                stack = _stack(event.stack, places)
-                eager.append(Eager(layer, event.reason, stack[-1] if stack else NOWHERE))
+                reader.program(event)
+            case Interrupted():
+                reader.interrupted(event)
             case MissedExecutable():
-                faults.append(
+                reader.errors.append(
                     f"{layer}: JAX counted a program ({event.name}) that it did not compile by "
                     "compile_or_get_cached, so the count is too low"
                 )
             case SensorFault():
-                faults.append(event.error)
-    return Record.of(
-        layer,
-        graphs=len(graphs),
-        recompiles=len(recompiles),
-        eager=eager,
-        recompile_list=recompiles,
-        graph_list=_joined(graphs),
-        errors=faults,
-        notes=_loaded(layer, loaded, len(graphs)),
-    )
+                reader.errors.append(event.error)
+    return reader.record()
 
 
-def _graph(layer: str, number: int, program: Executable, places: Places) -> Graph:
-    """``number`` is how many programs of this name there were before."""
-    stack = _stack(program.stack, places)
-    return Graph(
-        layer,
-        f"{program.name}/{number}",
-        program.cause,
-        ops=program.ops,
-        inputs=program.inputs,
-        outputs=program.outputs,
-        where=stack[-1] if stack else NOWHERE,
-        reason=program.reason,
-        stack=stack,
-        cached="compiled",
-    )
+class _EventReader:
+    """Puts together what one layer saw."""
+
+    def __init__(self, layer: str, places: Places, errors: list[str]) -> None:
+        self._layer = layer
+        self._places = places
+        self._graphs: list[Graph] = []
+        self._recompiles: list[Recompile] = []
+        self._breaks: list[Break] = []
+        self._eager: list[Eager] = []
+        self._made: Counter[str] = Counter()
+        self._loaded = 0
+        self.errors = errors
+
+    def program(self, event: Executable) -> None:
+        if event.loaded:
+            self._loaded += 1
+            return
+        graph = self._graph(event)
+        self._made[event.name] += 1
+        self._graphs.append(graph)
+        if graph.cause == "retrace":
+            self._recompiles.append(
+                Recompile(self._layer, graph.name, graph.reason, graph.where, graph.stack[:-1])
+            )
+        if DESCRIPTIONS[self._layer].breaks and graph.cause != "eager":
+            self._breaks += [self._break(one, graph.stack) for one in event.callbacks]
+
+    def _graph(self, program: Executable) -> Graph:
+        stack = _stack(program.stack, self._places)
+        return Graph(
+            self._layer,
+            f"{program.name}/{self._made[program.name]}",
+            program.cause,
+            ops=program.ops,
+            inputs=program.inputs,
+            outputs=program.outputs,
+            where=stack[-1] if stack else NOWHERE,
+            reason=self._reason(program),
+            stack=stack,
+            cached="compiled",
+        )
+
+    def _reason(self, program: Executable) -> str:
+        """Why there is a program, and of which function it is."""
+        if program.cause == "eager":
+            return program.reason
+        if program.defined is None:
+            return program.reason or (program.name if program.cause == "jit" else "")
+        where = self._places.frame(*program.defined)
+        function = f"{program.defined.name} of {where.file}:{where.line}"
+        return f"{program.reason} ({function})" if program.reason else function
+
+    def _break(self, found: HostCallback, caller: tuple[Frame, ...]) -> Break:
+        """JAX notes the stack where it traced; where it noted none, the program's call is told."""
+        stack = _stack(found.stack, self._places) or caller
+        return Break(
+            self._layer,
+            f"{found.kind}: the compiled program calls Python on the host each time it runs",
+            stack[-1] if stack else NOWHERE,
+            stack=stack,
+        )
+
+    def interrupted(self, event: Interrupted) -> None:
+        if DESCRIPTIONS[self._layer].breaks:
+            stack = _stack(event.stack, self._places)
+            where = stack[-1] if stack else NOWHERE
+            self._eager.append(Eager(self._layer, event.reason, where))
+
+    def record(self) -> Record:
+        return Record.of(
+            self._layer,
+            graphs=len(self._graphs),
+            recompiles=len(self._recompiles),
+            breaks=self._breaks,
+            eager=self._eager,
+            recompile_list=self._recompiles,
+            graph_list=_joined(self._graphs),
+            errors=self.errors,
+            notes=_loaded(self._layer, self._loaded, len(self._graphs)),
+        )
 
 
 def _joined(graphs: Sequence[Graph]) -> Iterator[Graph]:
-    """Operations outside of ``jit`` that follow each other on one line say so in common."""
-    for key, run in groupby(graphs, lambda graph: (graph.cause, graph.where)):
-        same = list(run)
-        if key[0] == "eager":
-            names = list(dict.fromkeys(graph.name.rpartition("/")[0] for graph in same))
-            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            reason = f"outside of jax.jit: {', '.join(names[:MOST_NAMES])}{more}"
-            same = [replace(graph, reason=reason) for graph in same]
-        yield from same
+    """Operations outside of ``jit`` on one line say in common what they are."""
+    places: dict[Frame, list[Graph]] = {}
+    for graph in graphs:
+        if graph.cause == "eager":
+            places.setdefault(graph.where, []).append(graph)
+    reasons = {where: _outside(same) for where, same in places.items()}
+    for graph in graphs:
+        is_eager = graph.cause == "eager"
+        yield replace(graph, reason=reasons[graph.where]) if is_eager else graph
+
+
+def _outside(same: Sequence[Graph]) -> str:
+    """What the operations of one line are, and why the first that came again did."""
+    names = list(dict.fromkeys(graph.name.rpartition("/")[0] for graph in same))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    reason = f"outside of jax.jit: {', '.join(names[:MOST_NAMES])}{more}"
+    again = next((graph for graph in same if graph.reason), None)
+    if again is None:
+        return reason
+    return f"{reason}; {again.name.rpartition('/')[0]} again, {again.reason}"
 
 
 def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any, Final
 
 MOST: Final = 3
@@ -22,6 +23,8 @@ MOST: Final = 3
 LONGEST: Final = 80
 """Characters of one value."""
 
+_ARGUMENT: Final = re.compile(r"[.\[]")
+"""Where the name of an argument ends in that of an array within."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{1,16}")
 """It is another in each run."""
 
@@ -154,21 +157,75 @@ def _pairs(
 
 
 def _trees(before: Key, now: Key) -> str:
-    """How the arguments are put together differently, by the names of the arrays in them."""
+    """How the arguments are put together differently, and by which arrays."""
     old, new = [[name for name, _ in key.arguments] for key in (before, now)]
     gone = [name for name in old if name not in set(new)]
     more = [name for name in new if name not in set(old)]
-    words = []
+    words = list(islice(_root(before.tree, now.tree, old), MOST))
     if more:
         words.append(f"{_joined(more)} not there before")
     if gone:
         words.append(f"{_joined(gone)} not there now")
-    if words:
-        return f"arguments put together differently: {', '.join(words)}"
-    one, other = _tree(before.tree), _tree(now.tree)
-    if one == other:
-        return f"arguments put together differently: {one}, in which something static is another"
-    return f"arguments put together differently: {one} before, {other} now"
+    if not words:
+        one, other = _tree(before.tree), _tree(now.tree)
+        which = f"{one} before, {other} now"
+        words = [f"{one}, in which something static is another" if one == other else which]
+    return f"arguments put together differently: {', '.join(words)}"
+
+
+def _root(before: Any, now: Any, names: Sequence[str]) -> Iterator[str]:
+    """What differs of the arguments of a call: those by position, and those by keyword."""
+    calls = [_parts(tree) for tree in (before, now)]
+    if any(kind is not tuple or len(parts) != 2 for kind, _, parts in calls):
+        return
+    (_, _, (old, old_named)), (_, _, (new, new_named)) = calls
+    (_, _, old_parts), (_, _, new_parts) = _parts(old), _parts(new)
+    (_, old_keys, old_values), (_, new_keys, new_values) = _parts(old_named), _parts(new_named)
+    if len(old_parts) != len(new_parts):
+        yield f"{len(old_parts)} arguments by position before, {len(new_parts)} now"
+    for words, some, others in (("before", old_keys, new_keys), ("now", new_keys, old_keys)):
+        if only := [str(key) for key in some if key not in others]:
+            yield f"{_joined(only)} by keyword only {words}"
+    if len(old_parts) == len(new_parts) and old_keys == new_keys:
+        at = 0
+        for one, other in zip((*old_parts, *old_values), (*new_parts, *new_values), strict=True):
+            name = names[at] if at < len(names) else "an argument"
+            yield from _nodes(one, other, _ARGUMENT.split(name)[0])
+            at += one.num_leaves
+
+
+def _nodes(before: Any, now: Any, name: str) -> Iterator[str]:
+    """The outermost parts of one argument that differ, by kind, length or keys."""
+    (old, old_keys, old_parts), (new, new_keys, new_parts) = _parts(before), _parts(now)
+    if old is not new:
+        yield f"{_short(name)} is {_kind(old)} before, {_kind(new)} now"
+    elif len(old_parts) != len(new_parts):
+        lengths = f"{len(old_parts)} before, {len(new_parts)} now"
+        yield f"{_short(name)} is {_kind(old)} of length {lengths}"
+    elif not _same(old_keys, new_keys):
+        yield f"{_short(name)} is {_kind(old)} with something static that is another"
+    else:
+        labels = old_keys if old is dict else range(len(old_parts))
+        for label, one, other in zip(labels, old_parts, new_parts, strict=True):
+            yield from _nodes(one, other, f"{name}[{value(label)}]")
+
+
+def _parts(tree: Any) -> tuple[Any, Any, Sequence[Any]]:
+    """The kind of a node, what is static in it (the keys of a dict), and its children.
+
+    A leaf has no kind, and neither has what is no tree.
+    """
+    with suppress(AttributeError, TypeError):
+        if (node := tree.node_data()) is not None:
+            return node[0], () if node[1] is None else node[1], tree.children()
+    return None, (), ()
+
+
+def _kind(found: Any) -> str:
+    if found is None:
+        return "an array"
+    name = str(getattr(found, "__name__", found))
+    return "None" if found is type(None) else _short(f"a {name}")
 
 
 def _tree(found: Any) -> str:
@@ -197,6 +254,8 @@ def sharding(found: Any) -> str:
         axes = ", ".join(f"{name}={size}" for name, size in dict(mesh.shape).items())
         if not axes:
             return "not sharded"
+        if not any(spec):
+            return _short(f"replicated over {axes}")
         return _short(f"sharded {tuple(spec)} over {axes}")
     devices = getattr(found, "device_set", None)
     if devices:
@@ -216,6 +275,10 @@ def value(found: Any) -> str:
         return str(found)
     if isinstance(found, _PLAIN):
         return _plain(found)
+    if type(found).__name__ in _TRACED:
+        return "function"
+    if type(found).__module__ == "numpy" and getattr(found, "ndim", None) == 0:
+        return _plain(found.item()) if isinstance(found.item(), _PLAIN) else str(found.dtype)
     if type(found) in (tuple, list):
         inner = ", ".join(map(value, found[:8])) + (", ..." if len(found) > 8 else "")
         ends = "()" if isinstance(found, tuple) else "[]"
@@ -227,6 +290,7 @@ def value(found: Any) -> str:
     return _short(name) if isinstance(name, str) else _short(f"{type(found).__qualname__} object")
 
 
+_TRACED: Final = ("ClosedJaxpr", "Jaxpr")
 _PLAIN: Final = (int, float, complex, str, bytes)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 
 from pytest_graphbreak.layers.hooks import Hook
 from pytest_graphbreak.layers.jax import keys
-from pytest_graphbreak.layers.jax.calls import JaxCall, definition, home
+from pytest_graphbreak.layers.jax.calls import JaxCall, definition, home, parameters
 from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import Key
 
@@ -48,9 +48,27 @@ class FunctionLedger:
 
     def _note(self, call: JaxCall, on_device: bool) -> str:
         identity = (*self._identity(call), call.kind, on_device)
+        is_known = identity in self._keys
+        why = self._difference(identity, call.key)
+        return why if is_known else self._anew(call, on_device)
+
+    def note_eager(self, name: str, call: JaxCall, on_device: bool) -> str:
+        """Why an operation outside of ``jit`` is compiled again for one line; else empty."""
+        if call.caller is None:
+            return ""
+        identity = (name, call.caller.file, call.caller.line, on_device)
+        made_with = Key(statics=parameters(call.fun))
+        with self._lock:
+            whys = [self._difference(("eager", *identity), call.key)]
+            whys.append(self._difference(("parameters", *identity), made_with))
+        why = next((why for why in whys if why != keys.FORGOTTEN), "")
+        return why.replace("the static argument ", "")
+
+    def _difference(self, identity: Identity, key: Key) -> str:
+        """How a program differs from the closest before; empty for the first of an identity."""
         known = self._keys.setdefault(identity, [])
-        why = keys.reason(call.key, known) if known else self._anew(call, on_device)
-        known.append(call.key)
+        why = keys.reason(key, known) if known else ""
+        known.append(key)
         return why
 
     def _identity(self, call: JaxCall) -> Identity:

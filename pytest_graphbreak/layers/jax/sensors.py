@@ -26,13 +26,11 @@ from pytest_graphbreak.layers.jax.events import (
     SensorFault,
     is_on_device,
 )
+from pytest_graphbreak.layers.jax.modules import contents
 from pytest_graphbreak.layers.jax.private import JaxName
 from pytest_graphbreak.layers.jax.programs import FunctionLedger, KeptExecutables
 from pytest_graphbreak.layers.jax.traces import KeptTraces
 from pytest_graphbreak.layers.left_threads import Events
-
-_PLAIN: Final = ("constant", "return", "func", "call", "module")
-"""Operations of a module that compute nothing."""
 
 
 class _Local(threading.local):
@@ -225,17 +223,18 @@ class JaxSensors:
             _default_platform(),
             made.stack,
         )
-        program.cause, program.reason = self._cause(made, is_on_device(program))
-        program.ops, program.inputs, program.outputs = _measured(module)
+        program.cause, program.reason = self._cause(program.name, made, is_on_device(program))
+        program.ops, program.inputs, program.outputs, program.callbacks = contents(module)
+        program.defined = made.defined
         return program
 
-    def _cause(self, made: JaxCall, on_device: bool) -> tuple[str, str]:
+    def _cause(self, name: str, made: JaxCall, on_device: bool) -> tuple[str, str]:
         if made.aot:
             return "aot", ""
         if made.moves:
             return "transfer", ""
         if made.own:
-            return "eager", ""
+            return "eager", self.ledger.note_eager(name, made, on_device)
         if made.fun is None and not made.source:
             return "other", ""
         if reason := self.ledger.note(made, on_device):
@@ -267,32 +266,6 @@ def _name(made: JaxCall, module: Any) -> str:
 def _default_platform() -> str:
     """Of the backend that JAX takes by itself. One is open: something is compiled for it."""
     return str(private.value(private.BRIDGE)().platform)
-
-
-def _measured(module: Any) -> tuple[int | None, int | None, int | None]:
-    """How many operations, inputs and outputs a module has; None for what is not known."""
-    try:
-        ops, inputs, outputs = 0, None, None
-        for function in module.body.operations:
-            if str(function.attributes["sym_name"]).strip('"') == "main":
-                kind = function.type
-                inputs, outputs = len(kind.inputs), len(kind.results)
-            ops += _operations(function.operation)
-        return ops, inputs, outputs
-    except Exception:  # only a figure: a program without it counts all the same
-        return None, None, None
-
-
-def _operations(operation: Any) -> int:
-    found = 0
-    for region in operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                name = inner.operation.name
-                found += name.rpartition(".")[2] not in _PLAIN
-                if len(inner.operation.regions):
-                    found += _operations(inner.operation)
-    return found
 
 
 def _unseen(fault: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from pytest_graphbreak.layers.jax import calls
-from pytest_graphbreak.layers.jax.calls import JaxCall
+from pytest_graphbreak.layers.jax.calls import JaxCall, unwrapped
 from pytest_graphbreak.model.stacks import Line
 
 
@@ -84,7 +84,9 @@ def test_two_functions_of_one_definition_are_the_same_code() -> None:
     ("fun", "direct", "own"),
     [
         (double, True, False),  # the user's, whoever calls it
-        (jnp.sin, False, True),
+        (unwrapped(jnp.sin), False, True),
+        (jnp.sin, False, False),  # what the user gave to jit
+        (jax.vmap(jnp.sin), False, False),
         (jax.nn.softmax, False, False),  # what the user gave to jit
         (jax.nn.softmax, True, True),
         (lambda x: x, False, False),

@@ -20,6 +20,7 @@ pytest.importorskip("jax")
 import jax
 import numpy as np
 from jax import numpy as jnp
+from jax.experimental import io_callback
 
 from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.events import VARIABLE
@@ -84,7 +85,7 @@ def test_the_graphs_of_a_window() -> None:
     ]
     (again,) = found.recompile_list
     assert (found.recompiles, again.graph) == ({"jax": 1}, "wave/1")
-    assert again.reason.endswith("at x: float32[3] before, float32[4] now")
+    assert again.reason.startswith("at x: float32[3] before, float32[4] now (wave of ")
     first = found.graph_list[0]
     assert (first.inputs, first.outputs, first.cached) == (1, 1, "compiled")
     assert first.ops == 3
@@ -96,6 +97,79 @@ def test_operations_of_one_line_are_told_together() -> None:
     found = watched(lambda: jnp.cos(THREE) + jnp.tan(THREE) - 1)
     reasons = {graph.reason for graph in found.graph_list if graph.cause == "eager"}
     assert reasons == {"outside of jax.jit: cos, tan, add, subtract"}
+
+
+def test_an_operation_that_comes_again_says_what_differs() -> None:
+    def run() -> None:
+        for size in (3, 4):
+            jax.lax.scan(lambda c, y: (c + y, c), np.float32(0), np.ones(size, np.float32))
+
+    (reason,) = {graph.reason for graph in watched(run).graph_list if graph.cause == "eager"}
+    assert reason.startswith("outside of jax.jit: ")
+    assert re.search(r"; scan again, at \S+: float32\[3\] before, float32\[4\] now$", reason)
+
+
+def test_the_parameters_of_an_operation_that_comes_again() -> None:
+    def run() -> None:
+        for size in (3, 4):
+            jax.lax.broadcast(np.float32(0), (size,))
+
+    (reason,) = {graph.reason for graph in watched(run).graph_list}
+    assert reason.endswith("broadcast_in_dim again, shape: (3,) before, (4,) now")
+
+
+def host_sine(x: Any) -> Any:
+    return np.sin(x)
+
+
+def called_back(x: Any) -> Any:
+    kind = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.pure_callback(host_sine, kind, x * 2, vmap_method="sequential")
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "code"),
+    [
+        (lambda x: called_back(x) + 1, "jax.pure_callback", "return jax.pure_callback(host_sine,"),
+        (lambda x: called_in_a_loop(x), "jax.experimental.io_callback", "io_callback(print, None"),
+        (lambda x: (jax.debug.callback(print), x)[1], "jax.debug.callback", "(lambda x: (jax."),
+        (lambda x: (jax.debug.print("{}", x), x)[1], "jax.debug.print", "(lambda x: (jax."),
+    ],
+)
+def test_a_call_of_the_host_is_a_break(step: Any, kind: str, code: str) -> None:
+    found = watched(lambda: jax.block_until_ready(jax.jit(step)(THREE)))
+    (item,) = found.breaks
+    assert (item.layer, item.count) == ("jax", 1)
+    assert item.reason == f"{kind}: the compiled program calls Python on the host each time it runs"
+    assert item.where.code.startswith(code)
+    assert item.stack[-1] == item.where
+
+
+def called_in_a_loop(x: Any) -> Any:
+    def body(carry: Any, y: Any) -> Any:
+        io_callback(print, None, y)
+        return carry + y, carry
+
+    return jax.lax.scan(body, np.float32(0), x)
+
+
+def test_what_calls_the_host_by_itself_is_no_break() -> None:
+    assert watched(lambda: called_back(THREE)).breaks == ()
+    host = watched(lambda: jax.jit(called_back)(THREE), HostObserver())
+    assert host.breaks == ()
+
+
+def test_a_program_says_which_function_it_is_of() -> None:
+    def run() -> None:
+        f = jax.jit(wave)
+        f(THREE)
+        f(FOUR)
+
+    line = wave.__code__.co_firstlineno
+    where = f"wave of tests/layers/jax/test_observer.py:{line}"
+    first, again = watched(run).graph_list
+    assert first.reason == where
+    assert again.reason == f"at x: float32[3] before, float32[4] now ({where})"
 
 
 def test_what_jax_tries_and_catches_stops_nothing() -> None:
