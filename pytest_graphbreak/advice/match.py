@@ -63,6 +63,44 @@ _SPECIFIC: Final[dict[str, tuple[tuple[str, Line], ...]]] = {
         ),
     ),
     "zero-one": ((_INDEX.pattern, _mark_unbacked),),
+    "length": (
+        (
+            r"_hooks\b",
+            "register hooks once, before the first compiled call: each new one compiles again",
+        ),
+        (
+            r"param_groups\b",
+            "keep the keys and the groups of the optimizer the same from step to step",
+        ),
+    ),
+    "type": (
+        (
+            r"\.grad is (?:not )?None",
+            "zero_grad(set_to_none=False), or a first step before: None has a graph of its own",
+        ),
+        (r"\bis (?:not )?None\b", "pass it in every call, or in none: None has a graph of its own"),
+    ),
+    "object": (
+        (r"param_groups|optimizer", "make the optimizer once, before the loop, and keep it"),
+        (
+            r"hasattr\(",
+            "give the attribute its first value in __init__, before the first compiled call",
+        ),
+    ),
+    "value": (
+        (
+            r"param_groups\[\d+\]\['lr'\]",
+            "lr=torch.tensor(...) in the optimizer: a tensor may change without a recompile",
+        ),
+        (
+            r"param_groups\[\d+\]\['(\w+)'\]",
+            "set it once, when the optimizer is made; what varies as a tensor",
+        ),
+        (
+            r"^(?:self|fn|mod)\b[\w.\[\]']{0,200}\.\w{1,100} ==",
+            "set the attribute once, or make it a buffer (register_buffer) where it varies",
+        ),
+    ),
     "device-recompile": (
         (
             r"went from (?:b?float|complex|u?int|bool)\w* to \w+$",

@@ -56,6 +56,10 @@ class CauseKeys(Struct, kw_only=True, forbid_unknown_fields=True):
     where: Where = ""
     code: Code = ""
     count: Annotated[Times, Meta(description="How many graphs; 1 if left out.")] = 1
+    guard: Annotated[
+        str, Meta(description="What varied where code was compiled again, without its values.")
+    ] = ""
+    called: Annotated[str, Meta(description="The line that called it then.")] = ""
 
 
 def _said(kind: Any, description: str, **errors: str) -> Any:

@@ -5,6 +5,7 @@ The rules are those of docs/reference/baseline-file.md, "What an update writes".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -82,10 +83,22 @@ def _at(values: Values, key: str, layer: str) -> int:
 
 
 def _same_causes(before: Iterable[Cause] | None, after: Iterable[Cause] | None) -> bool:
-    """Whether a layer's graphs have the causes that are written; so do those not known."""
+    """Whether a layer's graphs have the causes that are written; so do those not known.
+
+    Which line called what was compiled again is no difference by itself.
+    """
     if before is None or after is None:
         return True
-    return {item.key: item.count for item in before} == {item.key: item.count for item in after}
+    before = [*before]
+    old = {item.place for item in before if not item.guard}  # of an earlier version
+
+    def counted(items: Iterable[Cause]) -> Counter[tuple[str, ...]]:
+        found: Counter[tuple[str, ...]] = Counter()
+        for item in items:
+            found[item.place if item.place in old else item.key[:-1]] += item.count
+        return found
+
+    return counted(before) == counted(after)
 
 
 def _on(places: Iterable[BaselinePlace], layers: Collection[str]) -> list[BaselinePlace]:
@@ -175,7 +188,7 @@ def _causes(
     old: Iterable[Cause], new: Iterable[Cause], layers: Collection[str]
 ) -> tuple[Cause, ...]:
     """Known causes where they stand, then the new ones."""
-    wanted = {item.key: Cause(*item.key, item.count) for item in new if item.layer in layers}
+    wanted = {item.key: item.as_written() for item in new if item.layer in layers}
     items = []
     for item in old:
         after = wanted.pop(item.key, None)

@@ -8,15 +8,17 @@ pure data out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.model.budget import Cause, place_key
-from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS
-from pytest_graphbreak.model.record import Frame, Graph, Record
+from pytest_graphbreak.judging.repeats import varied
+from pytest_graphbreak.model.budget import PLACES_LAYER, Cause, place_key
+from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, made_by
+from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,13 @@ def place_of(where: Frame) -> tuple[str, str]:
 def causes(record: Record) -> tuple[Cause, ...]:
     """Why there are the graphs that are not plain, each cause and place once."""
     found: Counter[Cause] = Counter()
+    again = _recompiles(record)
     for layer in record.graphs:
         if record.is_explained(layer):
             graphs = [graph for graph in record.graph_list if graph.layer == layer]
             single = sum(map(_is_entry, graphs)) == 1
             found.update(
-                cause_of(graph)
+                cause_of(graph, again)
                 for graph in graphs
                 if not (is_lowered(graph) or (single and _is_entry(graph)))
                 if graph.cause in CAUSES[layer]  # a report of a later version may have others
@@ -55,23 +58,23 @@ def causes(record: Record) -> tuple[Cause, ...]:
     return tuple(replace(item, count=count) for item, count in found.items())
 
 
-def match(record: Record, expected: Expected, layer: str) -> MatchedGraphs | None:
-    """What became of the graphs of a layer; None where either side does not know their causes."""
+def match(
+    record: Record, expected: Expected, layer: str, versions: Versions = UNKNOWN
+) -> MatchedGraphs | None:
+    """What became of the graphs of a layer; None where either side does not know their causes.
+
+    What varied where code was compiled again is compared where the same minor version of the
+    compiler recorded it, as ``versions`` are those of now: each has words of its own for guards.
+    """
     recorded = expected.values.causes_of(layer)
     if recorded is None or not record.is_explained(layer):
         return None
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
-    left = Counter({item.key: item.count for item in recorded})
-    added: list[Graph] = []
-    plain: list[Graph] = []
-    for graph in graphs:
-        key = cause_of(graph).key
-        if left[key]:
-            left[key] -= 1
-        elif _is_entry(graph) or is_lowered(graph):
-            plain.append(graph)
-        else:
-            added.append(graph)
+    same = same_minor(made_by(layer, versions), expected.causes_with.get(layer))
+    again = _recompiles(record)
+    left, unknown = _claimed([(graph, cause_of(graph, again)) for graph in graphs], recorded, same)
+    added = [graph for graph in unknown if not (_is_entry(graph) or is_lowered(graph))]
+    plain = [graph for graph in unknown if _is_entry(graph) or is_lowered(graph)]
     was = expected.values.graphs.get(layer, 0)
     unsure = False
     if unnamed := was - sum(item.count for item in recorded):
@@ -84,6 +87,41 @@ def match(record: Record, expected: Expected, layer: str) -> MatchedGraphs | Non
     added += plain
     gone = ((item, item.count - left[item.key]) for item in recorded if left[item.key])
     return MatchedGraphs(tuple(added), tuple(gone), unsure)
+
+
+def _claimed(
+    graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], same: bool
+) -> tuple[Counter[tuple[str, ...]], list[Graph]]:
+    """How many of each recorded cause are left over, and the graphs that none of them is of.
+
+    A graph is that of its cause, its guard and its call; else of its guard, by whatever line it was
+    called; and of its cause alone where the baseline knows no guard, or not in the ``same`` words.
+    """
+    left = Counter({item.key: item.count for item in recorded})
+    old = [item for item in recorded if not (same and item.guard)]
+    for claim, items in ((_call, recorded), (_guard, recorded), (_cause, old)):
+        unknown = []
+        for graph, cause in graphs:
+            wanted = claim(cause)
+            free = next((one for one in items if left[one.key] and claim(one) == wanted), None)
+            if free is None:
+                unknown.append((graph, cause))
+            else:
+                left[free.key] -= 1
+        graphs = unknown
+    return left, [graph for graph, _ in graphs]
+
+
+def _call(cause: Cause) -> tuple[str, ...]:
+    return cause.key
+
+
+def _guard(cause: Cause) -> tuple[str, ...]:
+    return cause.key[:-1]
+
+
+def _cause(cause: Cause) -> tuple[str, ...]:
+    return cause.place
 
 
 def _recorded_entry(entries: Sequence[Graph], expected: Expected) -> Graph | None:
@@ -109,9 +147,21 @@ def is_lowered(graph: Graph) -> bool:
     return layer.above is not None and layer.cause(graph.cause).is_plain and bool(graph.sources)
 
 
-def cause_of(graph: Graph) -> Cause:
-    """Why there is this graph, as a baseline writes it."""
-    return Cause(graph.layer, graph.cause, *place_of(graph.where))
+def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
+    """Why there is this graph, as a baseline writes it; ``again`` are what was compiled again."""
+    cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
+    item = again.get((graph.layer, graph.name))
+    if item is None:
+        return cause
+    if item.layer != PLACES_LAYER:  # of another layer the place is the call
+        return replace(cause, guard=varied(item.reason))
+    return replace(
+        cause, guard=varied(item.reason), called=item.stack[-1].code if item.stack else ""
+    )
+
+
+def _recompiles(record: Record) -> dict[tuple[str, str], Recompile]:
+    return {(item.layer, item.graph): item for item in record.recompile_list}
 
 
 def _name(where: Frame) -> str:

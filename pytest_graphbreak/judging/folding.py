@@ -26,7 +26,7 @@ class Folding:
         self._stacks: list[set[tuple[str, ...]]] = []
         self._followers: dict[int, Break] = {}
         for item in breaks:
-            head = next((one for one in self._heads if _traced_before(item, one)), None)
+            head = next((one for one in self._heads if _follows(item, one)), None)
             if head is None:
                 self._heads.append(item)
                 self._stacks.append(_functions(item))
@@ -72,6 +72,12 @@ class Folding:
 
 def _functions(item: Break) -> set[tuple[str, ...]]:
     return {frame.key[:2] for frame in (*item.stack, item.where)}
+
+
+def _follows(item: Break, earlier: Break) -> bool:
+    """Whether two breaks are of one disabled function, or the earlier made the other."""
+    same = bool(item.disabled.file) and item.disabled.key == earlier.disabled.key
+    return same or _traced_before(item, earlier)
 
 
 def _traced_before(item: Break, earlier: Break) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pytest_graphbreak.layers.dynamo.messages import UNNAMED
 from pytest_graphbreak.model.record import Recompile
 
 SERIES = 3
@@ -16,12 +17,17 @@ _CURRENT = re.compile(r" \(([^()]* now)\)$")
 _TENSOR = re.compile(r"^tensor '(?P<name>.+?)' (?P<what>size|rank|stride|dtype) mismatch")
 _WENT = re.compile(r"^(?P<name>.+?) went from (?P<what>shape )?")
 _VALUE = re.compile(r"^(?P<name>\S+) ==")
+_LENGTH = re.compile(r"^len\((?P<name>.{1,200})\) == \d+")
+_SIZE = re.compile(r"(?P<name>[\w.\[\]']{1,200})\.(?:size\(\)|shape)\[")
+_SHAPE = {"size": "shape", "rank": "shape"}
+_NAMED = re.compile(r"(?:shape|dtype|type|stride|value|length) of ")
 _STATIC = re.compile(r"^the static argument (?P<name>[^\s:]+): ")
 _ARRAY = re.compile(
     r"^at (?P<name>[^\s:]+): \w+(?P<shape>\[[\d,]*\]) before, \w+(?P<now>\[[\d,]*\]) now"
 )
 _LEFT = re.compile(r"'?___stack(\d+)'?")
 _IMPORTED = re.compile(r"__import_(\w+)")
+_FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
 _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
 
 
@@ -63,7 +69,9 @@ class Repeats:
         if not self.is_loop:
             return first
         both = first if first == last else f"{first}, ... {last}"
-        return f"+1 graph at each call{_with_another(first)}, {self.times} times: {both}"
+        what = varied(self.first.reason)
+        another = f" with another {what}" if _NAMED.match(what) else ""
+        return f"+1 graph at each call{another}, {self.times} times: {both}"
 
     @property
     def since(self) -> str:
@@ -133,21 +141,30 @@ def plainly(reason: str) -> str:
     """A guard without names that Dynamo made up, or with what they stand for."""
     reason = _LEFT.sub(r"a value that the break left (___stack\1)", reason, count=1)
     reason = _IMPORTED.sub(lambda found: found[1].replace("_dot_", "."), reason)
+    if found := _FREED.match(reason):
+        return f"{found[1]} is another object now, and the one before is gone"
     if found := _IDENTITY.match(reason):
         what = "another object" if found[1] == "obj" else "of another type"
         return f"{found[2]} is {what} now ({found[0]})"
     return reason
 
 
-def _with_another(reason: str) -> str:
+def varied(reason: str) -> str:
+    """What a failed guard is about, without values: ``shape of x``, ``value of self.k``.
+
+    Empty where the compiler did not say which guard failed.
+    """
+    reason = plainly(reason)
     if found := _TENSOR.match(reason):
-        what = "shape" if found["what"] in ("size", "rank") else found["what"]
-        return f" with another {what} of {found['name']}"
+        return f"{_SHAPE.get(found['what'], found['what'])} of {found['name']}"
     if found := _WENT.match(reason):
-        return f" with another {'shape' if found['what'] else 'value'} of {found['name']}"
+        return f"{'shape' if found['what'] else 'value'} of {found['name']}"
+    if found := _LENGTH.match(reason):
+        return f"length of {found['name']}"
     if found := _VALUE.match(reason) or _STATIC.match(reason):
-        return f" with another value of {found['name']}"
+        return f"value of {found['name']}"
     if found := _ARRAY.match(reason):
-        what = "type" if found["shape"] == found["now"] else "shape"
-        return f" with another {what} of {found['name']}"
-    return ""
+        return f"{'type' if found['shape'] == found['now'] else 'shape'} of {found['name']}"
+    if found := _SIZE.search(reason):
+        return f"shape of {found['name']}"
+    return "" if reason == UNNAMED else _NUMBER.sub("#", _CURRENT.sub("", reason))

@@ -57,7 +57,9 @@ class Sides:
         """The layers of which both sides know why there are the graphs."""
         if self.before is None:
             return {}
-        found = ((layer, match(self.after, self.before, layer)) for layer in self.judged)
+        found = (
+            (layer, match(self.after, self.before, layer, self.versions)) for layer in self.judged
+        )
         return {layer: one for layer, one in found if one is not None}
 
     @cached_property

@@ -87,17 +87,33 @@ def layers_of(places: Iterable[BaselinePlace]) -> frozenset[str]:
 
 
 class Cause(Data, frozen=True):
-    """Why a layer had graphs when the baseline was recorded, and where: ``count`` of them."""
+    """Why a layer had graphs when the baseline was recorded, and where: ``count`` of them.
+
+    Of what was compiled again, ``guard`` is what varied, without its values (``shape of x``), and
+    ``called`` the line that called it; an entry of an earlier version has neither.
+    """
 
     layer: LayerName
     cause: AnyCause = ""
     where: Annotated[Text, OPTIONAL] = ""
     code: Annotated[Text, OPTIONAL] = ""
     count: Annotated[Times, OPTIONAL] = 1
+    guard: Annotated[Text, OPTIONAL] = ""
+    called: Annotated[Text, OPTIONAL] = ""
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def place(self) -> tuple[str, ...]:
+        """Cause and place, whatever varied there."""
         return (self.layer, self.cause, *place_key(self.where, self.code))
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (*self.place, *place_key(self.guard, self.called))
+
+    def as_written(self) -> Cause:
+        """The same cause in the form in which a file holds its texts."""
+        layer, cause, where, code, guard, called = self.key
+        return Cause(layer, cause, where, code, self.count, guard, called)
 
 
 class Values(Data, frozen=True):

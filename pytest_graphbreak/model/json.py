@@ -182,9 +182,10 @@ _EAGER: Final = ("layer", "reason", "count", "where")
 def _record_json(record: Record) -> Plain:
     plain = record.to_dict()
     for name in ("breaks", "eager", "recompile_list", "graph_list"):
-        for item, one in zip(plain[name], getattr(record, name), strict=True):
-            if one.where == NOWHERE:
-                item["where"] = {}
+        for item in plain[name]:
+            for key in ("where", "guard", "disabled"):
+                if key in item and not any(item[key].values()):
+                    item[key] = {}
     for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):
         if NOWHERE in graph.stack:
             item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]
@@ -211,6 +212,10 @@ def _baseline_json(plain: Plain) -> Plain:
             if place["layer"] == PLACES_LAYER:
                 del place["layer"]
         plain[name] = [_first(place, "layer", "reason", "id") for place in plain[name]]
+    for cause in plain["causes"]:
+        for key in ("guard", "called"):
+            if not cause[key]:
+                del cause[key]
     return _first(plain, "profile", *COMPILERS, "graphs", "recompiles", "ops")
 
 

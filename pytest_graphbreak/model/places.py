@@ -52,6 +52,7 @@ LIBRARIES = frozenset(
 _SITE = re.compile(r".*/(?:site|dist)-packages/(?=.)")
 _HASH = re.compile(r"_?(?!\d+$)[0-9a-f]{12,64}")
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")
+_WORD = re.compile(r"\w+")
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 """Functions of their own until Python 3.11, and lines of the function around them since."""
 _BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
@@ -75,6 +76,14 @@ class Naming(Protocol):
 
     def is_written(self, filename: str, /) -> bool:
         """As ``is_user``, and test infrastructure is no exception."""
+        ...
+
+    def disabled(self, file: str, function: str, /) -> Frame | None:
+        """The line of a file that keeps a function out of the compiler, by its qualified name."""
+        ...
+
+    def whole(self, end: str, line: int, code: str, known: str, /) -> str:
+        """The file that ends so and has this line, ``known`` or another; empty if none is found."""
         ...
 
 
@@ -166,6 +175,28 @@ class Places:
             known = self._written[filename] = _is_user(filename)
         return known
 
+    def disabled(self, file: str, function: str) -> Frame | None:
+        """A line of its decorators, or one that calls ``disable`` with its name."""
+        lines = _lines(file)
+        scope = next((one for one in self._parsed(file, lines) if one.qualname == function), None)
+        decorators = range(scope.first, scope.line) if scope else ()
+        for number in decorators:
+            if "disable" in (text := lines[number - 1]):
+                return Frame(self.file(file), function, number, text.strip())
+        for number, text in enumerate(lines, 1):
+            words = _WORD.findall(text.partition("disable(")[2])
+            if function.rpartition(".")[2] in words and not text.lstrip().startswith("#"):
+                return self.frame(file, number)
+        return None
+
+    def whole(self, end: str, line: int, code: str, known: str) -> str:
+        """The file, of ``known`` and those that are imported, that ends so and has this line."""
+        if os.path.isabs(end):
+            return end
+        imported = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
+        files = (file for file in (known, *imported) if type(file) is str and file.endswith(end))
+        return next((file for file in files if linecache.getline(file, line).strip() == code), "")
+
     def pass_over(self, infra: Sequence[str]) -> None:
         """Name no place in these files, or the files in these directories: what calls them is.
 
@@ -204,16 +235,23 @@ class Places:
         """The innermost scope of that name around a line; without a name, any function."""
         if not lines or name == "<module>":
             return None
-        key = (filename, name.startswith("<"))
-        source = self._sources.get(key)
-        if source is None or source.lines is not lines:
-            source = self._sources[key] = _Source(lines, _scopes(lines, key[1]))
-        around = [scope for scope in source.scopes if scope.first <= line <= scope.last]
+        scopes = self._parsed(filename, lines, name.startswith("<"))
+        around = [scope for scope in scopes if scope.first <= line <= scope.last]
         if name:
             around = [scope for scope in around if name in (scope.name, scope.qualname)]
         else:
             around = [scope for scope in around if not scope.name.startswith("<")]
         return max(around, key=lambda scope: (scope.first, -scope.last), default=None)
+
+    def _parsed(
+        self, filename: str, lines: list[str], expressions: bool = False
+    ) -> tuple[_Scope, ...]:
+        """The scopes of a file that has these lines."""
+        key = (filename, expressions)
+        source = self._sources.get(key)
+        if source is None or source.lines is not lines:
+            source = self._sources[key] = _Source(lines, _scopes(lines, expressions))
+        return source.scopes
 
 
 @cache

@@ -72,7 +72,8 @@ class Break(Data, frozen=True):
     """A graph break: Dynamo gave up in the middle of a frame.
 
     ``count`` says how often this place broke. ``stack`` runs from the
-    outermost user frame to ``where``, which is its last frame.
+    outermost user frame to ``where``, which is its last frame. ``disabled`` is the line that keeps
+    the function out of the compiler that is called there, where one does.
     """
 
     layer: LayerName
@@ -85,6 +86,9 @@ class Break(Data, frozen=True):
     stack: Annotated[tuple[Frame, ...], says("From the outermost user frame to where.")] = ()
     process: Process = None
     during: During = None
+    disabled: Annotated[
+        Where, says("Where the function that is called was disabled: its decorator, or a call.")
+    ] = NOWHERE
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -109,6 +113,7 @@ class Eager(Data, frozen=True):
 class Recompile(Data, frozen=True):
     """A frame compiled again. ``graph`` is the name of the new graph (``0/1``).
 
+    ``guard`` is the user's line that the failed guard comes from, where the compiler says it;
     ``stack`` is the call that did it, from the outermost user frame inwards.
     """
 
@@ -119,6 +124,9 @@ class Recompile(Data, frozen=True):
     stack: Annotated[
         tuple[Frame, ...], says("The call that did it, from the outermost user frame inwards.")
     ] = ()
+    guard: Annotated[Where, says("The line that the guard comes from, where it is known.")] = (
+        NOWHERE
+    )
     process: Process = None
     during: During = None
 

@@ -54,6 +54,14 @@ class Sources:
             return self.frame(file, line, name)
         return self._places.definition(here, line, name)
 
+    def disabled(self, file: str, function: str) -> Frame | None:
+        here = self.find(file)
+        return None if here is None else self._places.disabled(here, function)
+
+    def whole(self, end: str, line: int, code: str, known: str) -> str:
+        """``known`` where it ends so, else a file that is found here; empty if there is none."""
+        return known if known.endswith(end) else self.find(end) or ""
+
     def is_user(self, file: str) -> bool:
         return self.is_written(file) and self._places.is_user(file)
 

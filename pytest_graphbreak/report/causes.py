@@ -168,11 +168,17 @@ def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[T
     return [
         signed(sign, f"{item.reason}{times}", name),
         *meanwhile(item, first=item.count > 1),
-        *at(item.where),
-        *calls(item.stack[:-1]),
+        *_broken(item),
         *to_try(advice.short(item)),
         *(_with_it(one) if one is not None else ()),
     ]
+
+
+def _broken(item: Break) -> list[TextLine]:
+    """The line that broke and its calls; where it calls a disabled function, that line first."""
+    if item.disabled.file:
+        return [*at(item.disabled), *calls((*item.stack[:-1], item.where))]
+    return [*at(item.where), *calls(item.stack[:-1])]
 
 
 def _with_it(one: Occurrence) -> Iterator[TextLine]:
@@ -261,11 +267,19 @@ def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
     return [
         signed(sign, f"{word} {item.graphs}   {item.reason}"),
         *meanwhile(item.first, first=item.is_loop),
-        *at(item.first.where),
+        *at(item.first.guard),
+        *_compiled_again(item.first),
         *calls(item.first.stack),
         *to_try(advice.short(item.first)),
         *_followers(one, item.since),
     ]
+
+
+def _compiled_again(item: Recompile) -> list[TextLine]:
+    """The function, in one line where the line of the guard stands above it."""
+    if item.guard.file and item.where.file:
+        return [detail(f"recompiles {position(item.where)}")]
+    return at(item.where)
 
 
 def _followers(one: Occurrence, since: str) -> Iterator[TextLine]:

@@ -271,7 +271,7 @@ def _places(values: Values) -> Iterator[tuple[Place, int]]:
     for cause in values.causes:
         known = BY_NAME.get(cause.cause)
         if known is not None and known.explained_by != "break":
-            layer, kind, *place = cause.key
+            layer, kind, *place = cause.place
             yield Place(kind, layer, *place), cause.count
 
 

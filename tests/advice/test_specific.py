@@ -30,6 +30,30 @@ def test_a_size_names_its_tensor_and_its_dimension(reason: str, said: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("len(self.lin._forward_hooks) == 1", "register hooks once"),
+        ("len(self.param_groups[0]) == 9", "the keys and the groups of the optimizer"),
+        ("self.weight.grad is not None", "zero_grad(set_to_none=False)"),
+        ("mask is None", "pass it in every call, or in none"),
+        ("self.blocks[0].drop.p == 0.1 (self.blocks[0].drop.p is 0.2 now)", "register_buffer"),
+        ("self.param_groups[0]['lr'] == 0.1", "lr=torch.tensor(...)"),
+        ("2 <= x.size()[0] <= 15 (x has shape [0, 8] now)", "mark_unbacked(x, 0)"),
+        ("2 <= x.size()[1] <= 15 (x has shape [4, 1] now)", "mark_unbacked(x, 1)"),
+        ("2 <= x.size()[0] <= 15 (x has shape [20, 1] now)", "take the branch on the size away"),
+        ("not hasattr(self, '_calls')", "in __init__"),
+        ("Cache line invalidated because optimizer got deallocated", "make the optimizer once"),
+        ("n == 3 (n is 4 now)", "pass it as a tensor"),
+    ],
+)
+def test_the_advice_fits_the_guard(reason: str, said: str) -> None:
+    line = advice.short(Recompile("dynamo", "f", reason))
+    assert line is not None
+    assert said in line
+    assert len(line) <= SHORT_LIMIT
+
+
+@pytest.mark.parametrize(
     ("cause", "reason", "said"),
     [
         ("recompile", "`x` went from float32 to bfloat16", "one dtype"),

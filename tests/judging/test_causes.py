@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.causes import causes, match
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Cause, Values
-from pytest_graphbreak.model.record import Frame, Frames, Graph, Record
+from pytest_graphbreak.model.record import Frame, Frames, Graph, Recompile, Record
 
 
 def graph(layer: str, cause: str, function: str = "f", *, above: str = "", name: str = "") -> Graph:
@@ -131,3 +135,68 @@ def test_graphs_of_dynamo_that_are_lowered_are_no_change() -> None:
         one.verdict == "changed"
         for one in judge(now, base(before), versions={"torch": "2.9"}).changes
     )
+
+
+SIZE, DTYPE = (f"tensor 'x' {what} mismatch at index 0. expected 4" for what in ("size", "dtype"))
+NOW = {"torch": "2.9.1"}
+
+
+def again(*calls: tuple[str, str]) -> Record:
+    """A function compiled again for each guard and line that called it."""
+    stacks = [(reason, (Frame("a.py", "test", 9, code),)) for reason, code in calls]
+    items = tuple(
+        Recompile("dynamo", f"0/{n}", reason, Frame("a.py", "f", 3, "def f(x):"), stack)
+        for n, (reason, stack) in enumerate(stacks, 1)
+    )
+    graphs = (graph("dynamo", "recompile", name=item.graph) for item in items)
+    record = seen(graph("dynamo", "entry", name="0/0"), *graphs)
+    return structs.replace(record, recompile_list=items, recompiles={"dynamo": len(items)})
+
+
+def expected(before: Record) -> Expected:
+    known = base(before)
+    return replace(known, values=structs.replace(known.values, recompiles=before.recompiles))
+
+
+def test_what_was_compiled_again_is_written_with_its_guard_and_its_call() -> None:
+    assert causes(again((SIZE, "run(x)"))) == (
+        Cause("dynamo", "recompile", "a.py::f", "def f(x):", 1, "shape of x", "run(x)"),
+    )
+
+
+def test_another_guard_is_a_change_where_the_counts_are_equal() -> None:
+    known = expected(again((SIZE, "run(x)")))
+    verdict = judge(again((DTYPE, "run(x)")), known, versions=NOW)
+    assert verdict.name == "changed"
+    assert [one.reason for one in verdict.changes if one.kind == "recompile"] == [DTYPE]
+    # Each torch has words of its own for its guards.
+    assert judge(again((DTYPE, "run(x)")), known, versions={"torch": "2.10"}).name == "ok"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_new_one_of_several_is_told_by_its_guard_and_not_by_their_order(order: int) -> None:
+    known = expected(again((SIZE, "run(x)")))
+    calls = [(DTYPE, "run(x.double())"), (SIZE, "run(x)")][::order]
+    verdict = judge(again(*calls), known, versions=NOW)
+    assert verdict.name == "over"
+    told = [one for one in verdict.changes if one.kind == "recompile" and not one.total]
+    assert [one.reason for one in told] == [DTYPE]
+
+
+def test_the_new_one_of_two_with_one_guard_is_told_by_its_call() -> None:
+    known = expected(again((SIZE, "run(x)")))
+    verdict = judge(again((SIZE, "run(x[1:])"), (SIZE, "run(x)")), known, versions=NOW)
+    (told,) = [one for one in verdict.changes if one.kind == "recompile" and not one.total]
+    assert told.items == (0,)
+
+
+def test_another_line_that_calls_it_is_no_change() -> None:
+    known = expected(again((SIZE, "run(x)")))
+    assert judge(again((SIZE, "run(x, 1)")), known, versions=NOW).name == "ok"
+
+
+def test_an_entry_without_guards_is_judged_as_before() -> None:
+    known = expected(again((SIZE, "run(x)")))
+    old = tuple(structs.replace(item, guard="", called="") for item in known.values.causes)
+    known = replace(known, values=structs.replace(known.values, causes=old))
+    assert judge(again((DTYPE, "run(x)")), known, versions=NOW).name == "ok"

@@ -121,7 +121,18 @@ class EventReader:
             f"{guard} ({attempt.guard_value})" if attempt.guard_value else guard,
             self.where(attempt),
             self._stack(attempt.above),
+            self._guard(attempt),
         )
+
+    def _guard(self, attempt: Attempt) -> Frame:
+        """The user's line that the failed guard comes from, where Dynamo says it."""
+        lines = messages.guard_lines(attempt.guards or ())
+        whole = [line._replace(file=self._whole(line, attempt)) for line in lines]
+        stack = self._stack([line for line in whole if self._places.is_user(line.file)])
+        return stack[-1] if stack else NOWHERE
+
+    def _whole(self, line: Line, attempt: Attempt) -> str:
+        return self._places.whole(line.file, line.line, line.code or "", attempt.code.file)
 
     def graph_break(self, event: Broke) -> Break:
         why = event.reason
@@ -135,7 +146,15 @@ class EventReader:
             explanation=why.explanation,
             hints=why.hints,
             stack=stack,
+            disabled=self._disabled(messages.disabled(why), (*above, *event.stack)),
         )
+
+    def _disabled(self, function: str, stack: Sequence[Line]) -> Frame:
+        """Where a function is disabled that the nearest of these files says it of."""
+        files = dict.fromkeys(line.file for line in reversed(stack))
+        users = (file for file in files if self._places.is_user(file))
+        found = (self._places.disabled(file, function) for file in users if function)
+        return next(filter(None, found), NOWHERE)
 
     def eager(self, event: Event) -> Eager | None:
         """The code that an event says left the compiler, if it says so."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 _PREFIX: Final = re.compile(r"^!?[\d/]+:\s*")
 _TENSOR: Final = re.compile(r"^tensor '(.+?)' (?:size|rank|stride|dtype) mismatch")
 _VALUE: Final = re.compile(r"^([A-Za-z_][^=<>!(]*?) ==")
+_SIZE: Final = re.compile(r"([A-Za-z_][\w.\[\]']{0,200})\.size\(\)\[")
 _LOCAL: Final = re.compile(r"^L\['(\w+)'\]")
 _START: Final = re.compile(r"^[A-Za-z_]\w*")
 _STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(?:(\d+)|'([^']*)')\]")
@@ -33,17 +34,17 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     frame's local variables.
     """
     text = _PREFIX.sub("", guard.strip())
-    found = _TENSOR.match(text) or _VALUE.match(text)
+    found = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0]) or _VALUE.match(text)
     if found is None:
         return ""
     source = _LOCAL.sub(r"\1", found[1].strip())
     value = _look_up(source, values)
-    if type(value) in _PLAIN and found.re is _VALUE:
-        shown = repr(value)
-        return f"{source} is {shown} now" if len(shown) <= _LONGEST else ""
-    if found.re is _TENSOR:
+    if found.re is not _VALUE:
         return _of_tensor(source, value, text)
-    return ""
+    if type(value) not in _PLAIN:
+        return ""
+    shown = repr(value)
+    return f"{source} is {shown} now" if len(shown) <= _LONGEST else ""
 
 
 Signature = Mapping[str, tuple[Any, ...]]

@@ -12,8 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.stacks import Line
+
 LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
 """In a reason: a limit was hit. Recompiles do that, and no break."""
+
+UNNAMED = "Dynamo did not say which guard failed"
 
 _CHAINED = "*** While handling this graph break, another graph break occurred: ***"
 _LAYOUT = re.compile(r"(?m)^ +Explanation: ")
@@ -29,6 +34,9 @@ _NAMED = re.compile(
     r"(?:,? (?:of|file) (?:[^<>]|<[^<>]*>)*)?>"
 )
 _CLASS = re.compile(r"<class '([\w.<>]+)'>")
+_DISABLED = re.compile(r"torch\.compiler\.disable|torch\._dynamo\.disable\(\) wrapped")
+_FUNCTION = re.compile(r"\bfunction `?([\w.<>]+)")
+_PLACE = re.compile(r"([^\s:][^\n:]{0,4096}):(\d{1,9}) in (\S{1,500})")
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 
@@ -52,7 +60,7 @@ def reason(message: str) -> Reason:
 def guard(texts: tuple[str, ...]) -> str:
     """The guard that failed, from what Dynamo says of every earlier compile, newest first."""
     if not texts:
-        return "Dynamo did not say which guard failed"
+        return UNNAMED
     text = re.sub(r"^!?[\d/]+:\s*", "", texts[0].strip())
     text = text.split("\nUser stack trace:")[0]
     text = re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip()
@@ -61,7 +69,29 @@ def guard(texts: tuple[str, ...]) -> str:
     text = re.sub(r"\._modules\['(\w+)'\]", _module, text)
     text = re.sub(r"\._(?:parameters|buffers)\['(\w+)'\]", r".\1", text)
     text = text.split(" If this is unexpected, wrap your backend")[0]
-    return plain(text) or "Dynamo did not say which guard failed"
+    return plain(text) or UNNAMED
+
+
+def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
+    """Where the guard comes from that failed, outermost frame first; empty if Dynamo does not say.
+
+    From 2.13 on a stack stands below the guard. Before, and in logs, one line stands behind it,
+    whose file is without the directories that it shares with torch's own (``wt/model.py``).
+    """
+    text = texts[0] if texts else ""
+    if stack := stacks.read(text.partition("\nUser stack trace:")[2]):
+        return stack
+    code, _, place = text.partition("  # ")[2].partition("  # ")
+    found = _PLACE.match(place)
+    return (Line(found[1], int(found[2]), found[3], code.strip()),) if found else ()
+
+
+def disabled(why: Reason) -> str:
+    """The qualified name of the function whose disabling broke the graph; empty if none did."""
+    if not _DISABLED.search(why.text):
+        return ""
+    found = _FUNCTION.search(why.explanation) or _FUNCTION.search(why.text)
+    return found[1] if found else ""
 
 
 def error(kind: str, message: str) -> str:

@@ -8,7 +8,16 @@ import re
 
 import pytest
 
-from pytest_graphbreak.layers.dynamo.messages import Reason, error, guard, limit, plain, reason
+from pytest_graphbreak.layers.dynamo.messages import (
+    Reason,
+    error,
+    guard,
+    guard_lines,
+    limit,
+    plain,
+    reason,
+)
+from pytest_graphbreak.model.stacks import Line
 
 ITEM = """\
 Unsupported Tensor.item() call with capture_scalar_outputs=False
@@ -175,6 +184,25 @@ def test_free(message: str, text: str, explanation: str, hints: tuple[str, ...])
 def test_guards(text: str, plain_guard: str) -> None:
     assert guard((text,)) == plain_guard
     assert guard((text, "0/9: n == 1")) == plain_guard
+
+
+def test_the_lines_of_a_guard() -> None:
+    short = (
+        "0/0: not hasattr(self, '_n')   # self._n = 1  # t/m.py:8 in forward (optim/x.py:3 in y)"
+    )
+    assert guard_lines((short,)) == (Line("t/m.py", 8, "forward", "self._n = 1"),)
+    stack = (
+        "0/0: self.n == 2    # return x  # m.py:8 in forward (HINT: make it dynamic)\n"
+        'User stack trace:\n  File "/src/t.py", line 3, in f\n    x = net(x)\n'
+        '  File "/src/m.py", line 8, in forward\n    return x'
+    )
+    assert [(line.file, line.line) for line in guard_lines((stack,))] == [
+        ("/src/t.py", 3),
+        ("/src/m.py", 8),
+    ]
+    assert guard_lines(("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5",)) == ()
+    assert guard_lines(("0/1: p == 0.2  # (unknown source p, please file a bug)",)) == ()
+    assert guard_lines(()) == ()
 
 
 def test_no_guard() -> None:
