@@ -130,6 +130,7 @@ ONCE: Final = (
     "tests/repair/test_numbers.py",
     "tests/repair/test_opaque.py",
     "tests/repair/test_repro.py",
+    "tests/repair/test_repro_on.py",
     "tests/repair/test_trial.py",
     "tests/runs/test_incoming.py",
     "tests/suite/test_blind.py",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find
 from pytest_graphbreak.cli.progress import Progress
-from pytest_graphbreak.layers.children.runner import ServerError
+from pytest_graphbreak.cli.versions import at_commit
+from pytest_graphbreak.layers.children.runner import ServerError, runner
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import labelled
 
@@ -25,12 +28,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-test", action="store_true", help="write regression tests with max_graphs"
     )
+    parser.add_argument(
+        "--on",
+        metavar="REV",
+        help="with --as-test: say whether the new tests fail on this commit, too",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the scripts. 0 if each shows its break, 1 if one does not, 2 where nothing runs."""
     target = find("repro", args)
     if target is None:
+        return UNUSABLE
+    if args.on and not args.as_test:
+        complain("graphbreak repro: --on runs the tests that --as-test writes: add --as-test")
         return UNUSABLE
     try:
         with ending.cleared_up(), bench(args.timeout) as desk:
@@ -69,7 +80,23 @@ def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
         say("No graph break came, so there is nothing to reproduce.")
         return DONE
     say(f"{verified} of {plural(len(scripts), 'break')} reproduced in {args.out}")
+    if args.on and not _on(args.on, args.timeout, [one.path for one in scripts if one.verified]):
+        return UNUSABLE
     return DONE if verified == len(scripts) else UNVERIFIED
+
+
+def _on(revision: str, timeout: float, tests: Sequence[Path]) -> bool:
+    """Say what the new tests do on another commit; whether they could be run there."""
+    try:
+        with runner(timeout) as found:
+            needed = {path: [*path.parent.glob(f"{path.stem}*.pt")] for path in tests}
+            words = at_commit.outcomes(found, revision, needed) if tests else {}
+    except GitError as error:
+        complain(f"graphbreak repro: --on {revision}: {error}")
+        return False
+    for path, said in words.items():
+        say(f"{path}: {said}")
+    return True
 
 
 def _show(script: Script) -> None:
