@@ -12,6 +12,7 @@ from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import LAYERS
 
 Kind = Literal["added", "changed", "unchanged", "ungated", "pruned", "kept"]
+"""``kept``: an entry that ``record`` did not write, since another one would have gone for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +55,6 @@ class Changes:
 
     def of(self, *kinds: Kind) -> list[Change]:
         return [item for item in self.items if item.kind in kinds]
-
-    @property
-    def added(self) -> list[Change]:
-        return self.of("added")
-
-    @property
-    def changed(self) -> list[Change]:
-        return self.of("changed")
-
-    @property
-    def written(self) -> list[Change]:
-        """Added and changed, in the order of the measurements."""
-        return self.of("added", "changed")
-
-    @property
-    def pruned(self) -> list[Change]:
-        return self.of("pruned")
-
-    @property
-    def kept(self) -> list[Change]:
-        """What ``record`` did not write, since an entry that is there would have gone."""
-        return self.of("kept")
 
 
 def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:

@@ -6,9 +6,9 @@ The rules are those of docs/reference/baseline-file.md, "What an update writes".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_graphbreak.baseline.form import COUNTS, VALUES
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
@@ -17,6 +17,7 @@ from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYER
 from pytest_graphbreak.model.versions import Versions, minor, same_minor
 
 LISTS = ("breaks", "eager")
+_Item = TypeVar("_Item", bound=Cause | BaselinePlace)
 
 
 def of_concern(measured: Measured, expected: Expected | None) -> Measured:
@@ -187,16 +188,10 @@ def _functions(values: Values) -> dict[str, int]:
 def _causes(
     old: Iterable[Cause], new: Iterable[Cause], layers: Collection[str]
 ) -> tuple[Cause, ...]:
-    """Known causes where they stand, then the new ones."""
     wanted = {item.key: item.as_written() for item in new if item.layer in layers}
-    items = []
-    for item in old:
-        after = wanted.pop(item.key, None)
-        if after is not None:
-            items.append(after if item.count != after.count else item)
-        elif item.layer not in layers:
-            items.append(item)
-    return (*items, *wanted.values())
+    return _in_place(
+        old, wanted, layers, lambda item, after: after if item.count != after.count else item
+    )
 
 
 def _places(
@@ -205,21 +200,32 @@ def _places(
     measured: Measured,
     layers: Collection[str],
 ) -> tuple[BaselinePlace, ...]:
-    """Known places where they stand, then the new ones."""
-    wanted = by_place(_on(new, layers))
-    items = []
+    def updated(item: BaselinePlace, after: BaselinePlace) -> BaselinePlace:
+        wording = made_by(after.layer, measured.versions) is not None
+        if _same(item, after, wording):
+            return item
+        return _place(item.key, after if wording else item, after.count)
+
+    found = by_place(_on(new, layers)).items()
+    wanted = {key: _place(key, item, item.count) for key, item in found}
+    return _in_place(old, wanted, layers, updated)
+
+
+def _in_place(
+    old: Iterable[_Item],
+    wanted: dict[Any, _Item],
+    layers: Collection[str],
+    updated: Callable[[_Item, _Item], _Item],
+) -> tuple[_Item, ...]:
+    """What is known stands where it stood, ``updated`` by what is wanted; then what is new."""
+    items: list[_Item] = []
     for item in old:
         after = wanted.pop(item.key, None)
         if after is not None:
-            wording = made_by(after.layer, measured.versions) is not None
-            items.append(item if _same(item, after, wording) else _reworded(item, after, wording))
+            items.append(updated(item, after))
         elif item.layer not in layers:
             items.append(item)
-    return (*items, *(_place(key, item, item.count) for key, item in wanted.items()))
-
-
-def _reworded(item: BaselinePlace, after: BaselinePlace, wording: bool) -> BaselinePlace:
-    return _place(item.key, after if wording else item, after.count)
+    return (*items, *wanted.values())
 
 
 def _place(key: tuple[str, str, str], item: BaselinePlace, count: int) -> BaselinePlace:

@@ -344,10 +344,10 @@ def _show_left_out(harvest: Harvest, together: Union, changes: Changes, *, pruni
     parts = [
         f"{count:,} {word}"
         for count, word in (
-            (len(changes.added), "new"),
-            (len(changes.changed), "changed"),
+            (len(changes.of("added")), "new"),
+            (len(changes.of("changed")), "changed"),
             (len(changes.of("unchanged")), "as recorded"),
-            (len(changes.pruned), "gone"),
+            (len(changes.of("pruned")), "gone"),
             (len(ungated), "ungated"),
             (len(harvest.failed), "failed by themselves and left out"),
             (len(harvest.xfailed), "xfailed and left out"),

@@ -122,9 +122,9 @@ def _leaks(outcome: Outcome) -> Iterator[TextLine]:
 def _changes(outcome: Outcome) -> Iterator[TextLine]:
     if outcome.changes is None:
         return
-    yield from _list("recorded", [str(item) for item in outcome.changes.added])
-    yield from _list("updated", [str(item) for item in outcome.changes.changed])
-    yield from _list("pruned", [str(item) for item in outcome.changes.pruned])
+    yield from _list("recorded", [str(item) for item in outcome.changes.of("added")])
+    yield from _list("updated", [str(item) for item in outcome.changes.of("changed")])
+    yield from _list("pruned", [str(item) for item in outcome.changes.of("pruned")])
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:
@@ -133,7 +133,10 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
     parts = [f"{count} {name}" for name, count in found.items()]
     parts += [f"{count} {word}" for word, count in _unjudged(outcome).items()]
     if outcome.changes:
-        written = {"recorded": outcome.changes.added, "updated": outcome.changes.changed}
+        written = {
+            "recorded": outcome.changes.of("added"),
+            "updated": outcome.changes.of("changed"),
+        }
         parts += [f"{len(items)} {word}" for word, items in written.items() if items]
     unseen = sum(1 for test in outcome.tests if test.unseen)
     if unseen:

@@ -821,7 +821,7 @@ def test_prune(case: Case, keys: list[tuple[str, str | None]], left: str) -> Non
     case.has(PRUNED)
     changes = update(case.directory, [], prune=gone(*keys))
     assert case.body == left
-    assert len(changes.pruned) == (0 if left == PRUNED else len(keys))
+    assert len(changes.of("pruned")) == (0 if left == PRUNED else len(keys))
 
 
 def test_a_file_goes_with_its_last_entry(case: Case) -> None:
@@ -861,7 +861,7 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     assert case.body == KNOWN, "a preview writes nothing"
     changes = update(case.directory, measured)
     assert changes == planned
-    changed, added = changes.written
+    changed, added = changes.of("added", "changed")
     assert changed.old is not None
     assert changed.new is not None
     assert (changed.old.graphs, changed.new.graphs) == (GRAPHS, {"dynamo": 2, "xla": 7})
@@ -871,13 +871,16 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     assert str(added) == "test_a.py::test_b  dynamo 1  (cpu)"
     (file,) = changes.files
     assert (file.old, file.new) == (HEAD + KNOWN, case.text)
-    assert [item.kind for item in changes.added + changes.changed] == ["added", "changed"]
+    assert [item.kind for item in changes.of("added") + changes.of("changed")] == [
+        "added",
+        "changed",
+    ]
 
 
 def test_a_pruned_entry_is_told_with_what_it_had(case: Case) -> None:
     case.has(KNOWN)
     changes = update(case.directory, [], prune=gone(("test_a", None)))
-    (pruned,) = changes.pruned
+    (pruned,) = changes.of("pruned")
     assert pruned.old is not None
     assert (pruned.old.graphs, pruned.new, str(pruned)) == (GRAPHS, None, "test_a.py::test_a")
     assert changes.files[0].new is None

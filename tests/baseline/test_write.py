@@ -247,7 +247,7 @@ def test_a_preview_needs_no_lock(path: Path) -> None:
     from pytest_graphbreak.baseline import preview
 
     with writing.locked(path.parent, 1):
-        assert len(preview(path.parent, [seen("test_a", 2)]).changed) == 1
+        assert len(preview(path.parent, [seen("test_a", 2)]).of("changed")) == 1
 
 
 # killed
