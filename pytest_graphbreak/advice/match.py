@@ -43,7 +43,7 @@ def _dimension(reason: str) -> tuple[str, int]:
 def _mark_dynamic(found: re.Match[str], reason: str) -> str:
     name, index = _dimension(reason)
     mark = f"torch._dynamo.mark_dynamic({name}, {index})"
-    return f"many sizes: {mark}, or dynamic=True; on a device pad to a few"
+    return f"many sizes: {mark}, or dynamic=True; on a device, pad to a few sizes"
 
 
 def _mark_unbacked(found: re.Match[str], reason: str) -> str:

@@ -77,7 +77,7 @@ class Triage:
             name = f"{self.broke.id}  " if self.broke.id else ""
             lines.append(f"  {name}{self.broke.reason}")
         if self.short:
-            lines.append(f"  try: {self.short}")
+            lines.append(f"  fix: {self.short}")
         for step in self.kind.steps:
             lines += [f"  {step.what}:", f"    {step.line(run)}"]
         if self.topic:

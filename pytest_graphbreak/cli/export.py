@@ -76,6 +76,6 @@ def _why(item: Break) -> Iterator[str]:
         if item.where.code:
             yield f"          {item.where.code}"
     if line := match.short(item):
-        yield f"      try: {line}"
+        yield f"      fix: {line}"
     if item.id:
         yield f"      graphbreak explain {item.id}"

@@ -31,7 +31,7 @@ class Cap(Data, frozen=True):
 
     ``every`` holds for each layer that was observed and is judged without being
     named, ``layers`` for one by name and wins over ``every``. ``recompiles`` holds
-    for each layer, too, ``breaks`` for the number of distinct breaking places.
+    for each layer, too, ``breaks`` for the number of distinct graph breaks.
     ``by`` is whose cap it is, as texts say it: the ``marker`` of a test, a ``block``
     in it, the ``option`` of a command. A report names a marker only.
     """

@@ -23,7 +23,8 @@ class GraphCause:
     ``falls_with`` says which break makes such a graph, where one does: by ``call`` the one below
     the function that holds the graph, by ``sources`` the one that made its sources graphs of their
     own.
-    ``plural`` is that of the name, where it is not in ``s``.
+    ``plural`` is that of the name, where it is not in ``s``, and ``words`` are what a red test says
+    behind the number of such graphs, where the name alone does not tell what they are.
     """
 
     name: str
@@ -31,6 +32,7 @@ class GraphCause:
     explained_by: Literal["", "break", "recompile"] = ""
     falls_with: Literal["", "call", "sources"] = ""
     plural: str = ""
+    words: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -44,6 +46,11 @@ class GraphCause:
     def of(self, count: int) -> str:
         """``1 entry``, ``2 entries``, ``3 fx``."""
         return f"{count:,} {self.name if count == 1 else self.plural or f'{self.name}s'}"
+
+    def explained(self, count: int) -> str:
+        """``1 entry``, ``2 after a break``, ``1 called function``."""
+        words = self.words + "s" * (count > 1 and self.words.endswith("function"))
+        return f"{count:,} {words}" if words else self.of(count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
-from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.lines import (
     at,
@@ -21,7 +21,7 @@ from pytest_graphbreak.report.lines import (
     process,
     to_try,
 )
-from pytest_graphbreak.report.occurrences import Occurrence, known_breaks, known_graphs, told
+from pytest_graphbreak.report.occurrences import Occurrence, told
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, signed
 
@@ -33,35 +33,16 @@ MOST_NOWHERE = 3
 """Functions that are named where nothing is compiled any more: those around all others."""
 
 
-def decomposed(
-    verdict: Verdict, record: Record, fixtures: Mapping[str, int] | None = None
-) -> Iterator[TextLine]:
-    """``  4 xla graphs = 2 fx + 1 split + 1 access`` for each layer that grew or is new."""
-    moved = {step.layer for step in verdict.worse}
-    for layer in record.layers:
-        if verdict.name != "new" and layer not in moved:
-            continue
-        causes = decomposition(record, layer)
-        count = record.graphs.get(layer, 0)
-        if count and causes:
-            loaded = cached_text(cached(record, layer))
-            words = f"{count} {layer} {noun(count, 'graph')} = {causes_text(causes)}{loaded}"
-            yield TextLine(words, indent=2)
-            if own := (fixtures or {}).get(layer):
-                words = f"{own} of {'it' if count == 1 else 'them'} in the test's fixtures"
-                yield TextLine(words, indent=4)
-
-
 def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """Where nothing is compiled any more and nothing broke: what to look for, and where."""
     if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
         return
     if record.frames.attempted:
         number = f"{record.frames.attempted} {noun(record.frames.attempted, 'function')}"
-        yield signed("-", f"{number} looked at, and no tensor operation found to compile")
+        yield _lost(f"{number} looked at, and no tensor operation found to compile")
         words = "compile the function that computes, and not one that only calls or returns"
     else:
-        yield signed("-", "nothing was compiled")
+        yield _lost("nothing was compiled")
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
@@ -84,7 +65,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
         number = f"{graph.ops or 0} of {step.before} operations left"
         if len(graphs) > 1:
             number = f"{graph.ops or 0} of the {step.after} operations that are left"
-        yield signed("-", f"{layer} graph {graph.name} has {number}{process(graph)}")
+        yield _lost(f"{layer} graph {graph.name} has {number}{process(graph)}")
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
         yield _rest(len(graphs) - MOST_PLACES, "more graph")
@@ -113,9 +94,13 @@ def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[TextLine]:
     for one in (none or functions)[:most]:
         where, was = position(one.where), _operations(one.before or 0)
         if none:
-            yield signed("-", f"{where} is no longer reached ({was})")
+            yield _lost(f"{where} is no longer reached ({was})")
         else:
-            yield signed("-", f"{where} holds {one.after} of {was}")
+            yield _lost(f"{where} holds {one.after} of {was}")
+
+
+def _lost(text: str) -> TextLine:
+    return TextLine(text, "lost", 2, "- ")
 
 
 def _rest(count: int, what: str) -> TextLine:
@@ -127,21 +112,18 @@ def _operations(count: int) -> str:
 
 
 def places(verdict: Verdict, record: Record) -> Iterator[TextLine]:
-    """Added, gone and known, each with its place; the last lines of a long list are counted."""
+    """What is new and what is gone, each with its place; the rest of a long list is counted.
+
+    What is advised is said once.
+    """
     shown = told(verdict, record)
-    for one in shown[:MOST_PLACES]:
-        yield from lines(one)
+    advised = set[str]()
+    for line in chain.from_iterable(map(lines, shown[:MOST_PLACES])):
+        if line.kind != "advice" or line.text not in advised:
+            yield line
+        advised |= {line.text} if line.kind == "advice" else set()
     if len(shown) > MOST_PLACES:
         yield _rest(len(shown) - MOST_PLACES, "more place")
-    if known := known_breaks(verdict, record):
-        ids = ", ".join(dict.fromkeys(item.id or "break" for item in known))
-        words = f"{len(known)} known {noun(len(known), 'break')} unchanged"
-        yield signed("=", words, f"{ids}   ")
-    if parts := [
-        f"{matched} of {measured} {layer} {noun(measured, 'graph')} known"
-        for layer, matched, measured in known_graphs(verdict, record)
-    ]:
-        yield signed("=", ", ".join(parts))
 
 
 def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
@@ -163,22 +145,16 @@ def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
 
 
 def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[TextLine]:
-    times = f"   x{item.count}" if item.count > 1 else ""
+    """The line that broke and its calls; where it calls a disabled function, that line first."""
     name = f"{item.id}  " if item.id else ""
     return [
-        signed(sign, f"{item.reason}{times}", name),
+        signed(sign, item.reason, name),
         *meanwhile(item, first=item.count > 1),
-        *_broken(item),
+        *at(item.disabled if item.disabled.file else item.where, item.count),
         *to_try(advice.short(item)),
+        *calls((*item.stack[:-1], item.where) if item.disabled.file else item.stack[:-1]),
         *(_with_it(one) if one is not None else ()),
     ]
-
-
-def _broken(item: Break) -> list[TextLine]:
-    """The line that broke and its calls; where it calls a disabled function, that line first."""
-    if item.disabled.file:
-        return [*at(item.disabled), *calls((*item.stack[:-1], item.where))]
-    return [*at(item.where), *calls(item.stack[:-1])]
 
 
 def _with_it(one: Occurrence) -> Iterator[TextLine]:
@@ -192,7 +168,7 @@ def _with_it(one: Occurrence) -> Iterator[TextLine]:
     ]
     if not (breaks or one.with_it("eager") or graphs or repeats):
         return
-    yield detail("and with it, until it is mended:")
+    yield detail("and because of it:")
     for item in breaks:
         name = f"{item.change.id}  " if item.change.id else ""
         yield detail(f"{position(item.where)} breaks, too: {name}{item.change.reason}", 2)
@@ -233,25 +209,23 @@ def _repeats(one: Occurrence) -> Repeats:
 
 
 def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
-    times = f"   x{count}" if count > 1 else ""
     source = f"   (from dynamo {', '.join(item.sources)})" if item.sources else ""
     name = f"{item.cause}   " if item.reason else item.cause
     return [
-        signed(sign, f"{item.reason}{source}{process(item)}{times}", name),
+        signed(sign, f"{item.reason}{source}{process(item)}", name),
         *of_graph(item, count),
-        *at(item.where),
-        *calls(item.stack[:-1]),
+        *at(item.where, count),
         *to_try(advice.short(item)),
+        *calls(item.stack[:-1]),
     ]
 
 
 def _entry(sign: str, item: Graph, count: int) -> list[TextLine]:
-    times = f"   x{count}" if count > 1 else ""
     reason = f"   {item.reason}" if item.reason else ""
     return [
-        signed(sign, f"{item.cause}{reason}{times}{process(item)}"),
+        signed(sign, f"{item.cause}{reason}{process(item)}"),
         *of_graph(item, count),
-        *at(item.where),
+        *at(item.where, count),
     ]
 
 
@@ -269,8 +243,8 @@ def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
         *meanwhile(item.first, first=item.is_loop),
         *at(item.first.guard),
         *_compiled_again(item.first),
-        *calls(item.first.stack),
         *to_try(advice.short(item.first)),
+        *calls(item.first.stack),
         *_followers(one, item.since),
     ]
 
@@ -296,11 +270,10 @@ def _followers(one: Occurrence, since: str) -> Iterator[TextLine]:
 
 
 def eager_lines(sign: str, item: Eager) -> list[TextLine]:
-    times = f"   x{item.count}" if item.count > 1 else ""
     return [
-        signed(sign, f"{item.reason}{times}", "eager   "),
+        signed(sign, item.reason, "eager   "),
         *meanwhile(item, first=item.count > 1),
-        *at(item.where),
+        *at(item.where, item.count),
         *to_try(advice.short(item)),
     ]
 

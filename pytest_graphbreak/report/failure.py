@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_graphbreak.text.output import TextLine, plain
+from pytest_graphbreak.report.lines import DEPTH
+from pytest_graphbreak.text.output import TextLine, indented, plain
 from pytest_graphbreak.text.terminal import columns, spans, wrapped
 
 Location = tuple[str, int | None, str]
@@ -45,6 +46,21 @@ class FailureText:
     def toterminal(self, tw: Any) -> None:
         if not self.line:
             write(self.lines, tw)
+
+    def shorten(self, first: str) -> None:
+        """Show three lines instead of all: ``first`` is a test whose failure tells the same."""
+        self.lines = list(told_before(self.lines, first))
+
+
+def told_before(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
+    """The headline of a failure, its first cause and place, and the test that tells the rest."""
+    yield lines[0]
+    causes = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
+    for at in causes[:1]:
+        place = next((line.text for line in lines[at:] if line.kind == "place"), "")
+        yield replace(lines[at], text=place or lines[at].text)
+    more = f"and {len(causes) - 1} more, " if len(causes) > 1 else ""
+    yield TextLine(f"{more}as in {first}", indent=DEPTH)
 
 
 def write(lines: Iterable[TextLine], tw: Any) -> None:
@@ -88,12 +104,13 @@ class BlockText:
     def _narrow(self, shown: Sequence[str], width: int) -> Sequence[str]:
         """The lines of an entry, ours broken; they stand below one that names the exception."""
         first, *more = plain(self._lines).split("\n")
-        wanted = [f"{_ERROR}{line}".rstrip() for line in more]
-        for at, line in enumerate(shown, 1):
-            end = at + len(more)
-            if line.endswith(first) and [one.rstrip() for one in shown[at:end]] == wanted:
-                head = line.removeprefix(_ERROR).removesuffix(first) + self._lines[0].head
-                ours = (replace(self._lines[0], head=head), *self._lines[1:])
+        for at, line in enumerate(shown):
+            deeper = len(line) - len(line[1:].lstrip()) - len(_ERROR)
+            end = at + 1 + len(more)
+            wanted = [f"{_ERROR}{' ' * deeper}{one}".rstrip() for one in more]
+            if line.endswith(first) and [one.rstrip() for one in shown[at + 1 : end]] == wanted:
+                head = line[1:].lstrip().removesuffix(first) + self._lines[0].head
+                ours = indented((replace(self._lines[0], head=head), *self._lines[1:]), deeper)
                 rows = (row for one in ours for row in wrapped(one.harmless(), width))
-                return [*shown[: at - 1], *(f"{_ERROR}{row}" for row in rows), *shown[end:]]
+                return [*shown[:at], *(f"{_ERROR}{row}".rstrip() for row in rows), *shown[end:]]
         return shown

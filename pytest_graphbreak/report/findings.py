@@ -128,7 +128,7 @@ def finding(item: ReasonAtPlace) -> Iterator[TextLine]:
     for frame in item.stack[:_ABOVE]:
         yield from _at(frame, "from ")
     if item.advice:
-        yield TextLine(item.advice, "advice", _DEPTH, "try: ")
+        yield TextLine(item.advice, "advice", _DEPTH, "fix: ")
 
 
 def home(frame: Frame, count: int) -> list[TextLine]:

@@ -1,4 +1,4 @@
-"""The end of a failure: which baseline, what it was measured with, and what to type next."""
+"""The end of a failure: what to type next, which baseline, and what it was measured with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from pytest_graphbreak.text.output import Kind, TextLine
 
 
 def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
-    """Where the baseline is, what it was measured with, and what to type next."""
+    """What to type next, where the baseline is, and what it was measured with."""
+    yield from explain(verdict, record, context.typed, has_ids=context.has_ids)
+    by_marker = [step for step in verdict.worse if step.by == "marker"]
+    if by_marker:
+        words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
+        yield _labelled("marker", words)
+    if len(by_marker) < len(verdict.worse) or verdict.name == "new":
+        yield from _accept(verdict, context)
     if context.baseline is not None:
         place = context.baseline
         if context.baseline_line:
@@ -31,13 +38,6 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextL
     if verdict.foreign:
         words = f"never recorded, judged by the values of {verdict.foreign}"
         yield _labelled("profile", f"{context.profile} was {words}")
-    yield from explain(verdict, record, context.typed, has_ids=context.has_ids)
-    by_marker = [step for step in verdict.worse if step.by == "marker"]
-    if by_marker:
-        words = "@pytest.mark.max_graphs on the test: mend the code, or raise the cap"
-        yield _labelled("marker", words)
-    if len(by_marker) < len(verdict.worse) or verdict.name == "new":
-        yield from _accept(verdict, context)
 
 
 def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[TextLine]:
@@ -92,12 +92,10 @@ def _measured(record: Record, context: Context) -> str:
         for name, before in recorded.items()
         if (version := context.versions.get(name)) and not same_minor(version, before)
     ]
-    others = (
-        f" (now {' and '.join(map(str, differing))}, where counts may differ)" if differing else ""
-    )
-    on = f" on {context.recorded_profile}" if context.recorded_profile else ""
-    made = " and ".join(f"{name} {version}" for name, version in recorded.items())
-    return f", recorded{on} with {made}{others}"
+    others = f"; now {' and '.join(map(str, differing))}, where counts may differ"
+    made = [f"{name} {version}" for name, version in recorded.items()]
+    words = ", ".join(filter(None, (context.recorded_profile, *made)))
+    return f" ({words}{others if differing else ''})"
 
 
 def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.layer import GraphCause
+from pytest_graphbreak.model.layers import BY_NAME
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.breakdown import cached, cached_text, decomposition
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.output import TextLine
 
@@ -38,8 +41,8 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
 def _nothing_left(verdict: Verdict, record: Record) -> str:
     """A layer that makes no graph any more: worse than any that makes more."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
-    made = f"{totals(record)} still" if any(record.graphs.values()) else "nothing was compiled"
-    return f"no {step.layer} graph any more, {_who(step)} {step.before} ({made})"
+    made = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
+    return f"no {step.layer} graph any more, {_who(step)} {step.before}{made}"
 
 
 def _who(step: Difference) -> str:
@@ -55,10 +58,10 @@ def _amount(step: Difference) -> str:
     if step.kind == "recompile":
         return f"{count} {layer} {noun(count, 'recompile')}"
     if step.kind == "ops":
-        return f"{count} captured {noun(count, 'operation')} left in {layer} graphs"
+        return f"{count} captured {noun(count, 'operation')} in {layer} graphs"
     if step.kind == "break":
-        return f"{count} {noun(count, 'breaking place')}"
-    return f"{count} {noun(count, 'place')} left the compiler"
+        return f"{count} {noun(count, 'graph break')}"
+    return f"{count} eager {noun(count, 'fallback')}"
 
 
 def totals(record: Record) -> str:
@@ -68,33 +71,82 @@ def totals(record: Record) -> str:
         made = {record.headline: 0}
     parts = [f"{count} {layer} {noun(count, 'graph')}" for layer, count in made.items()]
     if record.breaks:
-        parts.append(f"{len(record.breaks)} {noun(len(record.breaks), 'breaking place')}")
+        parts.append(f"{len(record.breaks)} {noun(len(record.breaks), 'graph break')}")
     return ", ".join(parts) or "nothing was compiled"
 
 
-NAMES: Final = {"graph": "graphs", "recompile": "recompiles", "break": "breaks"}
+NO_FIXTURES: Final[Mapping[str, int]] = {}
+NAMES: Final = {
+    "graph": "graphs",
+    "recompile": "recompiles",
+    "break": "breaks",
+    "eager": "eager fallbacks",
+}
 """What a total is called, where that is not its kind."""
 
 
-def counts(verdict: Verdict, record: Record) -> Iterator[TextLine]:
-    """The table of what moved, what went to none first: ``  xla      1 -> 4   +3``."""
-    unique = dict.fromkeys((*verdict.over, *verdict.lost, *verdict.fewer))
-    steps = [step for step in unique if step.kind != "ops"]
-    for step in sorted(steps, key=lambda item: item.kind != "graph" or item.after > 0):
-        name = step.layer if step.kind == "graph" else NAMES.get(step.kind, step.kind)
-        if step.kind == "recompile":
-            name = f"{step.layer} recompiles"
-        note = "" if step.by == "baseline" else "   (marker)"
-        words = f"{name:<18} {step.before:>3} -> {step.after:<3}  {step.growth:+d}{note}"
-        yield TextLine(words, indent=2)
+def counts(
+    verdict: Verdict,
+    record: Record,
+    fixtures: Mapping[str, int] = NO_FIXTURES,
+    ops: Iterable[Difference] = (),
+) -> Iterator[TextLine]:
+    """What moved and what it is made of, on one line; what went to none first.
+
+    ``dynamo 1 -> 4 (1 entry, 2 after a break, 1 called function), breaks 0 -> 1``.
+    ``fixtures`` is how many of the graphs the test's fixtures made. Of the totals in ``ops``
+    captured operations are named.
+    """
+    steps = {
+        (step.kind, step.layer, step.before, step.after): step
+        # Of two that say the same, that of the baseline is the last.
+        for step in sorted(
+            (*verdict.over, *verdict.lost, *verdict.fewer), key=lambda item: item.by == "baseline"
+        )
+        if step.kind != "ops"
+    }
+    parts, known = [], set[str | None]()
+    for step in sorted(steps.values(), key=_order):
+        parts.append(_count(step))
+        if step.kind == "graph" and step.growth > 0 and step.layer not in known:
+            parts[-1] += _made_of(step.layer or "", record, fixtures)
+            known.add(step.layer)
+    if verdict.name == "new":
+        parts = [
+            f"{layer} {count}{_made_of(layer, record, fixtures)}"
+            for layer in record.layers
+            if (count := record.graphs.get(layer, 0))
+        ]
+    parts += _operations(ops)
+    if parts:
+        yield TextLine(", ".join(parts), indent=2)
 
 
-def operations(steps: Iterable[Difference]) -> Iterator[TextLine]:
-    """``  captured operations 12 -> 2   (dynamo)`` of the layers that these totals are of."""
+def _order(step: Difference) -> tuple[bool, bool]:
+    """What went to none first, and what the baseline says before what a marker says."""
+    return step.kind != "graph" or step.after > 0, step.by != "baseline"
+
+
+def _count(step: Difference) -> str:
+    name = "" if step.kind == "graph" else NAMES[step.kind]
+    words = f"{' '.join(filter(None, (step.layer, name)))} {step.before} -> {step.after}"
+    return f"{words} by the marker" if step.by == "marker" else words
+
+
+def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
+    """Why the graphs of a layer exist, behind their number; empty where that is not known."""
+    causes = decomposition(record, layer)
+    parts = [BY_NAME.get(cause, GraphCause(cause)).explained(causes[cause]) for cause in causes]
+    parts += [f"{count} in the test's fixtures" for count in (fixtures.get(layer),) if count]
+    text = f" ({', '.join(parts)})" if parts else ""
+    return text + cached_text(cached(record, layer))
+
+
+def _operations(steps: Iterable[Difference]) -> Iterator[str]:
+    """``captured operations 12 -> 2 (dynamo)`` of the layers that these totals are of."""
     moved: dict[tuple[int | None, int], list[str]] = {}
     for step in steps:
         if step.kind == "ops":
             moved.setdefault((step.before, step.after), []).append(step.layer or "")
     for (before, after), layers in moved.items():
-        words = f"captured operations {before} -> {after}   ({', '.join(layers)})"
-        yield TextLine(words, indent=2)
+        yield f"captured operations {before} -> {after} ({', '.join(layers)})"

@@ -19,9 +19,12 @@ def detail(text: str, deeper: int = 0) -> TextLine:
     return TextLine(text, indent=DEPTH + deeper)
 
 
-def at(where: Frame) -> list[TextLine]:
-    """A place and its source line; nothing for no place."""
-    return [TextLine(position(where), "place", DEPTH), *code(where)] if where.file else []
+def at(where: Frame, times: int = 1) -> list[TextLine]:
+    """A place, how often it was reached, and its source line; nothing for no place."""
+    if not where.file:
+        return []
+    words = f"{position(where)}   {times:,} times" if times > 1 else position(where)
+    return [TextLine(words, "place", DEPTH), *code(where)]
 
 
 def position(frame: Frame) -> str:
@@ -40,16 +43,16 @@ def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
     """The calls that lead there, the nearest first: two, and the user's own line."""
     near = callers[-NEAR:][::-1]
     for frame in near:
-        yield from _call(frame)
+        yield _call(frame)
     between = len(callers) - len(near) - 1
     if between >= 0:
         if between:
             yield detail(f"... {between} {noun(between, 'call')} between")
-        yield from _call(callers[0])
+        yield _call(callers[0])
 
 
-def _call(frame: Frame) -> list[TextLine]:
-    return [TextLine(f"from {position(frame)}", "call", DEPTH), *code(frame)]
+def _call(frame: Frame) -> TextLine:
+    return TextLine(f"from {position(frame)}", "call", DEPTH)
 
 
 def process(item: Graph) -> str:
@@ -72,4 +75,4 @@ def of_graph(item: Graph, count: int = 1) -> list[TextLine]:
 
 def to_try(words: str | None) -> list[TextLine]:
     """What to write instead, if that is known."""
-    return [TextLine(words, "advice", DEPTH, "try: ")] if words else []
+    return [TextLine(words, "advice", DEPTH, "fix: ")] if words else []

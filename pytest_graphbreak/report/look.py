@@ -44,7 +44,7 @@ def lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
 
 
 def _counts(layer: str, records: Iterable[Record]) -> str:
-    """``14 graphs = 6 entry + 8 break; 3 breaking places, 1 recompile``."""
+    """``14 graphs = 6 entry + 8 break; 3 graph breaks, 1 recompile``."""
     graphs = recompiles = 0
     causes, places, left, loaded = Counter[str](), set(), set(), Counter[str]()
     for record in records:
@@ -58,7 +58,7 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
     words = plural(graphs, "graph") + (f" = {parts}" if parts else "")
     words += cached_text({name: loaded[name] for name in CACHED if loaded[name]})
     if DESCRIPTIONS[layer].breaks:
-        words += f"; {plural(len(places), 'breaking place')}"
+        words += f"; {plural(len(places), 'graph break')}"
         words += f", {plural(recompiles, 'recompile')}"
     if left:
         words += f", {plural(len(left), 'place')} left to eager"

@@ -225,7 +225,7 @@ def _table(
     if not rows:
         return 0
     run, line = ("| run ", "|---") if many_runs else ("", "")
-    head = f"\n| verdict {run}| test | graphs | breaking places |\n|---{line}|---|---|---|\n"
+    head = f"\n| verdict {run}| test | graphs | graph breaks |\n|---{line}|---|---|---|\n"
     page.add(head)
     for number, (at, test) in enumerate(rows):
         row = _row(at if many_runs else None, test)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytest_graphbreak.judging.verdict import Verdict
@@ -79,32 +79,6 @@ def told(verdict: Verdict, record: Record) -> list[Occurrence]:
         return change.kind in ("break", "eager") or not layers or change.layer in layers
 
     return occurrences(verdict.changes, record, wanted)
-
-
-def known_breaks(verdict: Verdict, record: Record) -> list[Break]:
-    """The breaks of which nothing changed but their words."""
-    new = {
-        number
-        for one in verdict.changes
-        if one.kind == "break" and one.is_new
-        for number in one.items
-    }
-    return [item for number, item in enumerate(record.breaks) if number not in new]
-
-
-def known_graphs(verdict: Verdict, record: Record) -> Iterator[tuple[str, int, int]]:
-    """The layers of which some graphs are known and some are not: how many, and of how many."""
-    layers, new, recorded = _layers(verdict), dict[str, int](), dict[str, int]()
-    for one in verdict.changes:
-        if one.kind == "graph" and one.layer and one.before is not None:
-            if one.total and one.by == "baseline":
-                recorded[one.layer] = one.before
-            elif one.growth > 0 and not one.total:
-                new[one.layer] = new.get(one.layer, 0) + one.growth
-    for layer in DESCRIPTIONS:
-        measured = record.graphs.get(layer, 0)
-        if new.get(layer) and recorded.get(layer, measured) and (not layers or layer in layers):
-            yield layer, measured - new[layer], measured
 
 
 def _layers(verdict: Verdict) -> set[str]:

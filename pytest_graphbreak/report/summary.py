@@ -106,8 +106,8 @@ def _list(word: str, items: list[str]) -> Iterator[TextLine]:
 def _setups(outcome: Outcome) -> Iterator[TextLine]:
     """What fixtures compiled: not judged, but said, since it is charged to no test."""
     found = [
-        f"{test.nodeid}   {phase}: "
-        + ", ".join(f"{count} {layer}" for layer, count in counts.items())
+        f"{test.nodeid}   {', '.join(f'{count} {layer}' for layer, count in counts.items())} "
+        f"graphs in {phase}, not judged"
         for test in outcome.tests
         for phase, counts in test.setup.phases.items()
     ]
@@ -181,7 +181,7 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     typed = settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     if verdicts & {"over", "changed", "lost"}:
-        yield labelled("next", "mend the code, or accept: ", update)
+        yield labelled("next", "fix the code, or accept: ", update)
     if any(map(_needs_prune, _standing(outcome))):
         yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
     if verdicts & {"new", REPORTED}:

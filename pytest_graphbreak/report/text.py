@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import STRICT, Verdict
@@ -9,7 +12,6 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
-    decomposed,
     lines,
     nowhere,
     places,
@@ -17,7 +19,7 @@ from pytest_graphbreak.report.causes import (
 )
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.footer import explain, footer
-from pytest_graphbreak.report.headline import counts, first_line, headline, operations, totals
+from pytest_graphbreak.report.headline import counts, first_line, headline, totals
 from pytest_graphbreak.report.occurrences import occurrences
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.output import BLANK, TextLine, blocks
@@ -30,13 +32,14 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine
     return [
         *blocks(
             [headline(verdict, record)],
-            counts(verdict, record),
+            _causes(nowhere(verdict, record, context), verdict, record),
             # What decides nothing is left out: recompiles repeat operations, and are no gain.
-            operations(verdict.ops if verdict.name in STRICT else verdict.lost),
-            decomposed(verdict, record, context.fixtures),
-            nowhere(verdict, record, context),
-            shrunk(verdict, record),
-            places(verdict, record),
+            counts(
+                verdict,
+                record,
+                context.fixtures,
+                verdict.ops if verdict.name in STRICT else verdict.lost,
+            ),
             footer(verdict, record, context),
         )
     ]
@@ -46,11 +49,8 @@ def between(verdict: Verdict, record: Record) -> list[TextLine]:
     """What moved from one run of a test to another: a failure without its first and last lines."""
     return [
         *blocks(
-            counts(verdict, record),
-            operations(verdict.ops),
-            decomposed(verdict, record),
-            shrunk(verdict, record),
-            places(verdict, record),
+            _causes((), verdict, record),
+            counts(verdict, record, ops=verdict.ops),
         )
     ]
 
@@ -62,11 +62,18 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
     return [
         *blocks(
             [headline(verdict, record)],
-            decomposed(verdict, record),
             places(verdict, record),
+            counts(verdict, record),
             explain(verdict, record, typed, has_ids=True),
         )
     ]
+
+
+def _causes(nowhere: Iterable[TextLine], verdict: Verdict, record: Record) -> Iterator[TextLine]:
+    """What is new comes first: what is lost follows from it."""
+    found, less = list(places(verdict, record)), shrunk(verdict, record)
+    is_new = any(line.kind == "new" for line in found)
+    return chain(nowhere, *((found, less) if is_new else (less, found)))
 
 
 def _not_seen(record: Record) -> list[TextLine]:

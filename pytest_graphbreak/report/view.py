@@ -101,7 +101,7 @@ def row(test: TestReport) -> str:
             moves.append(str(replace(move, was=0) if move.layer in JUDGED else move))
     places = len(test.record.breaks)
     if places:
-        moves.append(f"{places} {noun(places, 'breaking place')}")
+        moves.append(f"{places} {noun(places, 'graph break')}")
     return f"{test.nodeid}   {', '.join(moves)}".rstrip()
 
 

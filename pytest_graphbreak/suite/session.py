@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,8 @@ class Session:
         self.settings = gate.settings
         self.collector = collector
         self.tallies: dict[str, Tally] = {}
+        self._told: dict[Hashable, str] = {}
+        """The first test that failed for the same causes."""
         self.written: Path | None = None
         self.outcome = summary.Outcome(
             profile=gate.profile,
@@ -87,6 +89,10 @@ class Session:
             tally.outcome, tally.failed_by, tally.data = None, None, {}
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
+        if report.when == "call" and (causes := _causes(data)):
+            first = self._told.setdefault(causes, nodeid)
+            if first != nodeid and (shorten := getattr(report.longrepr, "shorten", None)):
+                shorten(first)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -276,6 +282,17 @@ class Session:
             write(lines, terminalreporter._tw)
         if self.written is not None:  # as pytest says it of --junit-xml
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
+
+
+def _causes(data: Plain) -> frozenset[Hashable]:
+    """What made the gate fail a test, to know it again in another test; empty if it did not."""
+    if data.get("failed_by") != "gate":
+        return frozenset()
+    places = [one for one in data["changes"] if one["with"] is None and not one["total"]]
+    return frozenset(
+        (one["kind"], one.get("cause"), *map(one["where"].get, ("file", "function", "code")))
+        for one in places
+    )
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:

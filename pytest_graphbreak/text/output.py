@@ -18,6 +18,7 @@ Kind = Literal[
     "title",  # of a part of a report
     "new",
     "gone",
+    "lost",  # gone, and a loss
     "changed",
     "known",
     "place",

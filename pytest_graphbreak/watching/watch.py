@@ -43,7 +43,7 @@ class Seen:
     """A live view of what has been observed since the block began.
 
     ``graphs`` and ``recompiles`` are those of the deepest layer that made graphs,
-    ``breaks`` the distinct breaking places of all layers. Everything else is
+    ``breaks`` the distinct graph breaks of all layers. Everything else is
     under ``record``. After the block it keeps its last values.
     """
 

@@ -383,7 +383,7 @@ def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
     text = "\n".join(found.lines("pytest tests/test_a.py::test_b"))
     assert text.startswith("graph break under fullgraph: ")
     assert "TORCH_LOGS=graph_breaks pytest tests/test_a.py::test_b" in text
-    assert "try: keep the choice in tensors (torch.where, torch.cond)" in text
+    assert "fix: keep the choice in tensors (torch.where, torch.cond)" in text
     assert f"more: graphbreak explain {found.topic}" in text
 
 

@@ -259,7 +259,7 @@ def test_many_entries_are_counted_not_printed(
     )
     assert run(log(tmp_path, text=text)) == 0
     out = capsys.readouterr().out
-    assert "59 breaking places" in out
+    assert "59 graph breaks" in out
     assert "... and 39 more" in out
 
 

@@ -28,7 +28,7 @@ def test_causes_come_first_and_then_the_tests(desk: Desk) -> None:
         "  + GB0124  Unsupported Tensor.item() call   1 test, +1 dynamo graph",
         "      models/head.py:10 in Head.forward",
         "          if scores[0].item():",
-        "      try: keep the value a tensor, or torch._dynamo.config.capture_scalar_outputs = True",
+        "      fix: keep the value a tensor, or torch._dynamo.config.capture_scalar_outputs = True",
         "      in tests/test_a.py::test_b",
         "",
         "tests with other counts: 1 test",

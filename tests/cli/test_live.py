@@ -192,7 +192,7 @@ def test_a_marker_holds_in_a_later_check(here: Suite, capsys: pytest.CaptureFixt
     assert said(capsys, "accept", "--yes", name)[0] == 0
     code, out = said(capsys, "check", name)
     assert code == 1
-    assert "1 breaking place, the marker allows 0" in out
+    assert "1 graph break, the marker allows 0" in out
 
 
 BROKEN = """

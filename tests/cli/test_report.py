@@ -29,7 +29,7 @@ def test_without_a_page_it_tells_the_main_things(desk: Desk) -> None:
     said = desk.run("report", "one.json")
     assert said.code == 0
     assert said.out.split("\n") == [
-        "over       tests/test_a.py::test_b   dynamo 1 -> 3, 2 breaking places",
+        "over       tests/test_a.py::test_b   dynamo 1 -> 3, 2 graph breaks",
         "unmeasured t.py::c",
         "stale      t.py::s",
         "2 tests on cpu: 1 over, 1 ok",
@@ -41,7 +41,7 @@ def test_it_begins_with_what_makes_tests_red(desk: Desk) -> None:
     desk.report("one.json", a_report(over("t.py::a", now=2), over("t.py::b", now=2)))
     said = desk.run("report", "one.json").out
     assert said.startswith("1 place explains 2 red tests\n  + GB0124  Unsupported Tensor.item()")
-    assert "          t.py::a\n\nover       t.py::a   dynamo 1 -> 2, 1 breaking place\n" in said
+    assert "          t.py::a\n\nover       t.py::a   dynamo 1 -> 2, 1 graph break\n" in said
 
 
 def test_shards_are_one_run_and_branches_are_two(desk: Desk) -> None:

@@ -63,7 +63,7 @@ def test_in_a_terminal(project: Path) -> None:
     ]
     ours = ours[: next(n for n, line in enumerate(ours) if line.startswith("  accept    "))]
     assert max(len(line) for line in ours if not line.startswith(CODE_OR_COMMAND)) <= 80
-    assert "      try: keep the value a tensor, or" in ours
+    assert "      fix: keep the value a tensor, or" in ours
     assert "           torch._dynamo.config.capture_scalar_outputs = True" in ours
 
 

@@ -226,7 +226,7 @@ def test_its_places_are_in_the_baseline_with_their_layer(runs: Runs) -> None:
     assert tests["test_child"]["verdict"] == "ok"
     assert tests["test_child"]["baseline"]["breaks"][0]["layer"] == "toy"
     assert tests["test_step"]["verdict"] == "over"
-    assert "graph budget: 1 breaking place, the baseline allows 0 (+1)" in said
+    assert "graph budget: 1 graph break, the baseline allows 0 (+1)" in said
 
 
 def test_its_report_is_valid(runs: Runs) -> None:
@@ -242,7 +242,7 @@ def test_its_report_is_valid(runs: Runs) -> None:
 
 
 def test_it_is_told_as_text_markdown_and_html(runs: Runs) -> None:
-    assert "test_model.py::test_step   toy 1 -> 3, 1 breaking place" in runs.red_said
+    assert "test_model.py::test_step   toy 1 -> 3, 1 graph break" in runs.red_said
     files = ("--markdown", "c.md", "--html", "c.html")
     runs.copy.python("-m", "pytest_graphbreak", "report", "c.json", *files)
     markdown = (runs.copy.suite / "c.md").read_text()

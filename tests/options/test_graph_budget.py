@@ -34,7 +34,7 @@ def test_growth_fails_with_the_reason_that_is_new(recorded: Suite) -> None:
             "  + GB0059  Failed to trace builtin operator",
             "      test_it.py:* in f",
             '          print("hello")',
-            "      try: *",
+            "      fix: *",
             "  baseline  baselines/test_it.yaml:*, recorded on * with torch *",
             "  accept    *pytest * --graph-budget-update test_it.py::test_model",
             "*= graph budget =*",

@@ -364,7 +364,7 @@ def test_a_failure_says_with_which_settings_it_was_measured(suite: Suite) -> Non
             "graph budget: 1 dynamo graph, the marker allows 0 (+1)",
             *told,
             "  marker *",
-            "*1 breaking place",
+            "*1 graph break",
             *told,
         ]
     )

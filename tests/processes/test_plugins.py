@@ -147,7 +147,7 @@ def test_a_test_that_fails_by_itself_keeps_its_failure_and_tells_its_graphs(
     )
     result = written.run()
     result.stdout.fnmatch_lines(
-        ["*assert 1 == 2*", "*- graph budget -*", "2 dynamo graphs, 1 breaking place", "*GB0059*"]
+        ["*assert 1 == 2*", "*- graph budget -*", "2 dynamo graphs, 1 graph break", "*GB0059*"]
     )
     result.stdout.no_fnmatch_line("*the marker allows*")
 

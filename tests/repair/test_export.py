@@ -37,7 +37,7 @@ def test_a_branch_on_data_is_an_error_with_its_line(shop: Shop) -> None:
     assert lines[1] == "  GB0170  Data-dependent branching"
     assert lines[2] == "      a.py:6 in Net.forward"
     assert lines[3].strip() == "x = x + 1 if x.sum() > 3 else x"
-    assert lines[4].startswith("      try: ")
+    assert lines[4].startswith("      fix: ")
     assert lines[5] == "      graphbreak explain GB0170"
     assert lines[6] == "Net  not strict: fails"
     (one,) = json.loads((shop.path / "out.json").read_text())["exports"]

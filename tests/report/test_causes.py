@@ -47,9 +47,9 @@ def test_of_many_graphs_the_first_are_told() -> None:
 
 def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
-    assert "try: code that was compiled before" in " ".join(map(str, causes.shrunk(lost(), one)))
+    assert "fix: code that was compiled before" in " ".join(map(str, causes.shrunk(lost(), one)))
     broken = lost(Difference("break", "dynamo", where=HEAD, before=0, after=1))
-    assert "try:" not in " ".join(map(str, causes.shrunk(broken, one)))
+    assert "fix:" not in " ".join(map(str, causes.shrunk(broken, one)))
 
 
 def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
@@ -100,7 +100,7 @@ def test_all_that_fell_with_a_break_stands_below_it() -> None:
         graph_list=(Graph("xla", "1", "sync", where=HERE, reason="x was pending"),),
     )
     shown = of(record)
-    start = shown.index("      and with it, until it is mended:")
+    start = shown.index("      and because of it:")
     assert shown[start + 1 :] == [
         "        net.py:20 in Body.forward breaks, too: GB0156  Unsupported method call",
         "        net.py:18 in Net.forward runs without the compiler",
@@ -131,6 +131,6 @@ def test_what_a_caller_compiles_again_stands_with_it() -> None:
 def test_code_that_left_the_compiler_is_told_with_its_number() -> None:
     lines = causes.eager_lines("+", Eager("dynamo", "skipped", HERE, 3))
     assert [*map(str, lines)][:2] == [
-        "  + eager   skipped   x3",
-        "      net.py:18 in Net.forward",
+        "  + eager   skipped",
+        "      net.py:18 in Net.forward   3 times",
     ]

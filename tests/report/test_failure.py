@@ -20,7 +20,7 @@ LINES = [
     TextLine(
         "Unsupported Tensor.item() call with capture_scalar_outputs=False", "new", 2, "+ GB0124 "
     ),
-    TextLine("keep it a tensor", "advice", 6, "try: "),
+    TextLine("keep it a tensor", "advice", 6, "fix: "),
     TextLine("", "command", 2, "explain  ", "graphbreak explain GB0124"),
 ]
 
@@ -81,12 +81,14 @@ def test_only_our_lines_of_a_traceback_are_broken(
 ) -> None:
     first, *more = plain(LINES).split("\n")
     own = [">       with graph_budget(max_graphs=0) as seen, torch.no_grad(), a_long_name():"]
-    ours = [f"E   pytest_graphbreak.BudgetExceeded: {first}", *(f"E   {line}" for line in more)]
+    ours = [f"E       pytest_graphbreak.BudgetExceeded: {first}"]
+    ours += [f"E       {line}".rstrip() for line in more]
     writer = Writer(width, monkeypatch)
     with a_traceback([*own, *ours, "E   a note"]) as shown:
         BlockText(shown, LINES)(writer)
     found = writer.text.splitlines()
     assert [found[0], found[-1]] == [*own, "E   a note"]
     assert " ".join(found).split() if width else found == [*own, *ours, "E   a note"]
-    assert all(line.startswith("E ") for line in found[1:])
+    assert all(line.startswith("E") for line in found[1:])
     assert not width or all(len(line) <= width for line in found[1:])
+    assert (len(found) > len(ours) + 2) == bool(width)

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.record import Break, Record
-from pytest_graphbreak.report.headline import counts, headline, operations, totals
+from pytest_graphbreak.model.record import Break, Graph, Record
+from pytest_graphbreak.report.headline import counts, headline, totals
 from tests.changes import total
 
 BOTH = Record(layers=("dynamo", "xla"), graphs={"dynamo": 2, "xla": 4})
@@ -28,8 +28,8 @@ def step(now: int, allowed: int, kind: str = "graph", by: str = "baseline") -> D
         (step(1, 0), "1 xla graph, the baseline allows 0 (+1)"),
         (step(2, 1, "recompile"), "2 xla recompiles, the baseline allows 1 (+1)"),
         (step(1, 0, "recompile"), "1 xla recompile, the baseline allows 0 (+1)"),
-        (step(3, 0, "break"), "3 breaking places, the baseline allows 0 (+3)"),
-        (step(1, 0, "eager"), "1 place left the compiler, the baseline allows 0 (+1)"),
+        (step(3, 0, "break"), "3 graph breaks, the baseline allows 0 (+3)"),
+        (step(1, 0, "eager"), "1 eager fallback, the baseline allows 0 (+1)"),
         (step(4, 1, by="marker"), "4 xla graphs, the marker allows 1 (+3)"),
         (step(4, 1, by="block"), "4 xla graphs, the block allows 1 (+3)"),
         (step(4, 1, by="option"), "4 xla graphs, --max-graphs allows 1 (+3)"),
@@ -49,16 +49,16 @@ def test_what_moved_most_comes_first() -> None:
 @pytest.mark.parametrize(
     ("verdict", "record", "words"),
     [
-        (Verdict("new"), BROKEN, "no baseline for this test (2 dynamo graphs, 2 breaking places)"),
+        (Verdict("new"), BROKEN, "no baseline for this test (2 dynamo graphs, 2 graph breaks)"),
         (
             Verdict("lost", (step(0, 1),)),
             NONE,
-            "no xla graph any more, the baseline has 1 (nothing was compiled)",
+            "no xla graph any more, the baseline has 1",
         ),
         (
             Verdict("lost", (step(2, 12, "ops"),)),
             BOTH,
-            "2 captured operations left in xla graphs, the baseline has 12 (-10)",
+            "2 captured operations in xla graphs, the baseline has 12 (-10)",
         ),
         (
             Verdict("improved", (replace(step(1, 4), verdict="improved"),)),
@@ -77,7 +77,7 @@ def test_totals_of_what_made_nothing() -> None:
     assert totals(Record()) == "nothing was compiled"
 
 
-def test_the_table_has_each_count_once_and_what_is_gone_first() -> None:
+def test_a_line_has_each_count_once_and_what_is_gone_first() -> None:
     verdict = Verdict(
         "over",
         (
@@ -86,23 +86,25 @@ def test_the_table_has_each_count_once_and_what_is_gone_first() -> None:
             replace(step(1, 2, "break"), verdict="improved"),
         ),
     )
-    assert [*map(str, counts(verdict, BOTH))] == [
-        "  dynamo               1 -> 0    -1",
-        "  xla                  1 -> 4    +3",
-        "  xla recompiles       0 -> 2    +2",
-        "  xla                  2 -> 4    +2   (marker)",
-        "  breaks               2 -> 1    -1",
-    ]
+    (line,) = counts(verdict, BOTH, ops=verdict.ops)
+    assert str(line) == (
+        "  dynamo 1 -> 0, xla 1 -> 4, xla recompiles 0 -> 2, breaks 2 -> 1, "
+        "xla 2 -> 4 by the marker, captured operations 12 -> 2 (xla)"
+    )
 
 
-def test_layers_whose_operations_moved_alike_share_a_line() -> None:
-    dynamo = total("ops", before=12, after=2)
-    verdict = Verdict("lost", (dynamo, step(2, 12, "ops"), total("ops", "tt", 2, 4)))
-    assert [*map(str, operations(verdict, more=False))] == [
-        "  captured operations 12 -> 2   (dynamo, xla)",
-        "    less of the program is compiled now",
-    ]
-    assert [*map(str, operations(verdict, more=True))] == [
-        "  captured operations 2 -> 4   (tt)",
-        "    more of the program is compiled now",
-    ]
+def test_a_count_that_grew_says_what_it_is_made_of() -> None:
+    graphs = [Graph("dynamo", str(at), cause) for at, cause in enumerate(("entry", *["break"] * 3))]
+    record = Record(layers=("dynamo",), graphs={"dynamo": 4}, graph_list=tuple(graphs))
+    (line,) = counts(Verdict("over", (total(after=4),)), record, {"dynamo": 2})
+    made = "(1 entry, 3 after a break, 2 in the test's fixtures)"
+    assert str(line) == f"  dynamo 1 -> 4 {made}"
+    (line,) = counts(Verdict("new"), record)
+    assert str(line) == "  dynamo 4 (1 entry, 3 after a break)"
+
+
+def test_layers_whose_operations_fell_alike_are_named_together() -> None:
+    fewer = [total("ops", layer, before=12, after=2) for layer in ("dynamo", "xla")]
+    verdict = Verdict("lost", tuple(fewer))
+    (line,) = counts(verdict, BOTH, ops=verdict.ops)
+    assert str(line) == "  captured operations 12 -> 2 (dynamo, xla)"

@@ -44,9 +44,7 @@ def test_the_text_says_whose_cap_it_is(by: str, whose: str) -> None:
     over = judgement(Case(TWO, cap=Cap(every=1, by=by)))
     assert headline(over.message) == f"graph budget: 2 dynamo graphs, {whose} 1 (+1)"
     lost = judgement(Case(NONE, cap=Cap(every=1, by=by)))
-    assert headline(lost.message) == (
-        f"graph budget: no dynamo graph any more, {whose} 1 (nothing was compiled)"
-    )
+    assert headline(lost.message) == (f"graph budget: no dynamo graph any more, {whose} 1")
     assert [step.by for step in (*over.verdict.over, *lost.verdict.lost)] == [by, by]
 
 
@@ -104,4 +102,4 @@ def test_the_text_knows_what_the_baseline_was_measured_with() -> None:
     context = Context("test_a.py::test_b", "cpu", baseline="test_a.yaml", baseline_line=3)
     message = judgement(case, Rules(gate=True), lambda: context).message
     assert message is not None
-    assert "baseline  test_a.yaml:3, recorded on cpu with torch 2.13 (now 2.9" in message
+    assert "baseline  test_a.yaml:3 (cpu, torch 2.13; now 2.9" in message

@@ -68,9 +68,9 @@ def test_a_green_run_is_one_line() -> None:
 
 def test_one_red_test_has_a_line_and_the_next_step() -> None:
     assert shown(a_run(over("t.py::a", 1, 3))) == [
-        "over       t.py::a   dynamo 1 -> 3, 2 breaking places",
+        "over       t.py::a   dynamo 1 -> 3, 2 graph breaks",
         "1 test on cpu: 1 over",
-        "next       mend the code, or accept: python -m pytest --graph-budget-update",
+        "next       fix the code, or accept: python -m pytest --graph-budget-update",
     ]
 
 
@@ -117,8 +117,8 @@ def test_many_red_tests_begin_with_their_causes() -> None:
         ("text", "          t.py::test[0]"),
         ("text", ""),
     ]
-    assert found[4][1].startswith("      try: keep the value a tensor")
-    assert found[8] == ("bad", "over       t.py::test[0]   dynamo 1 -> 2, 1 breaking place")
+    assert found[4][1].startswith("      fix: keep the value a tensor")
+    assert found[8] == ("bad", "over       t.py::test[0]   dynamo 1 -> 2, 1 graph break")
 
 
 def test_what_is_written_is_red_no_longer() -> None:
@@ -151,7 +151,7 @@ def test_what_stands_beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(outcome) == [
         "unmeasured t.py::crashed",
         "stale      baselines/t.yaml:4  t.py::gone",
-        "fixtures   t.py::a   setup: 2 dynamo",
+        "fixtures   t.py::a   2 dynamo graphs in setup, not judged",
         "error      no disk",
         "1 test on cpu: 1 ok",
     ]
@@ -177,7 +177,7 @@ def test_totals_say_what_was_not_judged() -> None:
         (
             over(verdict="lost", now=0),
             [
-                "next       mend the code, or accept: python -m pytest --graph-budget-update",
+                "next       fix the code, or accept: python -m pytest --graph-budget-update",
                 "           (and --graph-budget-prune for what is not compiled any more)",
             ],
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
@@ -67,9 +69,9 @@ def red(record: Record, **graphs: int) -> str:
 def test_a_print_deep_inside_is_one_entry() -> None:
     shown = red(BROKEN, dynamo=1)
     assert shown.count("\n  + ") == 1
-    assert shown.count("try:") == 1
+    assert shown.count("fix:") == 1
     assert (
-        "      and with it, until it is mended:\n"
+        "      and because of it:\n"
         "        transformers/bert.py:55 in Encoder.forward runs without the compiler\n"
         "        transformers/bert.py:29 in Layer.forward is compiled again (2/1): x requires_grad"
     ) in shown
@@ -78,10 +80,8 @@ def test_a_print_deep_inside_is_one_entry() -> None:
 def test_the_stack_reaches_the_users_own_line() -> None:
     assert (
         "      from transformers/bert.py:60 in Encoder.forward\n"
-        "          x = layer(x)\n"
         "      ... 2 calls between\n"
         "      from tests/test_it.py:5 in test_it\n"
-        "          model(x)\n"
     ) in red(BROKEN, dynamo=1)
 
 
@@ -104,12 +104,12 @@ def test_what_fell_for_itself_keeps_its_advice() -> None:
         dynamo=1,
     )
     assert "  + recompile 0/1   x size mismatch\n" in shown
-    assert "      from tests/test_it.py:5 in test_it\n          model(x)\n      try: " in shown
+    assert re.search(r"\n      fix: [^\n]*\n      from tests/test_it.py:5 in test_it\n", shown)
 
 
 def test_a_test_that_failed_by_itself_is_told_the_same_way() -> None:
     shown = plain(describe(BROKEN))
-    assert shown.count("try:") == 1
+    assert shown.count("fix:") == 1
     assert "        transformers/bert.py:55 in Encoder.forward runs without the compiler" in shown
 
 
@@ -123,10 +123,9 @@ def test_a_test_that_failed_by_itself_is_told_why_code_was_compiled_again() -> N
 def test_nothing_compiled_any_more_comes_first() -> None:
     gone = Record(layers=("dynamo",), frames=Frames(1), breaks=(PRINT,), eager=(SKIPPED,))
     headline, _, first, *_ = red(gone, dynamo=1).split("\n")
-    assert headline == (
-        "graph budget: no dynamo graph any more, the baseline has 1 (nothing was compiled)"
-    )
-    assert first.split() == ["dynamo", "1", "->", "0", "-1"]
+    assert headline == "graph budget: no dynamo graph any more, the baseline has 1"
+    assert first == "  + GB0059  Failed to trace builtin operator"
+    assert "\n  dynamo 1 -> 0, breaks 0 -> 1, eager fallbacks 0 -> 1\n" in red(gone, dynamo=1)
     assert "accept    python -m pytest --graph-budget-update --graph-budget-prune tests/" in red(
         gone, dynamo=1
     )
@@ -142,16 +141,16 @@ def test_a_layer_that_is_gone_names_those_that_are_there() -> None:
 def test_where_nothing_broke_the_test_itself_is_the_place() -> None:
     shown = red(Record(layers=("dynamo",)), dynamo=1)
     assert "  - nothing was compiled\n      tests/test_it.py:3 in test_it\n" in shown
-    assert "      try: look for a torch.compile that is gone" in shown
+    assert "      fix: look for a torch.compile that is gone" in shown
     loaded = Record(layers=("jax",), notes=("jax: compiled 0, loaded 1",))
     shown = red(loaded, jax=1)
     assert "  - nothing was compiled\n      jax: compiled 0, loaded 1\n      tests/" in shown
-    assert "      try: look for a jax.jit that is gone" in shown
+    assert "      fix: look for a jax.jit that is gone" in shown
     assert "1 function looked at" in red(Record(layers=("dynamo",), frames=Frames(1)), dynamo=1)
 
 
 def test_the_same_torch_is_not_told_twice() -> None:
-    assert "recorded on cpu with torch 2.13\n" in red(BROKEN, dynamo=1)
+    assert "(cpu, torch 2.13)" in red(BROKEN, dynamo=1)
 
 
 def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> None:

@@ -24,7 +24,7 @@ def test_a_layer_that_nobody_limits_does_not_grow() -> None:
     assert [growth(test) for test in tests] == [1, 1]
     (cause,) = root_causes(by_nodeid(tests)).all
     assert cause.graphs == 2
-    assert row(tests[0]) == "t.py::a   dynamo 1 -> 2, 1 breaking place"
+    assert row(tests[0]) == "t.py::a   dynamo 1 -> 2, 1 graph break"
 
 
 def test_the_comment_and_the_page_count_it_as_the_terminal_does() -> None:
@@ -41,4 +41,4 @@ def test_a_layer_that_the_baseline_limits_grows_beside_a_marker() -> None:
         "budget": {"graphs": {"dynamo": 1, "xla": 0}},
     }
     (seen,) = as_tests(test)
-    assert (growth(seen), row(seen)) == (3, "t.py::a   dynamo 2, xla 0 -> 3, 1 breaking place")
+    assert (growth(seen), row(seen)) == (3, "t.py::a   dynamo 2, xla 0 -> 3, 1 graph break")

@@ -35,15 +35,14 @@ def test_a_retrace_is_told_with_its_place_and_advice(suite: Suite) -> None:
     result.stdout.fnmatch_lines(
         [
             "graph budget: 3 jax graphs, the baseline allows 1 (+2)",
-            "  3 jax graphs = 1 jit + 1 retrace + 1 eager",
             "  + eager   outside of jax.jit: sin",
             "          np.add(jax.numpy.sin(at(4)), 1)",
-            "      try: call it inside of the jitted function, or use numpy *",
+            "      fix: call it inside of the jitted function, or use numpy *",
             "  + retrace step/1   at y?'hi'?: float32?3? before, float32?4? now (*",
             "          return step(np.float32(1), {'hi': np.ones(size, np.float32)})",
-            "      try: pad to a few sizes (buckets) before the call*",
-            "  = 1 of 3 jax graphs known",
-            "  baseline  *recorded on cpu with jax *",
+            "      fix: pad to a few sizes (buckets) before the call*",
+            "  jax 1 -> 3 (*), jax recompiles 0 -> 1",
+            "  baseline  * (cpu, jax *)",
         ]
     )
     assert "torch" not in result.stdout.str()
@@ -56,7 +55,7 @@ import numpy as np
 def test_it():
     jax.jit(lambda x: x * 2 + 1)(np.ones(11))
 """
-ADVICE = "      try: look for a jax.jit that is gone or has less in it, JAX_DISABLE_JIT, *"
+ADVICE = "      fix: look for a jax.jit that is gone or has less in it, JAX_DISABLE_JIT, *"
 
 
 def test_where_nothing_is_compiled_jax_is_spoken_of(

@@ -57,7 +57,7 @@ def test_unmarked():
             "*+ GB0059  Failed to trace builtin operator*",
             "*test_it.py:9 in broken*",
             '*print("hello")*',
-            "*try: *",
+            "*fix: *",
             "*marker*max_graphs*",
         ]
     )

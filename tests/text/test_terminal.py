@@ -25,7 +25,7 @@ TRY = TextLine(
     "print after the call, or torch._dynamo.config.reorderable_logging_functions.add(print)",
     "advice",
     6,
-    "try: ",
+    "fix: ",
 )
 
 
@@ -40,7 +40,7 @@ class Terminal(io.StringIO):
 
 def test_prose_is_broken_at_words_and_hangs() -> None:
     assert rows(TRY, 80) == [
-        "      try: print after the call, or",
+        "      fix: print after the call, or",
         "           torch._dynamo.config.reorderable_logging_functions.add(print)",
     ]
 
@@ -51,7 +51,7 @@ def test_prose_is_broken_at_words_and_hangs() -> None:
         (signed("+", "Unsupported Tensor.item() call with", "GB0124  "), 12),
         (signed("+", "recompile 0/1 to 0/3   tensor 'x' is of another size, it says,"), 4),
         (TextLine("baselines/test_it.yaml:5, recorded on cpu", head="baseline  ", indent=2), 12),
-        (labelled("over", "tests/test_a.py::test_b   dynamo 1 -> 3, 2 breaking places"), 11),
+        (labelled("over", "tests/test_a.py::test_b   dynamo 1 -> 3, 2 graph breaks"), 11),
         (TextLine("install g++, or compile with backend=eager", head="-> ", indent=20), 23),
         (TextLine("3 tests on cpu: 1 over, 1 new, 1 without graphs"), 2),
         (TextLine("if scores.max().item() > self.limit and not self.training:", indent=10), 14),
@@ -66,7 +66,7 @@ def test_further_rows_stand_below_the_text(line: TextLine, rest: int) -> None:
 
 
 @given(
-    st.sampled_from(["try: ", "+ GB0124  ", "baseline  ", "graph budget: ", ""]),
+    st.sampled_from(["fix: ", "+ GB0124  ", "baseline  ", "graph budget: ", ""]),
     st.integers(0, 12),
     st.lists(st.text("ab(.)-_", min_size=1, max_size=30), min_size=1, max_size=40),
     st.integers(0, 200),
@@ -88,12 +88,19 @@ def test_colours_are_those_of_a_terminal_and_of_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "markup"),
-    [("headline", ("red", "bold")), ("new", ("red",)), ("gone", ("green",)), ("text", ())],
+    ("kind", "shown"),
+    [
+        ("headline", [("+ over = 3", ("red", "bold"))]),
+        ("new", [("+ ", ("red", "bold")), ("over = 3", ("bold",))]),
+        ("advice", [("+ ", ("green", "bold")), ("over = 3", ("green",))]),
+        ("text", [("+ over = 3", ())]),
+    ],
 )
-def test_the_kind_of_a_line_decides_on_its_colours(kind: Kind, markup: tuple[str, ...]) -> None:
+def test_the_kind_of_a_line_decides_on_its_colours(
+    kind: Kind, shown: list[tuple[str, tuple[str, ...]]]
+) -> None:
     (row,) = wrapped(TextLine("over = 3", kind, head="+ "), 80)
-    assert list(spans(row, kind)) == [("+ over = 3", markup)]
+    assert list(spans(row, kind)) == shown
 
 
 def test_a_file_gets_the_line_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,7 +234,7 @@ Place = tuple[str, str, str]
 
 
 def _counts(record: Record, layers: frozenset[str]) -> Hashable:
-    """What a baseline holds a test to: graphs, recompiles, breaking places, code that left."""
+    """What a baseline holds a test to: graphs, recompiles, graph breaks, code that left."""
     return (
         tuple((layer, record.graphs.get(layer, 0)) for layer in sorted(layers)),
         tuple((layer, record.recompiles.get(layer, 0)) for layer in sorted(layers)),

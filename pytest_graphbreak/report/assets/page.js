@@ -138,7 +138,7 @@
     }
     const tally = [`outcome ${result.outcome}${result.failedBy ? `, by the ${result.failedBy}` : ""}`];
     if (result.attempts > 1) tally.push(plural(result.attempts, "attempt"));
-    for (const [word, pair] of [["breaking place", result.breaks], ["eager place", result.eager]]) {
+    for (const [word, pair] of [["graph break", result.breaks], ["eager place", result.eager]]) {
       const { was, now } = pair;
       if (now || was) tally.push(was === null || was === now ? plural(now, word) : `${was} \u2192 ${plural(now, word)}`);
     }

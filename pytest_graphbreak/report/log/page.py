@@ -75,7 +75,7 @@ def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
         yield ""
         yield from _frames((item.where, *item.stack))
         if item.advice:
-            yield f"   Try: {safe.markdown(item.advice)}"
+            yield f"   Fix: {safe.markdown(item.advice)}"
             yield ""
     yield from _left_out(len(found))
 

@@ -203,7 +203,7 @@ def of_layer(record: Record, layer: str, logged: bool = True) -> str:
     if DESCRIPTIONS[layer].breaks:
         breaks = [item for item in record.breaks if item.layer == layer]
         eager = [item for item in record.eager if item.layer == layer]
-        text += f"; {plural(len(breaks), 'breaking place')}"
+        text += f"; {plural(len(breaks), 'graph break')}"
         text += f", {plural(record.recompiles.get(layer, 0), 'recompile')}"
         if eager:
             text += f", {plural(len(eager), 'function')} left to eager"

@@ -32,7 +32,7 @@ def branching(x: Any) -> Any:
 
 
 def made(function: Callable[..., Any], **options: Any) -> tuple[int, int]:
-    """Graphs and breaking places of one call from cold."""
+    """Graphs and graph breaks of one call from cold."""
     torch._dynamo.reset()
     with observe() as seen:
         torch.compile(function, backend="eager", **options)(torch.ones(3))
