@@ -17,22 +17,22 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 COMMANDS: Final = {
-    "run": "run a script with the observers on and report its graphs",
+    "run": "run a script and report its graphs",
     "analyze": "count and explain the graphs in a log",
     "accept": "write baselines from JSON reports",
     "import-csv": "write baselines from the CSVs of PyTorch's benchmarks",
-    "check": "one verdict over the reports of all shards",
-    "compare": "what changed between two runs, by cause",
-    "report": "turn JSON reports into pages that people read",
-    "history": "how the baselines moved in git",
-    "upgrade": "the same tests with other versions of packages, compared",
-    "bisect": "find the commit or the release that moved a test",
-    "explain": "what a reason means and what mends it",
+    "check": "give one verdict over the reports of all shards",
+    "compare": "show what changed between two runs, by cause",
+    "report": "render JSON reports as text, Markdown, HTML or JUnit XML",
+    "history": "show how the baselines changed in git",
+    "upgrade": "run the same tests with other versions of packages, and compare",
+    "bisect": "find the commit or the release that changed a test",
+    "explain": "explain what a reason means and how to fix it",
     "repro": "write scripts that reproduce graph breaks",
     "fix": "write a patched copy of a script, verified",
-    "dynamic": "static or dynamic sizes, compared in graphs and in time",
-    "export": "whether torch.export takes what a program compiles",
-    "doctor": "what works here and what does not",
+    "dynamic": "compare static and dynamic sizes, in graphs and in time",
+    "export": "check whether torch.export accepts what a program compiles",
+    "doctor": "check what works on this machine and what does not",
 }
 
 

@@ -59,12 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take the reports of this run of GitHub Actions (its number, or the address of its "
         "page), through gh",
     )
-    parser.add_argument("--repo", metavar="OWNER/NAME", help="whose run it is (default: gh's)")
+    parser.add_argument(
+        "--repo", metavar="OWNER/NAME", help="the repository of the run (default: gh's)"
+    )
     parser.add_argument(
         "--artifact",
         metavar="PATTERN",
         default=artifacts.ARTIFACTS,
-        help="which artifacts of the run hold reports (default: %(default)s)",
+        help="the artifacts of the run that contain reports (default: %(default)s)",
     )
     add_writing(parser)
 
@@ -72,22 +74,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_writing(parser: argparse._ActionsContainer) -> None:
     """The options that say what is written, and whether it is asked before."""
     parser.add_argument("--yes", action="store_true", help="write without asking")
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and stop")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes, and stop")
     parser.add_argument(
         "--tests",
         metavar="PATTERN",
-        help="only the test with this id; or else tests whose id contains this, or fits it where "
-        "it has a * or a ?",
+        help="only the test with this id; or else tests whose id contains this text, or matches "
+        "it if it has a * or a ?",
     )
     parser.add_argument(
         "--prune",
         action="store_true",
-        help="drop entries whose test is gone, in files that all reports together ran whole",
+        help="drop entries of tests that no longer exist, in files that the reports ran completely",
     )
     parser.add_argument(
         "--base-profile",
         metavar="NAME",
-        help="whose counts are the plain ones in a new baseline file (default: the first report's)",
+        help="the profile of the plain counts in a new baseline file (default: the first report's)",
     )
     add_directory(parser)
 

@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--test",
         metavar="TEMPLATE",
         help="the id of the test of a model, such as 'tests/test_models.py::test_model[{name}]', "
-        "with {name} for the directory of its dump: --json then holds counts that "
-        "graphbreak accept takes",
+        "with {name} for the directory of its dump: --json then writes counts that "
+        "graphbreak accept accepts",
     )
     parser.add_argument(
         "--profile",
@@ -51,14 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root",
         metavar="DIR",
-        help="the checkout that the log is of: source lines are quoted from there, from the "
-        "working directory and from installed packages, and from nowhere else",
+        help="the checkout that the log comes from: source lines are quoted only from there, from "
+        "the working directory and from installed packages",
     )
     parser.add_argument(
         "--build",
         metavar="DIR",
-        help="the build directory of tt-xla, which tells a debug build from a release build "
-        "(default: build, where it has a CMakeCache.txt of tt-xla)",
+        help="the build directory of tt-xla, which shows whether it is a debug or a release build "
+        "(default: build, if it has a CMakeCache.txt of tt-xla)",
     )
 
 

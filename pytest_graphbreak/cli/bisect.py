@@ -41,10 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("nodeid", metavar="NODEID", help="one test: tests/test_a.py::test_b")
     parser.add_argument(
-        "--good", required=True, metavar="REV|V", help="where the test was as it should be"
+        "--good",
+        required=True,
+        metavar="REV|V",
+        help="a commit or a release where the test is right",
     )
     parser.add_argument(
-        "--bad", metavar="REV|V", help="where it is not any more (a commit: HEAD by default)"
+        "--bad", metavar="REV|V", help="one where it is not (for commits: HEAD by default)"
     )
     parser.add_argument(
         "--package", metavar="P", help="search the releases of this package, not the commits"
@@ -53,14 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--setup",
         default="",
         metavar="CMD",
-        help="a command that makes each worktree ready, such as a build in place",
+        help="a command that prepares each worktree, such as a build in place",
     )
     parser.add_argument(
         "--path",
         action="append",
         default=[],
         metavar="DIR",
-        help="import from this directory of each worktree first; may be given again",
+        help="import from this directory of each worktree first; may be repeated",
     )
     parser.add_argument(
         "--first-parent", action="store_true", help="only the commits of the branch itself"

@@ -45,18 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="REPORT",
         help="reports of another run (main's), whose counts are the budget; a test that they "
-        "do not have is judged by its baseline",
+        "do not have is compared with its baseline",
     )
     parser.add_argument(
         "--allow-missing",
         action="store_true",
-        help="pass although nothing was judged, or tests were collected and ran nowhere",
+        help="pass although nothing was compared, or collected tests did not run anywhere",
     )
     parser.add_argument(
         "--base",
         metavar="REV",
-        help="tell what was taken out of the gate since this branch or commit (default: the "
-        "branch that the pull request is for, or origin's own)",
+        help="list what was removed from the gate since this branch or commit (default: the "
+        "target branch of the pull request, or origin's default branch)",
     )
     add_directory(parser)
     add_outputs(parser)
@@ -66,7 +66,7 @@ def add_directory(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--graph-budget-dir",
         metavar="DIR",
-        help="where baselines live (default: graph_budget_dir of the ini file, or baselines)",
+        help="directory of the baselines (default: graph_budget_dir of the ini file, or baselines)",
     )
 
 

@@ -32,25 +32,27 @@ _BOTH: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reports", nargs="*", metavar="REPORT", help=f"BEFORE and AFTER: {REPORTS}")
-    parser.add_argument("--before", nargs="+", default=[], metavar="REPORT", help="the one side")
-    parser.add_argument("--after", nargs="+", default=[], metavar="REPORT", help="the other side")
+    parser.add_argument(
+        "--before", nargs="+", default=[], metavar="REPORT", help="the earlier side"
+    )
+    parser.add_argument("--after", nargs="+", default=[], metavar="REPORT", help="the later side")
     add_pages(parser)
     group = parser.add_argument_group("baselines, from what the later side measured")
     group.add_argument("--update-baselines", action="store_true", help="write them, as accept does")
     group.add_argument("--patch", metavar="F", help="write a patch of them instead")
     group.add_argument(
-        "--message", metavar="F", help="where the commit message goes (default: it is printed)"
+        "--message", metavar="F", help="where to write the commit message (default: print it)"
     )
     add_writing(group)
 
 
 def add_pages(parser: argparse.ArgumentParser) -> None:
     """Where a comparison is written, and whether it makes the exit code."""
-    parser.add_argument("--json", metavar="F", help="all of it, as JSON")
-    parser.add_argument("--markdown", metavar="F", help="a comment for a pull request")
-    parser.add_argument("--html", metavar="F", help="a page with both sides of each test")
+    parser.add_argument("--json", metavar="F", help="write the comparison as JSON")
+    parser.add_argument("--markdown", metavar="F", help="write a comment for a pull request")
+    parser.add_argument("--html", metavar="F", help="write a page with both sides of each test")
     parser.add_argument(
-        "--exit-code", action="store_true", help="end with 1 where anything differs but words"
+        "--exit-code", action="store_true", help="exit with 1 if anything but wording is different"
     )
 
 

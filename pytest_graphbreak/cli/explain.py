@@ -49,13 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="for programs: one JSON object on a line, for the topic or for each finding",
+        help="for programs: one JSON object per line, for the topic or for each finding",
     )
     parser.add_argument(
         "--tests",
         metavar="PATTERN",
-        help="of reports, only the findings of tests whose id contains this, or fits it where it "
-        "has * or ?",
+        help="for reports, only the findings of tests whose id contains this text, or matches it "
+        "if it has * or ?",
     )
 
 

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-side-effects",
         action="store_true",
-        help="no remedy that drops a side effect, such as a line of a log",
+        help="try no remedy that drops a side effect, such as a line of a log",
     )
     parser.add_argument(
         "--runs", type=int, default=60, metavar="N", help="run the program at most N times (60)"
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--diff",
         action="store_true",
-        help="print what changes in files, also of libraries, as a diff; all else to stderr",
+        help="print the changes of files, also of libraries, as a diff; all else goes to stderr",
     )
 
 

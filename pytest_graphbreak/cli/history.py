@@ -26,13 +26,13 @@ CAUSES: Final = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--html", metavar="F", help="a page with a plot of each test")
+    parser.add_argument("--html", metavar="F", help="write a page with a plot of each test")
     parser.add_argument("--tests", metavar="PATTERN", help="only these tests, as in accept")
     parser.add_argument(
         "--by",
         choices=("test", "commit"),
         default="test",
-        help="tell each test with the commits that moved it, or each commit with what it moved",
+        help="show each test with the commits that changed it, or each commit with its changes",
     )
     add_directory(parser)
 

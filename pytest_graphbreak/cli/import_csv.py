@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="CSV",
-        help="with the columns name, accuracy and graph_breaks, as in benchmarks/dynamo/"
+        help="a CSV with the columns name, accuracy and graph_breaks, as in benchmarks/dynamo/"
         "ci_expected_accuracy of PyTorch",
     )
     parser.add_argument(

@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """The options that name a page to write."""
-    parser.add_argument("--markdown", metavar="F", help="a comment for a pull request")
-    parser.add_argument("--html", metavar="F", help="one self-contained page")
-    parser.add_argument("--junit", metavar="F", help="JUnit XML")
+    parser.add_argument("--markdown", metavar="F", help="write a comment for a pull request")
+    parser.add_argument("--html", metavar="F", help="write one self-contained page")
+    parser.add_argument("--junit", metavar="F", help="write JUnit XML")
     parser.add_argument(
         "--of-run",
         metavar="ID",
         help="the run of GitHub Actions that made the reports: its number or its address, for "
-        "the line that accepts them",
+        "the command that accepts them",
     )
 
 

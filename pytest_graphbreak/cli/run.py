@@ -45,14 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         choices=DEVICES,
         default="auto",
-        help="what the script compiles for; tt also makes it torch_xla's device (default: auto)",
+        help="the device to compile for; tt also makes it torch_xla's device (default: auto)",
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
     parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")
     parser.add_argument(
         "--log",
         metavar="F",
-        help="keep what torch and the device libraries log, for `graphbreak analyze`",
+        help="keep the log of torch and the device libraries, for `graphbreak analyze`",
     )
     parser.add_argument(
         "--max-graphs",

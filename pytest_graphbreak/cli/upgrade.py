@@ -30,7 +30,7 @@ DONE: Final = 0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "graphbreak upgrade REQUIREMENT... [options] [-- pytest arguments]"
     parser.add_argument(
-        "requirements", nargs="+", metavar="REQUIREMENT", help='as pip takes it: "torch==2.15"'
+        "requirements", nargs="+", metavar="REQUIREMENT", help='in the syntax of pip: "torch==2.15"'
     )
     add_pages(parser)
     add_reports(parser)

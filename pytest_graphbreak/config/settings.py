@@ -75,29 +75,29 @@ class Settings:
 _FLAGS: Final = {
     "": "Check the graphs of every test against its committed baseline.",
     "-update": "Record new and changed entries of the tests that ran and passed.",
-    "-record": "Record missing entries only; judge the others.",
-    "-prune": "Drop the entries of tests that are gone (complete runs only).",
+    "-record": "Record missing entries only; compare the others.",
+    "-prune": "Drop the entries of tests that no longer exist (complete runs only).",
 }
 _VALUES: Final = {
     "report": (
         "PATH",
-        "Write the JSON report. Alone, it counts every test, and judges by markers only.",
+        "Write the JSON report. Without the gate every test is counted, and only markers can fail.",
     ),
     "trace": ("DIR", "Keep torch's structured trace of each test that failed, for tlparse."),
-    "dir": ("DIR", "Where baselines live (default: baselines, under the rootdir)."),
+    "dir": ("DIR", "Directory of the baselines (default: baselines, under the rootdir)."),
     "profile": ("NAME", "Name the profile; {device}, {arch} and {torch} are filled in."),
     "device": ("|".join(DEVICES), "Where fixtures compile (default: auto)."),
 }
 """Options with a value: what it is called in the help, and the help."""
 _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
-    "": (False, "As --graph-budget."),
-    "_report": ("", "As --graph-budget-report."),
-    "_dir": ("baselines", "As --graph-budget-dir."),
-    "_profile": ("", "As --graph-budget-profile."),
-    "_device": ("auto", "As --graph-budget-device."),
+    "": (False, "Same as --graph-budget."),
+    "_report": ("", "Same as --graph-budget-report."),
+    "_dir": ("baselines", "Same as --graph-budget-dir."),
+    "_profile": ("", "Same as --graph-budget-profile."),
+    "_device": ("auto", "Same as --graph-budget-device."),
     "_isolation": (
         "test",
-        "test: each test starts from cold caches; none: caches are left alone.",
+        "test: each test starts with empty caches; none: caches are not touched.",
     ),
     "_strict": (
         False,
@@ -105,26 +105,26 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     ),
     "_new": (
         "fail",
-        "fail: a test that compiles and has no baseline fails; report: it passes, and is told.",
+        "fail: a test that compiles and has no baseline fails; report: it passes and is reported.",
     ),
     "_ops": (
         f"{OPS:g}",
-        "By how many percent captured operations may fall (0: by none); off: they are not judged.",
+        "By how many percent captured operations may fall (0: none); off: they are not compared.",
     ),
     "_tt_log": (
         "headers",
-        "headers: of the TT plugin's log what counting needs is turned on; full: what analysis "
-        "needs; off: nothing, and tt graphs are counted through xla.",
+        "How much of the TT plugin's log is on. headers: what counting needs; full: what "
+        "analysis needs; off: nothing, and tt graphs are counted through xla.",
     ),
     "_jax_device": (
         "",
-        "The device whose programs the jax layer counts: a platform of JAX (tt), or one with the "
-        "number of a device (cpu:1). What is compiled for others is jax_host's.",
+        "The device whose programs the jax layer counts: a platform of JAX (tt), or a platform "
+        "with a device number (cpu:1). Programs for other devices are counted by jax_host.",
     ),
     "_infra": (
         [],
-        "Directories of test infrastructure, one a line, relative to the rootdir: no place is "
-        "named in them, but the line that called them.",
+        "Directories of test infrastructure, one per line, relative to the rootdir: instead of "
+        "a place in them, the line that called them is named.",
     ),
     "_reasons": (
         True,
