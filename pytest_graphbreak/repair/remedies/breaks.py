@@ -44,7 +44,7 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch("capture_scalar_outputs: .item() becomes a node of the graph", (SCALARS,))
     if name in _SHAPES or "dynamic shape" in reason:
         yield SourcePatch(
-            "capture_dynamic_output_shape_ops: sizes that hang on values stay in the graph",
+            "capture_dynamic_output_shape_ops: sizes that depend on values stay in the graph",
             (SHAPES,),
         )
         yield SourcePatch(

@@ -22,7 +22,7 @@ READ: Final = frozenset(
 )
 """Families where the value of a tensor is read."""
 _NOTE: Final = (
-    "compiled anew for other values of small integer inputs; where the numbers change "
+    "compiled again for other values of small integer inputs; where the numbers change "
     "with another input, the graph raises RuntimeError"
 )
 
