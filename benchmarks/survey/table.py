@@ -206,7 +206,7 @@ def _held() -> str:
     classes = drawn["classes"]
     return (
         f"## Compared with another count\n\n{len(classes)} classes, chosen at random, were counted "
-        "without the plugin: graphs by a backend that counts its calls, breaking places and "
+        "without the plugin: graphs by a backend that counts its calls, graph breaks and "
         f"recompiles by Dynamo's logs. **{sum(classes.values())} of {len(classes)} agree** in "
         f"all three. `python -m benchmarks.survey.independent --of {drawn['of']} "
         f"--seed {drawn['seed']}` repeats the choice: {', '.join(classes)}.\n"
@@ -469,7 +469,7 @@ def _breaking(results: Sequence[Plain]) -> str:
     )
     return (
         "## Classes with a break or a recompile\n\n"
-        "| class | graphs | breaking places | breaks | recompiles | operations |\n"
+        "| class | graphs | graph breaks | times broken | recompiles | operations |\n"
         f"| --- | ---: | ---: | ---: | ---: | ---: |\n{rows}\n"
     )
 
