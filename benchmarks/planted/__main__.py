@@ -64,15 +64,17 @@ def edited(before: str, after: str) -> list[int]:
 
 
 def first_entry(message: str) -> str:
-    """The first entry of a red text: its first line and what is further in below it."""
-    kept: list[str] = []
-    for line in message.splitlines():
-        starts = re.match(r"  [+*~-] ", line)
-        if kept and (starts or not line.startswith("   ")):
-            break
-        if kept or starts:
-            kept.append(line)
-    return "\n".join(kept)
+    """The first entry of a red text: of what is new, else of what is gone."""
+    for sign in "+-*~":
+        kept: list[str] = []
+        for line in message.splitlines():
+            if kept and not line.startswith("     "):
+                return "\n".join(kept)
+            if kept or line.startswith(f"  {sign} "):
+                kept.append(line)
+        if kept:
+            return "\n".join(kept)
+    return ""
 
 
 def is_named(message: str, lines: dict[str, list[int]]) -> bool:

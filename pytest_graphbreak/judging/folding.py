@@ -60,7 +60,9 @@ class Folding:
             return next((one for outer, one in calls if outer and outer[0].key[:2] == here), None)
         if rule == "sources":
             # Since the break, the function that was waited for is a graph of its own.
-            own = any(self._causes.get(name, "entry") == "entry" for name in item.sources)
+            own = any(
+                name not in self._causes or _frame(name) in self._entries for name in item.sources
+            )
             return None if own or not item.sources else self.through(item.where)
         return None
 

@@ -70,8 +70,14 @@ def _is_told(graph: Graph, sides: Sides, above: bool) -> bool:
     if cause.is_plain:  # an entry is told by its function
         return DESCRIPTIONS[graph.layer].above is not None and not above
     if cause.explained_by == "break":
-        return not (sides.new_breaks or sides.new_eager)
+        return not (sides.new_breaks or sides.new_eager or _again(sides))
     return not cause.explained_by
+
+
+def _again(sides: Sides) -> bool:
+    """Whether code is compiled again that was not: what a known break left may hold it."""
+    added = (graph for matched in sides.matched.values() for graph in matched.added)
+    return any(cause_of(graph).kind == "repeat" for graph in added)
 
 
 def _likeness(graph: Graph) -> tuple[str, ...]:

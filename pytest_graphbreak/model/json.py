@@ -183,7 +183,7 @@ def _record_json(record: Record) -> Plain:
     plain = record.to_dict()
     for name in ("breaks", "eager", "recompile_list", "graph_list"):
         for item in plain[name]:
-            for key in ("where", "guard", "disabled"):
+            for key in ("where", "guard", "origin", "disabled"):
                 if key in item and not any(item[key].values()):
                     item[key] = {}
     for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):

@@ -82,6 +82,10 @@ class Naming(Protocol):
         """The line of a file that keeps a function out of the compiler, by its qualified name."""
         ...
 
+    def lines(self, file: str, /) -> Sequence[str]:
+        """The text of a file, line by line; nothing where it cannot be read."""
+        ...
+
     def whole(self, end: str, line: int, code: str, known: str, /) -> str:
         """The file that ends so and has this line, ``known`` or another; empty if none is found."""
         ...
@@ -188,6 +192,10 @@ class Places:
             if function.rpartition(".")[2] in words and not text.lstrip().startswith("#"):
                 return self.frame(file, number)
         return None
+
+    def lines(self, file: str) -> Sequence[str]:
+        """The text of a file as it is now; nothing where it cannot be read."""
+        return _lines(file)
 
     def whole(self, end: str, line: int, code: str, known: str) -> str:
         """The file, of ``known`` and those that are imported, that ends so and has this line."""

@@ -113,7 +113,8 @@ class Eager(Data, frozen=True):
 class Recompile(Data, frozen=True):
     """A frame compiled again. ``graph`` is the name of the new graph (``0/1``).
 
-    ``guard`` is the user's line that the failed guard comes from, where the compiler says it;
+    ``guard`` is the user's line that the failed guard comes from, where the compiler says it, and
+    ``origin`` the one that sets what the guard is about, where the source shows it;
     ``stack`` is the call that did it, from the outermost user frame inwards.
     """
 
@@ -127,6 +128,9 @@ class Recompile(Data, frozen=True):
     guard: Annotated[Where, says("The line that the guard comes from, where it is known.")] = (
         NOWHERE
     )
+    origin: Annotated[
+        Where, says("The line that sets what the guard is about, where the source shows it.")
+    ] = NOWHERE
     process: Process = None
     during: During = None
 

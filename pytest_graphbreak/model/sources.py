@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -57,6 +57,10 @@ class Sources:
     def disabled(self, file: str, function: str) -> Frame | None:
         here = self.find(file)
         return None if here is None else self._places.disabled(here, function)
+
+    def lines(self, file: str) -> Sequence[str]:
+        here = self.find(file)
+        return () if here is None else self._places.lines(here)
 
     def whole(self, end: str, line: int, code: str, known: str) -> str:
         """``known`` where it ends so, else a file that is found here; empty if there is none."""

@@ -14,6 +14,7 @@ from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.lines import (
     at,
     calls,
+    code,
     detail,
     meanwhile,
     of_graph,
@@ -241,19 +242,31 @@ def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
     return [
         signed(sign, f"{word} {item.graphs}   {item.reason}"),
         *meanwhile(item.first, first=item.is_loop),
-        *at(item.first.guard),
-        *_compiled_again(item.first),
+        *_again(item.first),
         *to_try(advice.short(item.first)),
-        *calls(item.first.stack),
+        *calls(_callers(item.first)),
         *_followers(one, item.since),
     ]
 
 
-def _compiled_again(item: Recompile) -> list[TextLine]:
-    """The function, in one line where the line of the guard stands above it."""
+def _again(item: Recompile) -> Iterator[TextLine]:
+    """The line of the guard, the one that sets what it is about, and the function."""
+    yield from at(item.guard)
+    if item.origin.file and item.origin not in (item.guard, *item.stack):
+        yield from (detail(f"set in {position(item.origin)}"), *code(item.origin))
     if item.guard.file and item.where.file:
-        return [detail(f"recompiles {position(item.where)}")]
-    return at(item.where)
+        yield detail(f"recompiles {position(item.where)}")
+    else:
+        yield from at(item.where)
+
+
+def _callers(item: Recompile) -> Sequence[Frame]:
+    """The calls, without what is shown: the rest of a function begins where it is called."""
+    shown = {(one.file, one.line) for one in (item.guard, item.where)}
+    stack = item.stack
+    while stack and (stack[-1].file, stack[-1].line) in shown:
+        stack = stack[:-1]
+    return stack
 
 
 def _followers(one: Occurrence, since: str) -> Iterator[TextLine]:

@@ -69,6 +69,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     yield from _changes(outcome)
     for fault in outcome.faults:
         yield labelled("error", fault)
+    yield from _list("note", [*_without_graphs(outcome)])
     yield from _look(outcome)
     yield from _totals(outcome)
     yield from _next(outcome)
@@ -117,6 +118,14 @@ def _setups(outcome: Outcome) -> Iterator[TextLine]:
 def _leaks(outcome: Outcome) -> Iterator[TextLine]:
     """Settings of torch that tests left, which would have changed the counts of others."""
     yield from _list("settings", left_behind(outcome.tests))
+
+
+def _without_graphs(outcome: Outcome) -> Iterator[str]:
+    """What is to be said of passed tests that are judged by nothing, since nothing was compiled."""
+    for test in _standing(outcome):
+        note = test.record.note
+        if note and standing(test) == "none" and test.outcome == "passed" and not test.ungated:
+            yield f"{test.nodeid}  {note}"
 
 
 def _changes(outcome: Outcome) -> Iterator[TextLine]:

@@ -194,3 +194,20 @@ def test_a_graph_goes_with_the_break_of_its_function() -> None:
     (gone,) = (one for one in found if one.cause)
     assert gone.parent is not None
     assert found[gone.parent].where.function == "inner"
+
+
+def test_a_device_graph_that_is_compiled_again_goes_with_the_break_that_cut_its_function() -> None:
+    again = Graph("dynamo", "1/1", "recompile", 1, where=AFTER)
+    device = Graph("xla", "3", "recompile", sources=("1/1",), where=AFTER, reason="y went from")
+    own = Graph("xla", "4", "recompile", sources=("0/1",), where=AFTER, reason="x went from")
+    record = structs.replace(
+        BROKEN,
+        layers=("dynamo", "xla"),
+        graphs={"dynamo": 3, "xla": 2},
+        graph_list=(*BROKEN.graph_list, again, device, own),
+    )
+    changes = diff(before(PLAIN), record, versions=VERSIONS)
+    parents = {one.reason: one.parent for one in changes if one.layer == "xla" and not one.total}
+    (broke,) = [n for n, one in enumerate(changes) if one.kind == "break" and not one.total]
+    # What the user compiled (frame 0) has a reason of its own.
+    assert parents == {"y went from": broke, "x went from": None}

@@ -155,6 +155,14 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class InPlace:
+    """``compile()`` of a module of torch's own was called; ``above`` is the stack that did."""
+
+    module: str
+    above: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Missed:
     """Graphs that Dynamo counted and no sensor saw."""
 
@@ -168,7 +176,7 @@ class NotObserved:
     error: str
 
 
-Event = Started | Ended | Made | Broke | Refused | Stopped | Missed | NotObserved
+Event = Started | Ended | Made | Broke | Refused | Stopped | InPlace | Missed | NotObserved
 
 
 class Local(threading.local):

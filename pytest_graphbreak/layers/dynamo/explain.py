@@ -19,6 +19,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Broke,
     Calls,
     Event,
+    InPlace,
     Made,
     Missed,
     NotObserved,
@@ -26,6 +27,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Started,
     Stopped,
 )
+from pytest_graphbreak.layers.dynamo.origins import origin
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Naming, is_resume
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
@@ -75,6 +77,10 @@ _PACKAGED = (
     "dynamo: {number} came with packages of precompiled code (TORCH_CACHING_PRECOMPILE), "
     "which say nothing of graph breaks"
 )
+_IN_PLACE = (
+    "{module}.compile() compiles nothing in this torch, which skips the frames of its own modules: "
+    "torch.compile(model) compiles it ({where})"
+)
 _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
@@ -115,14 +121,22 @@ class EventReader:
     def recompile(self, attempt: Attempt) -> Recompile:
         """A frame that is compiled again: which guard failed, and what came instead."""
         guard = messages.guard(attempt.guards or ())
+        value = messages.readable(attempt.guard_value)
         return Recompile(
             LAYER,
             self._name(attempt),
-            f"{guard} ({attempt.guard_value})" if attempt.guard_value else guard,
+            f"{guard} ({value})" if value else guard,
             self.where(attempt),
             self._stack(attempt.above),
-            self._guard(attempt),
+            guard=self._guard(attempt),
+            origin=self._origin(attempt, guard),
         )
+
+    def _origin(self, attempt: Attempt, guard: str) -> Frame:
+        """The line that sets what the guard is about, where the source says it."""
+        callers = [line for line in attempt.above if self._places.is_user(line.file)]
+        found = origin(guard, attempt.written, callers, self._places.lines)
+        return self._places.frame(*found) if found else NOWHERE
 
     def _guard(self, attempt: Attempt) -> Frame:
         """The user's line that the failed guard comes from, where Dynamo says it."""
@@ -250,6 +264,8 @@ class _Window(EventReader):
         """What is neither a graph nor a break: what came precompiled, errors that the test saw."""
         packaged = sum(attempt.packaged for attempt in self._attempts)
         found = [_PACKAGED.format(number=plural(packaged, "graph"))] if packaged else []
+        if not any(isinstance(event, Made) for event in self._events):
+            found += [self._in_place(event) for event in self._events if isinstance(event, InPlace)]
         stopped = any(isinstance(event, Stopped) for event in self._events)
         for attempt in self._attempts:
             fault = attempt.fault
@@ -264,6 +280,11 @@ class _Window(EventReader):
                 f"({where.file}:{where.line}): {why}"
             )
         return found
+
+    def _in_place(self, event: InPlace) -> str:
+        stack = self._stack(event.above)
+        where = f"{stack[-1].file}:{stack[-1].line}" if stack else "?"
+        return _IN_PLACE.format(module=event.module, where=where)
 
     def _errors(self, missed: int) -> list[str]:
         found = [event.error for event in self._events if isinstance(event, NotObserved)]

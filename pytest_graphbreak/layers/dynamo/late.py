@@ -1,7 +1,7 @@
 """Sensors of modules that torch may import only while a window is open.
 
-Three of them: DDP, which cuts a graph into gradient buckets; exports that are stopped; packages
-of precompiled code.
+Four of them: DDP, which cuts a graph into gradient buckets; exports that are stopped; packages
+of precompiled code; modules of torch's own that are compiled in place.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
     Ended,
     Event,
+    InPlace,
     Local,
     Made,
     Started,
@@ -137,6 +138,29 @@ class ExportSensor(LateSensor):
             self._events.append(Stopped(type(root).__name__, say(root), self._above(), traced))
         except Exception as error:
             self._sensor_failed(error)
+
+
+class ModuleSensor(LateSensor):
+    """Notes ``nn.Linear(...).compile()``, which compiles nothing to 2.14.
+
+    It hands ``Module._call_impl`` to Dynamo, which skips the frames of torch's own modules.
+    """
+
+    MODULE, FUNCTION = "torch._dynamo.eval_frame", "_TorchDynamoContext.__call__"
+    """Called by each ``torch.compile(function)``, after what it imports (2.6 to 2.15)."""
+    WHAT = "modules that are compiled in place"
+
+    def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """``__call__(self, fn)``"""
+        __tracebackhide__ = True
+        try:
+            function: Any = args[1] if len(args) > 1 else kwargs.get("fn")
+            kind = type(getattr(function, "__self__", None))
+            if kind.__module__.startswith("torch.nn.") and function.__name__ == "_call_impl":
+                self._events.append(InPlace(kind.__name__, self._above()))
+        except Exception as fault:
+            self._sensor_failed(fault)
+        return original(*args, **kwargs)
 
 
 def _root_cause(fault: BaseException) -> BaseException:

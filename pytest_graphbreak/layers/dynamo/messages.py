@@ -63,13 +63,17 @@ def guard(texts: tuple[str, ...]) -> str:
         return UNNAMED
     text = re.sub(r"^!?[\d/]+:\s*", "", texts[0].strip())
     text = text.split("\nUser stack trace:")[0]
-    text = re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip()
+    text = readable(re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip())
+    text = text.split(" If this is unexpected, wrap your backend")[0]
+    return plain(text) or UNNAMED
+
+
+def readable(text: str) -> str:
+    """The variables of a guard as the user wrote them."""
     text = re.sub(r"L\['(\w+)'\]", r"\1", text)
     text = re.sub(r"G\['(\w+)'\]", r"\1", text)
     text = re.sub(r"\._modules\['(\w+)'\]", _module, text)
-    text = re.sub(r"\._(?:parameters|buffers)\['(\w+)'\]", r".\1", text)
-    text = text.split(" If this is unexpected, wrap your backend")[0]
-    return plain(text) or UNNAMED
+    return re.sub(r"\._(?:parameters|buffers)\['(\w+)'\]", r".\1", text)
 
 
 def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:

@@ -50,7 +50,12 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
     current_value,
     signature,
 )
-from pytest_graphbreak.layers.dynamo.late import BucketSensor, ExportSensor, PackageSensor
+from pytest_graphbreak.layers.dynamo.late import (
+    BucketSensor,
+    ExportSensor,
+    ModuleSensor,
+    PackageSensor,
+)
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.left_threads import Events
@@ -75,6 +80,7 @@ class DynamoSensors:
         self._exports = ExportSensor(self.events, self._above, self._sensor_failed)
         self._buckets = BucketSensor(self._local, self._sensor_failed)
         self._packages = PackageSensor(self.events, self._above, self._sensor_failed)
+        self._modules = ModuleSensor(self.events, self._above, self._sensor_failed)
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
@@ -104,6 +110,7 @@ class DynamoSensors:
         self._exports.attach()
         self._buckets.attach()
         self._packages.attach()
+        self._modules.attach()
 
     def _install(self, name: Name, hook: Hook | None) -> None:
         owner, attribute = names.find(name)
@@ -127,6 +134,7 @@ class DynamoSensors:
 
     def detach(self) -> None:
         """Take the sensors out."""
+        self._modules.detach()
         self._packages.detach()
         self._buckets.detach()
         self._exports.detach()

@@ -7,7 +7,7 @@ from pytest_graphbreak.model.layer import GraphCause, Layer, Style
 CAUSES = (
     GraphCause("fx", "plain", plural="fx"),
     GraphCause("split"),
-    GraphCause("recompile", "repeat"),
+    GraphCause("recompile", "repeat", falls_with="sources"),
     GraphCause("backward", "expected", plural="backward"),
     GraphCause("sync", falls_with="call"),
     GraphCause("access", plural="accesses"),
