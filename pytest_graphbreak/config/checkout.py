@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.config.ini import NEW, OPS, percent
+from pytest_graphbreak.config.ini import NEW, OPS, SWAPS, percent
 
 NAMES: Final = (
     "pytest.toml",
@@ -37,7 +37,8 @@ class CheckoutError(ValueError):
 class Checkout:
     """``root`` is what test files are named from, ``directory`` where baselines live.
 
-    ``new`` is whether a test without a baseline fails, or is only reported,
+    ``new`` is whether a test without a baseline fails, or is only reported, ``swaps`` the same
+    of a place that is new where no count grew,
     ``ops`` by how many percent captured operations may fall (None: by any).
     """
 
@@ -46,6 +47,7 @@ class Checkout:
     strict: bool = False
     new: str = "fail"
     ops: float | None = OPS
+    swaps: str = SWAPS[0]
 
 
 def find(start: Path, directory: str | None = None) -> Checkout:
@@ -60,14 +62,21 @@ def find(start: Path, directory: str | None = None) -> Checkout:
     if given == root:
         given = root / "baselines"
     _refuse_link_out(root, given)
-    new = str(keys.get("graph_budget_new", "") or "fail").strip()
-    if new not in NEW:
-        raise CheckoutError(f"{root}: graph_budget_new: {new!r} is not one of {', '.join(NEW)}")
+    new, swaps = _one_of(root, keys, "new", NEW), _one_of(root, keys, "swaps", SWAPS)
     try:
         ops = percent(str(keys.get("graph_budget_ops", OPS)))
     except ValueError as error:
         raise CheckoutError(f"{root}: {error}") from None
-    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)), new, ops)
+    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)), new, ops, swaps)
+
+
+def _one_of(root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
+    """What an ini key says, the first of those allowed if it is not set."""
+    value = str(keys.get(f"graph_budget_{key}", "") or allowed[0]).strip()
+    if value not in allowed:
+        words = f"{value!r} is not one of {', '.join(allowed)}"
+        raise CheckoutError(f"{root}: graph_budget_{key}: {words}")
+    return value
 
 
 def _refuse_link_out(root: Path, directory: Path) -> None:

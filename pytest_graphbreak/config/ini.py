@@ -6,6 +6,9 @@ from typing import Final
 NEW: Final = ("fail", "report")
 """``graph_budget_new``: whether a test without a baseline fails, or is only reported."""
 
+SWAPS: Final = ("report", "fail")
+"""``graph_budget_swaps``: whether a new place fails a test of which no count grew."""
+
 OPS: Final = 10.0
 """``graph_budget_ops``: by how many percent captured operations may fall."""
 

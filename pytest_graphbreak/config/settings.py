@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_graphbreak.config.ini import NEW, OPS, percent
+from pytest_graphbreak.config.ini import NEW, OPS, SWAPS, percent
 from pytest_graphbreak.config.typed import Typed, typed
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
@@ -55,6 +55,7 @@ class Settings:
     isolate: bool = True
     strict: bool = False
     new: str = "fail"
+    swaps: str = SWAPS[0]
     ops: float | None = OPS
     reasons: bool = True
     tt_log: str = "headers"
@@ -106,6 +107,10 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "_new": (
         "fail",
         "fail: a test that compiles and has no baseline fails; report: it passes and is reported.",
+    ),
+    "_swaps": (
+        SWAPS[0],
+        "fail: a test fails if a place is new, also where no count grew; report: it is shown.",
     ),
     "_ops": (
         f"{OPS:g}",
@@ -212,6 +217,7 @@ def from_config(config: pytest.Config) -> Settings:
         isolate=asked.choice("isolation", ISOLATION) == "test",
         strict=bool(asked.ini("strict")),
         new=asked.choice("new", NEW),
+        swaps=asked.choice("swaps", SWAPS),
         ops=asked.percent("ops"),
         reasons=bool(asked.ini("reasons")),
         tt_log=asked.choice("tt_log", TT_LOGS),

@@ -63,6 +63,17 @@ class Verdict:
         return self._totals("improved")
 
     @property
+    def swapped(self) -> tuple[Difference, ...]:
+        """The places that are new where no count grew."""
+        if self.name not in STRICT:
+            return ()
+        return tuple(
+            one
+            for one in self.changes
+            if one.is_new and one.verdict and one.parent is None and not one.unsure
+        )
+
+    @property
     def worse(self) -> tuple[Difference, ...]:
         """The numbers for which a test is red."""
         return (*self.over, *self.lost)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pytest_graphbreak import advice
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.judging.verdict import STRICT, Verdict
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Record
@@ -25,7 +25,7 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextL
     if by_marker:
         words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
         yield _labelled("marker", words)
-    if len(by_marker) < len(verdict.worse) or verdict.name == "new":
+    if len(by_marker) < len(verdict.worse) or verdict.name in ("new", *STRICT):
         yield from _accept(verdict, context)
     if context.baseline is not None:
         place = context.baseline

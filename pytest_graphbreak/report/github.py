@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.report import accepting, explained, markdown
+from pytest_graphbreak.report import accepting, explained, markdown, swaps
 from pytest_graphbreak.report.lines import detail
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
+from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.output import TextLine, plain
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
@@ -47,6 +48,19 @@ def annotations(
         words = _of_test(cause, red[first], causes[first]) if len(cause.tests) == 1 else _of(cause)
         commands.append(_command(base, _place(cause, red[first], root), *words))
     return commands
+
+
+def warnings(
+    tests: Iterable[TestReport], root: Path, workspace: Path | None = None
+) -> Iterator[str]:
+    """Workflow commands for the places that are new in tests which pass."""
+    passing = dict(by_nodeid(tests))
+    base = _below(root, workspace or root)
+    new = [one for one in swaps.swaps(passing.items()) if one.is_new]
+    for one in new[:MOST]:
+        cause = RootCause(one.found, tests=one.tests)
+        place = _place(cause, passing[one.tests[0]], root)
+        yield _command(base, place, *_of(cause), level="warning")
 
 
 def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
@@ -86,6 +100,7 @@ def publish(
     run = accepting.this_run(environ)
     accept = accepting.command(shlex.quote(name), run=run) if name is not None else None
     commands = annotations(report.tests, root, Path(workspace) if workspace else None)
+    commands += warnings(report.tests, root, Path(workspace) if workspace else None)
     commands += notice(report.tests, accept or "")
     # What pytest wrote last may be an unfinished line, and a command has to begin one.
     for line in ("", *commands) if commands else ():
@@ -124,20 +139,21 @@ def _of(cause: RootCause) -> tuple[str, str]:
         names.append(f"and {number - MOST:,} more")
     extent = detail(f"{explained.extent(cause)}:")
     lines = (*explained.what(cause), extent, *(detail(name, 4) for name in names))
-    return f"graph budget: {number:,} tests, {explained.title(cause)}", _text(lines)
+    tests = f"{number:,} {noun(number, 'test')}"
+    return f"graph budget: {tests}, {explained.title(cause)}", _text(lines)
 
 
 def _text(lines: Iterable[TextLine]) -> str:
     return textwrap.dedent(plain(lines))
 
 
-def _command(base: str, place: tuple[str, int], title: str, text: str) -> str:
+def _command(base: str, place: tuple[str, int], title: str, text: str, level: str = "error") -> str:
     file, line = place
     properties = {"file": base + file, "line": str(line), "title": title}
     shown = ",".join(
         f"{name}={workflow_property(value)}" for name, value in properties.items() if value != "0"
     )
-    return f"::error {shown}::{workflow_message(text[:_LONGEST])}"
+    return f"::{level} {shown}::{workflow_message(text[:_LONGEST])}"
 
 
 def _place(cause: RootCause, test: TestReport, root: Path) -> tuple[str, int]:

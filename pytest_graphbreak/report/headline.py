@@ -11,7 +11,7 @@ from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.breakdown import cached, cached_text, decomposition
-from pytest_graphbreak.text.numbers import noun
+from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine
 
 
@@ -30,6 +30,9 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
         return f"no baseline for this test ({totals(record)})"
     if verdict.emptied:
         return _nothing_left(verdict, record)
+    if verdict.swapped:
+        new = plural(len(verdict.swapped), "new place")
+        return f"{new} and no count that grew ({totals(record)})"
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
         return f"{verdict.name}, {totals(record)}"

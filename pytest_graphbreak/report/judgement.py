@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_graphbreak.baseline.model import Expected
-from pytest_graphbreak.config.ini import OPS
+from pytest_graphbreak.config.ini import OPS, SWAPS
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging import budget
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
@@ -49,6 +49,7 @@ class Rules:
 
     gate: bool = False
     strict: bool = False
+    swaps: str = SWAPS[0]
     ops: float | None = OPS
     update: bool = False
     record: bool = False
@@ -128,7 +129,11 @@ def judgement(
     rules = rules or Rules()
     verdict, written = _verdict(case, rules)
     fails = (
-        (verdict.fails or (rules.strict and verdict.name in STRICT))
+        (
+            verdict.fails
+            or (rules.strict and verdict.name in STRICT)
+            or (rules.swaps == "fail" and bool(verdict.swapped))
+        )
         and not written
         and verdict.name not in case.excused
         # A run that only observes fails no test: a verdict is then the cap's, or nobody's.

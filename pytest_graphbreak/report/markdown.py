@@ -13,7 +13,7 @@ from typing import Final
 from pytest_graphbreak.judging.verdict import FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import explained, look
+from pytest_graphbreak.report import explained, look, swaps
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
@@ -24,6 +24,7 @@ from pytest_graphbreak.report.view import (
     UNJUDGED,
     Aside,
     ProfileRun,
+    captured,
     counted,
     moves,
     named,
@@ -89,6 +90,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTH
             _listed(page, some, len(names), "", limit // 16)
     # The table may take half: then there is room for the reasons of the first tests.
     shown = _table(page, rows, len(runs) > 1, limit // 2)
+    page.add(_swapped(swaps.swaps((named(test, run, runs), test) for run, test in rows)))
     firsts = set(found.firsts)
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
@@ -172,6 +174,15 @@ def _causes(found: RootCauses, size: int) -> str:
     return f"**{headline(found)}**\n\n{safe.preformatted(chr(10).join(lines))}\n\n"
 
 
+def _swapped(found: list[swaps.Swap]) -> str:
+    """What changed in tests that pass, each place once."""
+    rows = (wrapped(line.harmless(), _WIDE) for line in swaps.lines(found))
+    title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
+    if not lines:
+        return ""
+    return f"\n**{title}**\n\n{safe.preformatted(_shorten(chr(10).join(lines)))}\n"
+
+
 def _same(tests: int) -> str:
     """The red tests of which no reasons follow: another one has told them."""
     if tests <= 0:
@@ -247,6 +258,7 @@ def _row(run: ProfileRun | None, test: TestReport) -> str:
         f"{f' ({move.growth:+d})**' if move.growth > 0 else ''}"
         for move in moves(test)
     ]
+    graphs += (words.replace("->", "→") for words in captured(test))
     cells = [standing(test), _code(test.nodeid), ", ".join(graphs)]
     if run is not None:
         cells.insert(1, _code(run.label, 60))

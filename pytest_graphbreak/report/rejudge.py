@@ -97,7 +97,8 @@ class Judge:
             versions=seen.report.versions,
             packages=_packages(seen),
         )
-        rules = Rules(gate=True, strict=self.checkout.strict, ops=self.checkout.ops)
+        checkout = self.checkout
+        rules = Rules(gate=True, strict=checkout.strict, swaps=checkout.swaps, ops=checkout.ops)
         judged = judgement(case, rules, lambda: self._context(seen, baseline, line))
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
 

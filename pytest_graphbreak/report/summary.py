@@ -12,7 +12,7 @@ from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.report import accepting, explained, look
+from pytest_graphbreak.report import accepting, explained, look, swaps
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
@@ -61,6 +61,7 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
     """The summary, line by line; nothing where there is nothing to say."""
     yield from _explained(outcome)
     yield from _table(outcome)
+    yield from swaps.lines(_swaps(outcome))
     yield from _list("unmeasured", outcome.unmeasured)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from _list("stale", stale)
@@ -78,6 +79,10 @@ def lines(outcome: Outcome) -> Iterator[TextLine]:
 def _explained(outcome: Outcome) -> Iterator[TextLine]:
     """What makes tests red, each cause once."""
     return explained.lines(root_causes(by_nodeid(_standing(outcome))))
+
+
+def _swaps(outcome: Outcome) -> list[swaps.Swap]:
+    return swaps.swaps(by_nodeid(_standing(outcome)))
 
 
 def _look(outcome: Outcome) -> Iterator[TextLine]:
@@ -182,6 +187,10 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     settings = outcome.settings
     if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
         return
+    found = _swaps(outcome)
+    if len(found) > swaps.MOST:
+        yield labelled("next", "read all changes in the JSON report before you accept them")
+        return
     if in_ci():
         yield _accepting(outcome)
         return
@@ -196,7 +205,8 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     if verdicts & {"new", REPORTED}:
         yield labelled("next", "record what is missing: ", record)
     if "improved" in verdicts:
-        yield labelled("next", "tighten the baseline: ", update)
+        first = "if what is new is meant, " if any(one.is_new for one in found) else ""
+        yield labelled("next", f"{first}tighten the baseline: ", update)
 
 
 def _needs_prune(test: TestReport) -> bool:

@@ -58,6 +58,7 @@ def judge(
     rules = Rules(
         gate=settings.gate,
         strict=settings.strict,
+        swaps=settings.swaps,
         ops=settings.ops,
         update=settings.update,
         record=settings.record,

@@ -1,0 +1,89 @@
+"""What changed in tests that pass, as lines: each place once, however many tests have it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from pytest_graphbreak.judging.verdict import STRICT, verdict_of
+from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report import causes, explained
+from pytest_graphbreak.report.lines import detail, position
+from pytest_graphbreak.report.occurrences import Occurrence, occurrences
+from pytest_graphbreak.report.root_causes import RootCause
+from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import TextLine, signed
+
+IN_FULL: Final = 10
+"""Changes that are shown with source line and advice; of further ones what and where."""
+MOST: Final = 100
+"""Changes that are shown; further ones are counted, and nobody is asked to accept them."""
+
+
+@dataclass(slots=True)
+class Swap:
+    """One place that came, went or has another reason or name; ``tests`` have it, and pass."""
+
+    change: Difference
+    found: Occurrence
+    tests: list[str] = field(default_factory=list)
+
+    @property
+    def is_new(self) -> bool:
+        return bool(self.found.items) and not self.change.was
+
+    def lines(self) -> list[TextLine]:
+        """What and where, and for what is new how to avoid it."""
+        if self.change.kind == "function":
+            return [_function(self.change)]
+        return explained.what(RootCause(self.found)) if self.is_new else causes.lines(self.found)
+
+
+def swaps(tests: Iterable[tuple[str, TestReport]]) -> list[Swap]:
+    """The changes of passing tests, those that are new first, then those of most tests.
+
+    Each test comes with the name that it is told by.
+    """
+    found: dict[Hashable, Swap] = {}
+    for name, test in tests:
+        if test.verdict in STRICT and test.failed_by is None and not test.written:
+            for one in _swaps(test):
+                change = one.change
+                key = (change.kind, change.cause, change.was, one.is_new, change.where.key)
+                found.setdefault(key, one).tests.append(name)
+    return sorted(found.values(), key=lambda one: (not one.is_new, -len(one.tests)))
+
+
+def _swaps(test: TestReport) -> Iterator[Swap]:
+    changes = verdict_of(test).changes
+    for one in occurrences(changes, test.record):
+        if not one.change.unsure:
+            yield Swap(one.change, one)
+    for change in changes:
+        if change.kind == "function" and (change.was or not change.after):
+            yield Swap(change, Occurrence(change))
+
+
+def lines(found: list[Swap]) -> Iterator[TextLine]:
+    """The changes below a title; nothing where there is none."""
+    if not found:
+        return
+    yield TextLine("What changed in tests that pass:", "title")
+    several = len({name for one in found for name in one.tests}) > 1
+    for number, one in enumerate(found[:MOST]):
+        yield from one.lines() if number < IN_FULL else one.lines()[:2]
+        if several:
+            number_of = plural(len(one.tests), "test")
+            yield detail(f"in {number_of}{'; one of them:' if len(one.tests) > 1 else ':'}")
+            yield detail(one.tests[0], 4)
+    if len(found) > MOST:
+        rest = plural(len(found) - MOST, "more change")
+        yield TextLine(f"... and {rest} (the JSON report has them all)", indent=2)
+
+
+def _function(change: Difference) -> TextLine:
+    if change.was:
+        return signed("~", f"{change.was.replace('::', ' in ')} is now {position(change.where)}")
+    return signed("-", f"{position(change.where)} is no longer compiled as a function of its own")
