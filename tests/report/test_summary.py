@@ -85,7 +85,7 @@ def test_the_worst_comes_first_and_says_how_urgent_it_is() -> None:
         a_test("t.py::error", 0, verdict="error", failed_by="gate", errors=["blind"]),
     )
     words = [line.partition(" ")[0] for line in shown(outcome)]
-    table = ["error", "over", "lost", "new", "improved", "changed", "6"]
+    table = ["error", "over", "lost", "new", "improved", "changed", "What"]
     assert words[words.index("error") :][: len(table)] == table
     found = kinds(outcome)
     assert [found[word] for word in table] == [
