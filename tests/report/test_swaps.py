@@ -76,7 +76,7 @@ def test_many_changes_are_cut_short_and_then_counted() -> None:
 
 def test_a_row_shows_operations_where_they_are_the_change() -> None:
     fell = Difference("ops", "dynamo", total=True, before=28, after=17, verdict="changed")
-    shown = "test_a   dynamo 0 -> 4, 1 breaking place, captured operations 28 -> 17"
+    shown = "test_a   dynamo 0 -> 4, 1 graph break, captured operations 28 -> 17"
     assert row(passing("test_a", fell)) == shown
     assert "operations" not in row(passing("test_a", fell, verdict="improved"))
 
@@ -116,7 +116,7 @@ def test_a_swap_is_shown_before_it_can_be_accepted(swapped: Suite) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "changed    test_it.py::test_swap   dynamo 2, 1 breaking place, captured *2 -> 3",
+            "changed    test_it.py::test_swap   dynamo 2, 1 graph break, captured *2 -> 3",
             "What changed in tests that pass:",
             "  + GB0124  Unsupported Tensor.item() call*",
             "      test_it.py:* in head",
@@ -133,7 +133,7 @@ def test_a_suite_may_fail_on_swaps(swapped: Suite, monkeypatch: pytest.MonkeyPat
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "graph budget: 1 new place and no count that grew (2 dynamo graphs, 1 breaking place)",
+            "graph budget: 1 new place and no count that grew (2 dynamo graphs, 1 graph break)",
             "  + GB0124  Unsupported Tensor.item() call*",
             "  - GB0059 * gone",
             "  accept * --graph-budget-update test_it.py::test_swap",
