@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     found = explain(topic)
     if found is None:
-        complain("\n".join(_unknown(topic)))
+        for line in _unknown(topic):
+            complain(line)
         return 2
     if args.json:
         _print([_plain(found)])
@@ -248,7 +249,7 @@ def _names() -> Iterator[TextLine]:
             yield TextLine(one.title, indent=2, head=f"{one.name:<22}")
 
 
-def _unknown(topic: str) -> Iterator[str]:
+def _unknown(topic: str) -> Iterator[str | TextLine]:
     known = installed()
     yield f"graphbreak: no advice on {topic!r}"
     if as_id(topic) and not known.ids:
@@ -264,4 +265,4 @@ def _unknown(topic: str) -> Iterator[str]:
     near = suggest(topic)
     if near:
         yield "did you mean: " + ", ".join(near)
-    yield f"all names: {own().graphbreak('explain')}"
+    yield TextLine("all names: ", command=own().graphbreak("explain"))

@@ -72,7 +72,8 @@ def _lacks_libcst() -> bool:
         return False
     python = shlex.quote(sys.executable)
     command = f"{python} -m pip install" if has_pip() else f"uv pip install --python {python}"
-    complain(f"graphbreak fix: libcst, which rewrites source, is not installed: {command} libcst")
+    words = "graphbreak fix: libcst, which rewrites source, is not installed: "
+    complain(TextLine(words, command=f"{command} libcst"))
     return True
 
 

@@ -31,7 +31,7 @@ def say_all(lines: Iterable[TextLine], to: TextIO | None = None) -> None:
         say(line, to)
 
 
-def complain(text: str) -> None:
+def complain(text: str | TextLine) -> None:
     """Say what is wrong, on standard error."""
     sys.stdout.flush()
     say(text, sys.stderr)

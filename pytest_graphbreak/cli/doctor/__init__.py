@@ -37,4 +37,4 @@ def _show(finding: CheckResult) -> None:
     state = _SIGNS[finding.state]
     say(TextLine(finding.what, LEVELS[state], head=f"{state:<8} {finding.about:<10} "))
     if finding.do:
-        say(TextLine(finding.do, "advice", indent=20, head="-> "))
+        say(TextLine(finding.do, "advice", indent=20, head="-> ", command=finding.command))

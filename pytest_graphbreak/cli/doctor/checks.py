@@ -46,12 +46,16 @@ PATIENCE: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of the report. ``about`` is its first word, ``what`` what is so, ``do`` the step."""
+    """One line of the report. ``about`` is its first word, ``what`` what is so, ``do`` the step.
+
+    ``command`` is what a shell takes of the step, behind it.
+    """
 
     about: str
     state: str
     what: str
     do: str = ""
+    command: str = ""
 
 
 def examine(
@@ -272,8 +276,9 @@ def baselines(directory: str | None) -> Iterator[CheckResult]:
         return
     if not checkout.directory.is_dir():
         what = f"none yet: {checkout.directory} is not there"
-        record = own().rerun("--graph-budget-update")
-        yield CheckResult("baselines", OK, what, f"make it: {record}")
+        named = [] if directory is None else [f"--graph-budget-dir={directory}"]
+        command = own().rerun("--graph-budget-update", *named)
+        yield CheckResult("baselines", OK, what, "make it: ", command)
         return
     entries = sum(1 for _ in known.entries())
     yield CheckResult(
