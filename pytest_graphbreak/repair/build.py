@@ -56,7 +56,7 @@ def _graphbreak_wrap(module, name, wrapper):
 
 
 class BuildError(ValueError):
-    """A patch cannot be written down: the form of the code is not one that is known."""
+    """A patch cannot be written down, and why; without a word where it does not apply at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ def build(
                 head.append(edit.source)
         elif (other := origin(edit.where, own, sites)) is None:
             source = rewritten(source, edit)
+        elif edit.kind == "later":
+            raise BuildError("the function that writes is one of the user's own file")
         elif edit.kind in DECORATORS:
             head.append(
                 f"_graphbreak_wrap({other.module!r}, {edit.where.function!r}, "
@@ -132,10 +134,14 @@ def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
 def rewritten(source: str, edit: Rewrite) -> str:
     """The source with one edit. Raises ``BuildError`` if it fits nothing."""
     from pytest_graphbreak.repair.rewrite import apply
+    from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
-    changed = apply(source, edit.kind, edit.where)
+    try:
+        changed = apply(source, edit.kind, edit.where)
+    except UnfitError as error:
+        raise BuildError(str(error)) from None
     if changed is None:
-        raise BuildError(f"the line is not of a form that {edit.kind} rewrites")
+        raise BuildError
     return changed
 
 

@@ -53,6 +53,8 @@ class Capture:
         self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
+        self.again = 0
+        """For how many of the other inputs of the same sizes something was compiled again."""
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
         self._shapes: dict[str, list[sizes.Call]] = {}
@@ -184,7 +186,9 @@ class Capture:
             for number, kind in enumerate(VARIANTS + (OTHER_SIZES if dims else ())):
                 # A number that was baked into a graph shows where each has its own seed.
                 seed(number + 1)
+                before = _compiled()
                 found.append(self._variant(entry, kind, dims, eager))
+                self.again += kind in VARIANTS and _compiled() > before
         return found
 
     def _variant(
@@ -230,6 +234,12 @@ class Capture:
         finally:
             self._depth -= 1
         return best
+
+
+def _compiled() -> int:
+    """How many graphs Dynamo has made."""
+    made: int = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return made
 
 
 def _named(option: Any) -> Any:

@@ -130,12 +130,16 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
         torch.save(own, order["keep"])
         return found
     wanted = torch.load(reference, weights_only=False)
-    found["mismatch"], found["compared"] = _mismatch(wanted, own)
+    found["mismatch"], found["compared"] = _mismatch(wanted, own, order["own_errors"])
+    found["again"] = recorder.again
     return found
 
 
-def _mismatch(wanted: Any, own: Any) -> tuple[str | None, int]:
-    """The first difference, and how many inputs were compared."""
+def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]:
+    """The first difference, and how many inputs were compared: not those where both raise.
+
+    With ``own_errors`` the program's own exceptions may be others.
+    """
     from pytest_graphbreak.repair.compare import difference
 
     if len(wanted["calls"]) != len(own["calls"]):
@@ -148,18 +152,28 @@ def _mismatch(wanted: Any, own: Any) -> tuple[str | None, int]:
     if words := difference(wanted["state"], own["state"]):
         return words, compared
     for old, new in zip(wanted["variants"], own["variants"], strict=True):
+        if isinstance(old, str) and isinstance(new, str):
+            if not own_errors and (words := _other_error(old, new)):
+                return f"other inputs: {words}", compared
+            continue
         compared += 1
-        if isinstance(old, str) or isinstance(new, str):
-            if isinstance(old, str) != isinstance(new, str):
-                how = (
-                    f"{new} where the original does not"
-                    if isinstance(new, str)
-                    else (f"does not raise where the original does ({old[:60]})")
-                )
-                return f"other inputs: {how}", compared
-        elif words := difference(old, new):
+        if isinstance(new, str):
+            return f"other inputs: {new} where the original does not", compared
+        if isinstance(old, str):
+            return f"other inputs: does not raise where the original does ({old[:60]})", compared
+        if words := difference(old, new):
             return f"other inputs: {words}", compared
     return None, compared
+
+
+def _other_error(old: str, new: str) -> str | None:
+    """How an exception that the program raises itself became another; PyTorch's own may vary."""
+    kinds = [one.removeprefix("raises ").partition(":")[0] for one in (old, new)]
+    return f"{new[:80]} where the original {old[:80]}" if _is_own(*kinds) else None
+
+
+def _is_own(old: str, new: str) -> bool:
+    return old != new and old in ("ValueError", "AssertionError", "KeyError", "NotImplementedError")
 
 
 def _words(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Break, Frame
+from pytest_graphbreak.repair.settings import Settings, settings
 from pytest_graphbreak.repair.slicing import NotPlain, Slice, Spot
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text import files
@@ -225,7 +226,8 @@ class Writer:
             what = frame.function
             if not self.owns(cut["module"]):
                 imports.append(f"from {cut['module']} import {what}")
-        body = list(loading.body)
+        given = settings(self.source)
+        body = [*(line for line in given.lines if line not in loading.body), *loading.body]
         if self.device == "TT" and "set_device_type" not in "\n".join((*top, *body)):
             body.insert(0, 'xr.set_device_type("TT")')
         if "manual_seed" not in "\n".join(body):
@@ -255,7 +257,7 @@ class Writer:
         if loading.root and not cut["method"]:
             call = f"{module}, {call}" if call else module
         body += self._run(compiled, what, call, cut["grad"])
-        own = [*imports, *self._imports()]
+        own = [*_environment(given), *imports, *self._imports(), *given.imports]
         lines = [
             *self._header(item, f"{frame.function}, {loading.what}"),
             "",
@@ -279,9 +281,10 @@ class Writer:
             top, rest = Slice(self.source, [first, *cut["needs"]]).parts()
             top += rest
         imports = [] if cut["inline"] is not None else ["from pathlib import Path"]
-        own = [*imports, "import torch", *self._imports()]
+        given = settings(self.source)
+        own = [*_environment(given), *imports, "import torch", *self._imports(), *given.imports]
         lines = [*self._header(item, frame.function), "", *self._heading(own, top)]
-        lines += ["", "", "def main():"]
+        lines += ["", "", "def main():", *_indented(given.lines)]
         lines += _indented(self._saved(frame, cut, data))
         return "\n".join([*lines, *self._end("main()"), ""])
 
@@ -383,6 +386,10 @@ class Writer:
             else "Run it to see the break: torch prints it.",
         ]
         return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
+
+
+def _environment(given: Settings) -> list[str]:
+    return ["import os", *given.environment] if given.environment else []
 
 
 def _split(call: str) -> Iterator[str]:

@@ -21,8 +21,23 @@ _IMPURE: Final = frozenset({
     "manual_seed", "default_rng", "time", "now", "uuid4", "next", "open", "print", "input",
     "exec", "eval", "setattr", "delattr", "globals", "locals", "vars", "save", "load", "copyto",
 })
-# fmt: on
+RANDOM: Final = frozenset({
+    "dropout", "alpha_dropout", "bernoulli", "multinomial", "normal", "poisson", "rand", "randn",
+    "randint", "randperm", "rand_like", "randn_like", "randint_like", "rrelu", "gumbel_softmax",
+})
 """Names of what has a side effect, or gives something else each time."""
+_METHODS: Final = frozenset({
+    "abs", "amax", "amin", "argmax", "argmin", "bool", "ceil", "clamp", "clone", "contiguous",
+    "cos", "cumsum", "detach", "diff", "div", "double", "exp", "expand", "expm1", "flip", "float",
+    "floor", "half", "isfinite", "isnan", "log", "log1p", "long", "masked_fill", "matmul", "max",
+    "maximum", "mean", "min", "minimum", "mm", "mul", "neg", "norm", "permute", "pow", "prod",
+    "relu", "reshape", "roll", "round", "sigmoid", "sign", "sin", "softmax", "sqrt", "square",
+    "std", "sub", "sum", "tanh", "to", "tolist", "transpose", "tril", "triu", "unsqueeze",
+    "squeeze", "var", "view", "where", "add", "bmm", "dot", "size", "dim", "numel", "flatten",
+})
+"""Methods of tensors that compute: of another object they would be something else."""
+# fmt: on
+_BUILTINS: Final = frozenset({"abs", "min", "max", "float", "int", "len", "round", "sum", "tuple"})
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -103,3 +118,24 @@ def _does_more(node: ast.AST, local: set[str], held: set[str], known: dict[str, 
             return node.id in _IMPURE
         return known.get(node.id, "").partition(".")[0] not in _MODULES
     return False
+
+
+def computes(value: ast.expr) -> bool:
+    """Whether an expression visibly does nothing but compute, with functions of torch alone."""
+    return all(_computes(node) for node in ast.walk(value))
+
+
+def _computes(node: ast.AST) -> bool:
+    if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom | ast.Lambda):
+        return False
+    if isinstance(node, ast.keyword):
+        return node.arg not in (None, "out", "inplace", "generator")
+    if not isinstance(node, ast.Call):
+        return True
+    if isinstance(node.func, ast.Name):
+        return node.func.id in _BUILTINS
+    if not isinstance(node.func, ast.Attribute):
+        return False
+    name = node.func.attr
+    module = ast.unparse(node.func.value) in ("torch", "F", "math", "torch.nn.functional")
+    return name not in _IMPURE | RANDOM and not name.endswith("_") and (module or name in _METHODS)

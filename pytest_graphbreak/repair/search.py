@@ -13,16 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Diff, Site, build, difference, home
-from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.patch import Preamble, SourcePatch
+from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
+from pytest_graphbreak.text.numbers import plural
 
 Say = Callable[[str], None]
 
@@ -156,6 +159,7 @@ class Search:
         *,
         most: int,
         keep_side_effects: bool,
+        assume: bool = False,
         header: str,
         say: Say,
         progress: Callable[[float, float, str], None],
@@ -164,6 +168,7 @@ class Search:
         self._bench = bench
         self._most = most
         self._keep_side_effects = keep_side_effects
+        self._assume = assume
         self._header = header
         self._say = say
         self._progress = progress
@@ -185,6 +190,7 @@ class Search:
         if out.first.error is not None or not out.first.record.active:
             return out
         seen: set[tuple[str, ...]] = set()
+        self._together(seen)
         while (problem := self._next(seen)) is not None:
             out.problems.append(problem)
             self._waiting = len({self._key(one) for one in places(out.last.record)} - seen)
@@ -197,21 +203,72 @@ class Search:
         self._close()
         return out
 
+    def _together(self, seen: set[tuple[str, ...]]) -> None:
+        """Try in one run the first simple patch for each break, then the next for what is left.
+
+        They may help each other or not; what fails together is tried one by one afterwards.
+        """
+        out = self.outcome
+        known = dict.fromkeys(self._key(one) for one in places(out.first.record))
+        for number in range(_ROUNDS):
+            problems = [self._problem(one) for one in places(out.last.record)]
+            chosen: list[tuple[Problem, SourcePatch]] = []
+            for problem in problems:
+                fresh = [one for one in self._cheapest(problem) if self._refused(one) is None]
+                if fresh[number:] and self._key(_item(problem)) in known:
+                    chosen.append((problem, fresh[number]))
+            patches = list(dict.fromkeys(patch for _, patch in chosen))
+            if len(chosen) < 2 or not patches or self._bench.runs + 2 > self._most:
+                return
+            trial, _ = self._try([*out.kept, *patches])
+            if trial is None:
+                return
+            left = {self._key(one) for one in places(trial.record)}
+            gone = [one for one in chosen if self._key(_item(one[0])) not in left]
+            useful = list(dict.fromkeys(patch for _, patch in gone))
+            if len(useful) < len(patches):
+                trial, _ = self._try([*out.kept, *useful]) if useful else (None, None)
+            if trial is None or not better(out.last.record, trial.record):
+                continue
+            for problem, patch in gone:
+                seen.add(self._key(_item(problem)))
+                out.problems.append(problem)
+                if patch in out.kept:
+                    problem.mended = True
+                else:
+                    self._keep(problem, patch, trial)
+
+    def _cheapest(self, problem: Problem) -> Iterator[SourcePatch]:
+        """Its first patches as long as they change settings or a line, and lose nothing."""
+        for patch in self._patches(problem):
+            if _reads(patch):
+                continue
+            try:
+                self._built([patch])
+            except (BuildError, UnicodeEncodeError):
+                continue
+            lines = (isinstance(edit, Preamble) or edit.kind in _LINES for edit in patch.edits)
+            if patch.drops or patch.leaves or not all(lines):
+                return
+            yield patch
+
     def _next(self, seen: set[tuple[str, ...]]) -> Problem | None:
         """The next break that nobody has worked on; at the end, the recompiles."""
-        after = graphs(self.outcome.last.record)
         for item in places(self.outcome.last.record):
             key = self._key(item)
             if key not in seen:
                 seen.add(key)
-                stack = tuple(self._placed(frame) for frame in item.stack)
-                return Problem(
-                    structs.replace(item, where=self._placed(item.where), stack=stack), after
-                )
+                return self._problem(item)
         if _recompiled(self.outcome.last.record) and ("recompiles",) not in seen:
             seen.add(("recompiles",))
-            return Problem(None, after)
+            return Problem(None, graphs(self.outcome.last.record))
         return None
+
+    def _problem(self, item: Break) -> Problem:
+        """A break of a run, with its places in the user's own file."""
+        stack = tuple(self._placed(frame) for frame in item.stack)
+        placed = structs.replace(item, where=self._placed(item.where), stack=stack)
+        return Problem(placed, graphs(self.outcome.last.record))
 
     def _key(self, item: Break) -> tuple[str, ...]:
         where = self._named(item.where)
@@ -280,6 +337,9 @@ class Search:
                         else self._key(problem.item)
                         not in {self._key(item) for item in places(trial.record)}
                     )
+                    if trial.again and not self._assume and _reads(patch):
+                        problem.tried.append(Tried(patch, _assumes(trial, out.last)))
+                        continue
                     if better(out.last.record, trial.record, may_leave=patch.leaves):
                         self._keep(problem, patch, trial)
                         if gone:
@@ -311,11 +371,11 @@ class Search:
         """Run the program with patches; None and why where it fails or gives something else."""
         try:
             source = self._built(patches)
-        except (BuildError, UnicodeEncodeError):
-            return None, _UNWRITABLE
+        except (BuildError, UnicodeEncodeError) as error:
+            return None, f"it cannot be written: {error}" if str(error) else _UNWRITABLE
         problem = patches[-1].title if patches else "without it"
         self._progress(self._share, 1.0, problem)
-        trial = self._run(source)
+        trial = self._run(source, own_errors=any(patch.drops for patch in patches))
         if trial.error is not None:
             return None, f"it fails: {trial.error[:160]}"
         if trial.mismatch is not None:
@@ -330,10 +390,10 @@ class Search:
         text = build(self._source, self._own, patches, self._sites, header, test)
         return self._file.encoded(text)
 
-    def _run(self, source: bytes) -> Trial:
+    def _run(self, source: bytes, *, own_errors: bool) -> Trial:
         with self._bench.beside(self._target, source) as copy:
             self._copies.add(copy.path.name)
-            return self._bench.measure(copy)
+            return self._bench.measure(copy, own_errors=own_errors)
 
     def _keep(
         self, problem: Problem, patch: SourcePatch, trial: Trial, *, word: str = "kept"
@@ -417,7 +477,35 @@ def _no_gain(record: Record) -> str:
     return "the graphs did not get fewer"
 
 
+def _item(problem: Problem) -> Break:
+    assert problem.item is not None
+    return problem.item
+
+
+def _reads(patch: SourcePatch) -> bool:
+    """Whether a patch makes numbers of tensors constants, which may be those of the inputs."""
+    return any(edit in CONSTANTS for edit in patch.edits)
+
+
+def _assumes(trial: Trial, last: Trial) -> str:
+    gain = f"{graphs(last.record)} -> {graphs(trial.record)} graphs"
+    inputs = plural(trial.again, "other input")
+    return f"{gain}, but compiled again for {inputs} of the same sizes (--assume keeps it)"
+
+
 _UNWRITABLE = "unwritable"
+_ROUNDS: Final = 2
+"""How often several patches are tried in one run before each is tried alone."""
+_LINES: Final = (
+    "later",
+    "where",
+    "cond",
+    "while_loop",
+    "keep_tensor",
+    "drop_graph_break",
+    "number",
+)
+"""Rewrites of one statement, which meet no other's."""
 _NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.layers.children.scratch import is_left, scratch
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.repair.build import Site
+from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.target import Target
 
 
@@ -45,9 +46,24 @@ class Trial:
         return list(self.answer.get("varies") or ())
 
     @property
+    def again(self) -> int:
+        """For how many inputs of the same sizes, but other values, code was compiled again."""
+        return int(self.answer.get("again") or 0)
+
+    @property
     def floats(self) -> bool:
         """Whether a Python float among the arguments varies from call to call."""
         return bool(self.answer.get("floats"))
+
+    def source(self, frame: Frame) -> str:
+        """The text of the file that a frame is in, empty where it is not known."""
+        site = self.sites.get(frame.file)
+        try:
+            text = read(site.path).text if site is not None else ""
+            compile(text, frame.file, "exec", dont_inherit=True)
+        except (OSError, ValueError, SyntaxError):
+            return ""
+        return text
 
     @property
     def same(self) -> bool:
@@ -82,6 +98,7 @@ class Bench:
         same_random: bool = True,
         alone: bool = False,
         weights: bool = False,
+        own_errors: bool = False,
     ) -> Trial:
         """Count the target's graphs and compare its outputs; the first run is the reference."""
         order = {
@@ -89,6 +106,7 @@ class Bench:
             "outputs": outputs,
             "same_random": same_random,
             "weights": weights,
+            "own_errors": own_errors,
             "keep": str(self.reference),
             "reference": str(self.reference) if compare else None,
         }

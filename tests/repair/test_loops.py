@@ -1,16 +1,22 @@
-"""Loops over what a tensor chose, such as the experts of a mixture: over all of them instead."""
+"""Loops that a tensor ends, as ``torch.while_loop``, and loops over what a tensor chose."""
 
 from __future__ import annotations
 
+import copy
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import torch._dynamo.config
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
+from tests.repair.loops import LOOPS, OPEN
 from tests.repair.test_numbers import search
 
 TITLE = "the loop goes over all indices, and capture_dynamic_output_shape_ops"
@@ -19,6 +25,90 @@ TITLE = "the loop goes over all indices, and capture_dynamic_output_shape_ops"
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
     return Bench(tmp_path_factory.mktemp("bench"), 300, server)
+
+
+@pytest.fixture
+def _compiles_numbers() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        yield
+
+
+def loaded(source: str) -> Any:
+    space: dict[str, Any] = {"torch": torch}
+    exec(source, space)
+    return space["f"]
+
+
+def as_while_loop(name: str) -> str | None:
+    line, source, _ = LOOPS[name]
+    return apply(source, "while_loop", Frame("a.py", "f", 0, line))
+
+
+@pytest.mark.usefixtures("_compiles_numbers")
+@pytest.mark.parametrize("name", sorted(LOOPS.keys() - OPEN.keys()))
+def test_a_numerical_loop_is_one_graph(name: str) -> None:
+    """Without a break, with equal results, also in arguments that it changes in place."""
+    changed = as_while_loop(name)
+    assert changed is not None
+    plain, patched = loaded(LOOPS[name][1]), loaded(changed)
+    run = torch.compile(patched, backend="eager", fullgraph=True)
+    for given in LOOPS[name][2]:
+        args = eval(f"({given},)")
+        mine = copy.deepcopy(args)
+        with torch.no_grad():
+            wanted, found = plain(*args), run(*mine)
+        torch.testing.assert_close((found, mine), (wanted, args))
+
+
+@pytest.mark.usefixtures("_compiles_numbers")
+@pytest.mark.parametrize("name", sorted(OPEN))
+def test_a_loop_that_stays_has_a_reason(name: str) -> None:
+    with pytest.raises(Exception, match=OPEN[name]):
+        run_rewritten(name)
+
+
+def run_rewritten(name: str) -> None:
+    changed = as_while_loop(name)
+    assert changed is not None
+    run = torch.compile(loaded(changed), backend="eager", fullgraph=True)
+    with torch.no_grad():
+        run(*eval(f"({LOOPS[name][2][0]},)"))
+
+
+def test_newtons_loop_in_a_module_is_fixed(tmp_path: Path, shared: Bench) -> None:
+    """The program of issue 27 as it stands: x_new is local to the loop."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(NEWTON)
+    out = search(target, shared)
+    assert [patch.title for patch in out.kept] == ["the loop became torch.while_loop"]
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
+NEWTON = """\
+import torch
+
+
+class Newton(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tol, self.max_iter = 1e-3, 30
+
+    def forward(self, x):
+        diff = torch.full_like(x, torch.inf)
+        iterations = 0
+        while diff.abs().max() > self.tol and iterations < self.max_iter:
+            x_new = x - 0.1 * x
+            diff = x_new - x
+            x = x_new
+            iterations += 1
+        return x
+
+
+model = torch.compile(Newton(), backend="eager")
+with torch.no_grad():
+    model(torch.ones(3))
+"""
 
 
 def rewritten(body: str) -> str | None:

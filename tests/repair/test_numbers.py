@@ -107,12 +107,13 @@ f = torch.compile(f, backend="eager")
 CALL = "f(torch.arange(8.0), torch.tensor({}))\n"
 
 
-def search(target: Target, desk: Bench) -> SearchResult:
+def search(target: Target, desk: Bench, *, assume: bool = True) -> SearchResult:
     return Search(
         target,
         desk,
         most=desk.runs + 8,
         keep_side_effects=False,
+        assume=assume,
         header="",
         say=lambda _: None,
         progress=lambda *_: None,
@@ -135,6 +136,41 @@ def test_a_loop_over_numbers_is_one_graph(tmp_path: Path, shared: Bench) -> None
         "the numbers are constants of the graph, which checks them"
     ]
     assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
+def test_constants_of_inputs_are_no_fix_but_are_offered(tmp_path: Path, shared: Bench) -> None:
+    """Other numbers in inputs of the same sizes would be compiled again, each time."""
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(SIZES + CALL.format("[[1, 2], [3, 4]]"))
+    out = search(target, shared, assume=False)
+    assert out.kept == []
+    why = [one.why for problem in out.problems for one in problem.tried]
+    assert any(one.endswith("of the same sizes (--assume keeps it)") for one in why)
+
+
+def test_constants_of_the_module_hold_for_all_inputs(tmp_path: Path, shared: Bench) -> None:
+    target = Target(tmp_path / "a.py")
+    target.path.write_text(HELD)
+    out = search(target, shared, assume=False)
+    assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
+
+
+HELD = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sizes", torch.tensor([2, 3]))
+
+    def forward(self, x):
+        return torch.stack([part.sum() for part in torch.split(x, self.sizes.tolist())])
+
+
+model = torch.compile(Model(), backend="eager")
+model(torch.arange(5.0))
+"""
 
 
 def test_other_numbers_are_another_graph(tmp_path: Path, shared: Bench) -> None:

@@ -264,3 +264,26 @@ def test_a_script_for_tt_sets_the_device_type(tmp_path: Path) -> None:
         "    module = model.get_submodule('a.b')",
     ]
     assert lines.index("    device = torch_xla.device()") < lines.index("    torch_xla.sync()")
+
+
+SETS = """
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+
+    def f(x):
+        y = x + torch.ones(2)
+        print("here")
+        return y
+
+    torch.compile(f, backend="eager")(torch.ones(2))
+"""
+
+
+def test_what_the_program_sets_is_set(shop: Shop) -> None:
+    shop.write("a.py", SETS)
+    said = shop.run("repro", "a.py")
+    assert said.code == 0, said.out + said.err
+    assert (
+        "torch.set_default_dtype(torch.float64)" in (shop.path / "repros/a_repro_1.py").read_text()
+    )

@@ -8,8 +8,13 @@ import pytest
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
-IF = "torch.as_tensor({}).reshape(()).bool()"
+CHECKED = (
+    "_one, _other = {}\n"
+    "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))\n"
+    "torch._check(not (_one.requires_grad or _other.requires_grad))\n"
+)
 
 
 def rewrite(source: str, kind: str, code: str, function: str = "f") -> str | None:
@@ -17,23 +22,40 @@ def rewrite(source: str, kind: str, code: str, function: str = "f") -> str | Non
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"),
+    ("body", "values", "wanted"),
     [
-        ("if x.sum() > 0:\n    y = a", "y = torch.where({0}, (a), y)"),
-        ("if x.sum() > 0:\n    y += a", "y = torch.where({0}, (y + (a)), y)"),
-        ("if x.sum() > 0:\n    y = a\nelse:\n    y = b", "y = torch.where({0}, (a), (b))"),
-        ("if x.sum() > 0:\n    return a\nelse:\n    return b", "return torch.where({0}, a, b)"),
-        ("if not x.sum() > 0:\n    y = a", "y = torch.where(torch.logical_not({0}), (a), y)"),
-        ("if x.sum().item() > 0:\n    y = a", "y = torch.where({0}, (a), y)"),
+        ("if x.sum() > 0:\n    y = a", "a, y", "y = torch.where(x.sum() > 0, _one, _other)"),
+        (
+            "if x > 0:\n    y += a",
+            "y + a, y",
+            "y.copy_(torch.where((x > 0).reshape(()), _one, _other))",
+        ),
+        (
+            "if x.sum() > 0:\n    y = a\nelse:\n    y = b",
+            "a, b",
+            "y = torch.where(x.sum() > 0, _one, _other)",
+        ),
+        (
+            "if x.sum() > 0:\n    return a\nelse:\n    return b",
+            "a, b",
+            "return torch.where(x.sum() > 0, _one, _other)",
+        ),
+        (
+            "if not x.sum() > 0:\n    y = a",
+            "a, y",
+            "y = torch.where(torch.logical_not(x.sum() > 0), _one, _other)",
+        ),
+        (
+            "if x.sum().item() > 0.1:\n    y = a",
+            "a, y",
+            "y = torch.where(x.sum().double() > 0.1, _one, _other)",
+        ),
     ],
 )
-def test_a_branch_becomes_where(body: str, wanted: str) -> None:
-    source = "def f(x, y, a, b):\n    # stays\n" + textwrap.indent(body, "    ") + "\n"
-    changed = rewrite(source, "where", body.splitlines()[0])
-    assert (
-        changed
-        == "def f(x, y, a, b):\n    # stays\n    " + wanted.format(IF.format("x.sum() > 0")) + "\n"
-    )
+def test_a_branch_becomes_where(body: str, values: str, wanted: str) -> None:
+    head = "def f(x, y, a, b):\n    # stays\n"
+    changed = rewrite(head + textwrap.indent(body, "    ") + "\n", "where", body.splitlines()[0])
+    assert changed == head + textwrap.indent(CHECKED.format(values) + wanted, "    ") + "\n"
 
 
 @pytest.mark.parametrize(
@@ -49,13 +71,15 @@ def test_a_branch_becomes_where(body: str, wanted: str) -> None:
 )
 def test_a_branch_of_another_form_is_left_alone(body: str) -> None:
     source = "def f(x):\n" + textwrap.indent(body, "    ") + "\n"
-    assert rewrite(source, "where", body.splitlines()[0]) is None
+    with pytest.raises(UnfitError):
+        rewrite(source, "where", body.splitlines()[0])
 
 
 @pytest.mark.parametrize("statement", ["return x", "self.y = x", "x.data[0] = 1", "raise E"])
 def test_a_block_that_does_more_than_bind_names_is_no_cond(statement: str) -> None:
     source = f"def f(x):\n    if x.sum() > 0:\n        y = x\n        {statement}\n    return y\n"
-    assert rewrite(source, "cond", "if x.sum() > 0:") is None
+    with pytest.raises(UnfitError, match="it holds"):
+        rewrite(source, "cond", "if x.sum() > 0:")
 
 
 def test_only_the_function_that_was_named_is_changed() -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
+from pytest_graphbreak.repair.remedies.programs import program
 from tests.repair.conftest import Shop
 
 pytestmark = [
@@ -50,6 +55,42 @@ def test_cpu_tensors_go_to_the_device_and_numbers_stay_numbers(shop: Shop) -> No
     assert "5 -> 1 " in total
     assert "a.py:16 in Model.forward" in said.out  # the line of the user's file
     assert shop.files() == {"a.py", "a_fixed.py"}
+
+
+WRITTEN = """
+    import torch
+    import torch_xla
+
+    SCALE = torch.ones(4)
+    SEEN = torch.zeros(4)
+
+
+    def f(x, count):
+        count.add_(1)
+        SEEN.add_(x.detach())
+        return x * SCALE
+
+
+    device = torch_xla.device()
+    f = _graphbreak_around(_graphbreak_on_device)(f, backend="openxla")
+    count, x = torch.zeros(4), torch.ones(4).to(device)
+    first = f(x, count).cpu()
+    SCALE.fill_(3.0)
+    second = f(x, count).cpu()
+    print(first.tolist(), second.tolist(), count.tolist(), SEEN.tolist(), SCALE.device)
+"""
+
+
+def test_what_is_written_into_a_moved_tensor_is_seen_on_both_sides(tmp_path: Path) -> None:
+    """Neither the device's copy nor the host's may be an old one."""
+    programs = "\n\n".join(map(program, ("around", "on_device")))
+    text = textwrap.dedent(WRITTEN).replace("SCALE = ", f"{programs}\n\nSCALE = ", 1)
+    (tmp_path / "a.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "a.py"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    wanted = [[number] * 4 for number in (1.0, 3.0, 2.0, 2.0)]
+    assert done.stdout.strip() == " ".join(map(str, wanted)) + " cpu", done.stderr
 
 
 LENGTHS = """

@@ -14,6 +14,7 @@ from pytest_graphbreak.repair.remedies import breaks, calls, numbers, recompiles
 from pytest_graphbreak.repair.trial import Trial
 
 _IN_TURN = (
+    breaks.later,
     breaks.loops,
     numbers.propose,
     breaks.switches,

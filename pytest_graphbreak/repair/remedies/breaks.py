@@ -68,8 +68,12 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             drops="the check raises RuntimeError, later, in place of its own exception",
         )
     heads = here.code.startswith(("if ", "while "))
-    if branching and here.code.startswith("while "):
+    if branching:
         yield SourcePatch("the loop became torch.while_loop", (Rewrite("while_loop", here),))
+        yield SourcePatch(
+            "the loop became torch.while_loop, its numbers nodes of the graph",
+            (Rewrite("while_loop", here), SCALARS),
+        )
     if name in ("item", "tolist", "unbacked", "branch") and not heads:
         yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
         yield SourcePatch(
@@ -78,17 +82,33 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
 
 
-def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to move or to drop calls that only write: print, warnings, logging, progress."""
+def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose that what a line only writes is written when the graph has run."""
+    from pytest_graphbreak.repair.rewrite.later import definition
+
     name, code = advice.name(item), item.where.code
-    if name == "print" or code.startswith("print("):
-        yield SourcePatch("print is called after the graph", (_reordered("print"),), moves=_LATER)
-    if name == "warnings" or "warnings.warn(" in code:
+    methods = any(f".{one}(" in code for one in _LEVELS)
+    if not (code.startswith("print(") or "warnings.warn(" in code or methods):
+        return
+    if name in ("print", "warnings"):
+        function = "print" if code.startswith("print(") else "warnings.warn"
+        load = [Preamble("import warnings")] if function != "print" else []
         yield SourcePatch(
-            "warnings.warn is called after the graph",
-            (Preamble("import warnings"), _reordered("warnings.warn")),
+            f"{function} is called after the graph", (*load, _reordered(function)), moves=_LATER
+        )
+    source = trial.source(item.where)
+    if source and (found := definition(source, item.where)):
+        function, text = found
+        yield SourcePatch(
+            "the line is written after the graph",
+            (Preamble(text), _reordered(function), Rewrite("later", item.where)),
             moves=_LATER,
         )
+
+
+def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose to drop calls that only write: print, warnings, logging, progress."""
+    name, code = advice.name(item), item.where.code
     if name == "logging":
         yield from _logging(code)
     if name not in _COMPUTES:
@@ -104,19 +124,11 @@ def _reordered(function: str) -> Preamble:
 
 
 def _logging(code: str) -> Iterator[SourcePatch]:
-    """Propose to call loggers after the graph where this torch can, else to leave them out."""
+    """Propose that loggers are silent in compiled code."""
     methods = [f"logging.Logger.{one}" for one in _LEVELS if f".{one}(" in code]
     if not methods:
         return
     load = Preamble("import logging")
-    owner = code.split(f".{methods[0].rpartition('.')[2]}(")[0].strip()
-    if owner.isidentifier():
-        # By the class: the switch is set before the name of the logger exists.
-        yield SourcePatch(
-            "the log line is written after the graph",
-            (load, *map(_reordered, methods)),
-            moves=_LATER,
-        )
     silent = (f"torch._dynamo.config.ignore_logger_methods.add({one})" for one in methods)
     yield SourcePatch(
         "loggers are silent in compiled code",

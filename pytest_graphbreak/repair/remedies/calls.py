@@ -14,7 +14,7 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair import pure
 from pytest_graphbreak.repair.patch import Edit, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.breaks import inside
-from pytest_graphbreak.repair.remedies.numbers import READ, source_of
+from pytest_graphbreak.repair.remedies.numbers import READ
 from pytest_graphbreak.repair.remedies.programs import OPERATOR
 from pytest_graphbreak.repair.source import called
 from pytest_graphbreak.repair.trial import Trial
@@ -115,7 +115,7 @@ def opaque(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[SourcePatch]:
     """Propose the function of a frame as one node."""
     short = frame.function.rsplit(".", 1)[-1]
-    source = source_of(frame, trial)
+    source = trial.source(frame)
     function = pure.find(source, frame.function) if source else None
     if function is None:
         return
@@ -136,7 +136,7 @@ def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[SourcePatch]:
 
 def _imported(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """Propose each function of another module that the line calls as one node."""
-    source = source_of(item.where, trial)
+    source = trial.source(item.where)
     known = pure.imports(source) if source else {}
     for function in dict.fromkeys(called(item.where.code)):
         first, _, rest = function.partition(".")

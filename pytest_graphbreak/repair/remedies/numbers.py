@@ -11,7 +11,6 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Edit, Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.breaks import SCALARS
 from pytest_graphbreak.repair.remedies.programs import ARGUMENTS, AROUND, around
-from pytest_graphbreak.repair.source import read
 from pytest_graphbreak.repair.trial import Trial
 
 CONSTANTS: Final = (AROUND, ARGUMENTS, around("constants", "by_case"))
@@ -99,18 +98,7 @@ def _applies(kind: str, where: Frame, texts: dict[str, str], trial: Trial) -> bo
 
     if "<locals>" in where.function:
         return False
-    text = texts.setdefault(where.file, source_of(where, trial))
+    text = texts.setdefault(where.file, trial.source(where))
     changed = apply(text, kind, where)
     texts[where.file] = changed or text
     return changed is not None
-
-
-def source_of(frame: Frame, trial: Trial) -> str:
-    """Return the text of the file that a frame is in, empty where it is not known."""
-    site = trial.sites.get(frame.file)
-    try:
-        text = read(site.path).text if site is not None else ""
-        compile(text, frame.file, "exec", dont_inherit=True)
-    except (OSError, ValueError, SyntaxError):
-        return ""
-    return text

@@ -7,16 +7,18 @@ is never guessed whether the result computes the same: a run proves it.
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
+from typing import Final
+
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
-from pytest_graphbreak.repair.rewrite import conditions, constants, statements
+from pytest_graphbreak.repair.rewrite import branches, constants, later, loops, statements
 from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
+from pytest_graphbreak.repair.rewrite.scope import Place, replace
+from pytest_graphbreak.repair.rewrite.scope import statements as found
 
 REWRITERS: dict[str, Rewriter] = {
-    "where": conditions.branch_to_where,
-    "cond": conditions.branch_to_cond,
-    "while_loop": conditions.loop_to_while_loop,
-    "check": conditions.raise_to_check,
     "constants": constants.to_constants,
     "all_constants": constants.all_to_constants,
     "keep_tensor": statements.keep_tensor,
@@ -29,6 +31,15 @@ REWRITERS: dict[str, Rewriter] = {
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
 
+BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Place], list[str]], tuple[type, ...]]]] = {
+    "where": (branches.to_where, (ast.If, ast.Assign, ast.Return)),
+    "cond": (branches.to_cond, (ast.If,)),
+    "check": (branches.to_check, (ast.If,)),
+    "later": (later.to_later, (ast.Expr,)),
+    "while_loop": (loops.to_while_loop, (ast.While, ast.For)),
+}
+"""Rewriters that look at the function around a statement, and the statements that they take."""
+
 WHOLE = ("enable", "group_key", "every_index", "all_constants", *DECORATORS)
 """Rewriters of a whole function: the place names it, its line does not matter."""
 
@@ -37,6 +48,14 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
     """The source with the line rewritten, or None where the rewriter does not apply.
 
     All lines of the function that read like ``where.code`` are changed alike:
-    for the record they are one place.
+    for the record they are one place. Raises ``UnfitError``, with the reason, where the form is
+    known and cannot be rewritten.
     """
+    if kind in BLOCKS:
+        make, kinds = BLOCKS[kind]
+        try:
+            fits = found(source, where, kinds, around=kind == "while_loop")
+        except SyntaxError:
+            return None
+        return replace(source, [(one, make(one, place)) for one, place in fits]) if fits else None
     return rewrite(source, REWRITERS[kind], where, whole=kind in WHOLE)

@@ -7,13 +7,66 @@ import torch
 # The program.
 
 
+def _graphbreak_on_cpu(value):
+    return type(value) is torch.Tensor and value.device.type == "cpu"
+
+
+def _graphbreak_version(tensor):
+    """What changes where a tensor is written into; of an inference tensor each time."""
+    return object() if tensor.is_inference() else tensor._version
+
+
+def _graphbreak_holders(value, seen):
+    """Where code holds CPU tensors: pairs of functions, the one reads it, the other sets it."""
+    import types
+
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.nn.Module):
+        for part in value.modules():
+            yield from _graphbreak_held(part._buffers, part._buffers, seen)
+            yield from _graphbreak_held(part.__dict__, part.__dict__, seen)
+            yield from _graphbreak_holders(type(part).forward, seen)
+    elif isinstance(value, types.MethodType):
+        yield from _graphbreak_holders(value.__self__, seen)
+        yield from _graphbreak_holders(value.__func__, seen)
+    elif isinstance(value, types.FunctionType) and not value.__module__.startswith("torch"):
+        names = value.__globals__.keys() & set(value.__code__.co_names)
+        yield from _graphbreak_held(value.__globals__, names, seen)
+        for cell in value.__closure__ or ():
+            yield from _graphbreak_held_by_cell(cell, seen)
+
+
+def _graphbreak_held(names, wanted, seen):
+    for name in list(wanted):
+        if _graphbreak_on_cpu(names[name]):
+            yield lambda name=name: names[name], lambda one, name=name: names.update({name: one})
+        else:
+            yield from _graphbreak_holders(names[name], seen)
+
+
+def _graphbreak_held_by_cell(cell, seen):
+    try:
+        value = cell.cell_contents
+    except ValueError:  # it is empty
+        return
+    if _graphbreak_on_cpu(value):
+        yield lambda: cell.cell_contents, lambda one: setattr(cell, "cell_contents", one)
+    else:
+        yield from _graphbreak_holders(value, seen)
+
+
 def _graphbreak_on_device(model, inner):
-    """CPU tensors that the code holds are moved to its inputs' device."""
-    import contextlib, types
+    """CPU tensors that the code holds are on its inputs' device while a call lasts.
+
+    What is written into them elsewhere goes to the device before a call, and what the call
+    writes into them goes back after it.
+    """
     from torch.utils._pytree import tree_leaves, tree_map
 
-    def on_cpu(value):
-        return type(value) is torch.Tensor and value.device.type == "cpu"
+    copies = {}
+    holders = []
 
     def device_of(args, kwargs):
         leaves = tree_leaves((args, kwargs))
@@ -23,49 +76,42 @@ def _graphbreak_on_device(model, inner):
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         return next((one.device for one in tensors if one.device.type != "cpu"), None)
 
-    def in_names(names, device, seen):
-        for name, value in list(names.items()):
-            if on_cpu(value):
-                names[name] = value.to(device)
-            else:
-                walk(value, device, seen)
-
-    def walk(value, device, seen):
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        if isinstance(value, torch.nn.Module):
-            for part in value.modules():
-                in_names(part._buffers, device, seen)
-                for name, item in list(vars(part).items()):
-                    if on_cpu(item):
-                        part.__dict__[name] = item.to(device)
-                walk(type(part).forward, device, seen)
-        elif isinstance(value, types.MethodType):
-            walk(value.__self__, device, seen)
-            walk(value.__func__, device, seen)
-        elif isinstance(value, types.FunctionType) and not value.__module__.startswith("torch"):
-            used = value.__globals__.keys() & set(value.__code__.co_names)
-            found = {name: value.__globals__[name] for name in used}
-            in_names(found, device, seen)
-            value.__globals__.update(found)
-            for cell in value.__closure__ or ():
-                with contextlib.suppress(ValueError):
-                    held = {"it": cell.cell_contents}
-                    in_names(held, device, seen)
-                    cell.cell_contents = held["it"]
-
-    walked = []
+    def held(value, device):
+        one = copies.get(id(value))
+        if one is None or one[2] != _graphbreak_version(value):
+            one = copies[id(value)] = [value, value.to(device), _graphbreak_version(value)]
+        return one[1]
 
     def call(*args, **kwargs):
         device = device_of(args, kwargs)
-        if device is not None:
-            if not walked:
-                walked.append(True)
-                walk(model, device, set())
-            args, kwargs = tree_map(
-                lambda leaf: leaf.to(device) if on_cpu(leaf) else leaf, (args, kwargs)
-            )
-        return inner(*args, **kwargs)
+        if device is None:
+            return inner(*args, **kwargs)
+        if not holders:
+            holders.extend(_graphbreak_holders(model, set()))
+        found = [(put, get(), get) for get, put in holders if _graphbreak_on_cpu(get())]
+        pairs = [(value, held(value, device)) for _, value, _ in found]
+
+        def moved(leaf):
+            if not _graphbreak_on_cpu(leaf):
+                return leaf
+            pairs.append((leaf, leaf.to(device)))
+            return pairs[-1][1]
+
+        args, kwargs = tree_map(moved, (args, kwargs))
+        versions = [_graphbreak_version(there) for _, there in pairs]
+        for (put, _, _), (_, there) in zip(found, pairs):
+            put(there)
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            for (put, value, get), (_, there) in zip(found, pairs):
+                if get() is there:
+                    put(value)
+            for (value, there), version in zip(pairs, versions):
+                if _graphbreak_version(there) != version:
+                    with torch.no_grad():
+                        value.copy_(there)
+                    if id(value) in copies:
+                        copies[id(value)][2] = _graphbreak_version(value)
 
     return call

@@ -1,0 +1,281 @@
+"""Branches on a tensor's value as ops: ``torch.where``, ``torch.cond``, a check in the graph.
+
+``torch.cond`` runs one side and refuses what it cannot hold: other dtypes and shapes, an input
+that is changed, a side effect. ``torch.where`` runs both sides, promotes, broadcasts, and mixes
+gradients: it is for sides that do nothing but compute, and checks the rest where it is traced.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Final
+
+from pytest_graphbreak.repair.pure import RANDOM, computes
+from pytest_graphbreak.repair.rewrite.scope import (
+    Place,
+    UnfitError,
+    bound,
+    changed,
+    changes_held,
+    read,
+    values,
+    walk,
+)
+
+_REDUCED: Final = frozenset({"sum", "max", "min", "mean", "norm", "any", "all", "item", "prod"})
+_ASKS: Final = frozenset({"isinstance", "hasattr", "callable", "len", "bool"})
+_LEAVES: Final = (
+    *(ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield, ast.YieldFrom, ast.Await),
+    *(ast.Try, ast.Global, ast.Nonlocal, ast.Delete, ast.NamedExpr, ast.Import, ast.ImportFrom),
+)
+
+
+def condition(test: ast.expr) -> str:
+    """A test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return f"torch.logical_not({condition(test.operand)})"
+    if isinstance(test, ast.BoolOp):
+        name = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
+        first, *rest = map(_part, test.values)
+        for one in rest:
+            first = f"torch.{name}({first}, {one})"
+        return first
+    if isinstance(test, ast.Compare):
+        return _compared(test)
+    if isinstance(test, ast.Call) and _name(test.func) == "bool" and len(test.args) == 1:
+        test = test.args[0]
+    return f"{_operand(test, exact=True)}.reshape(()).bool()"
+
+
+def _part(test: ast.expr) -> str:
+    """One part of several, which may be no tensor: a flag, the comparison of two numbers."""
+    if isinstance(test, ast.Compare):
+        text = _compared(test, plain=True)
+        return f"torch.as_tensor({text}).reshape(())"
+    if isinstance(test, ast.Call) and _name(test.func) in _ASKS - {"bool"}:
+        return f"torch.tensor(bool({ast.unparse(test)}))"
+    if isinstance(test, ast.Name | ast.Attribute):  # not as_tensor: a list of one zero is true
+        return f"({ast.unparse(test)} | torch.tensor(False)).reshape(()).bool()"
+    return condition(test)
+
+
+def _compared(test: ast.Compare, *, plain: bool = False) -> str:
+    if len(test.ops) != 1:
+        raise UnfitError("a comparison of more than two")
+    sides = [test.left, test.comparators[0]]
+    exact = all(_whole(one) or _read(one) is not None for one in sides)
+    texts = [_operand(one, exact=exact) for one in sides]
+    sign = ast.unparse(ast.Compare(ast.Name("a"), test.ops, [ast.Name("b")]))[1:-1]
+    text = f"{texts[0]}{sign}{texts[1]}"
+    scalar = all(isinstance(one, ast.Constant) or _reduced(one) for one in sides)
+    if plain or (scalar and any(map(_reduced, sides))):
+        return text
+    return f"({text}).reshape(())"
+
+
+def _whole(node: ast.expr) -> bool:
+    """A number that each floating type has: Python compares with it as tensors of any type do."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    number = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(number, int | float) and abs(number) <= 128 and number * 2 == int(number * 2)
+
+
+def _operand(node: ast.expr, *, exact: bool) -> str:
+    """The tensor of what reads its number. Python compares the number as a double."""
+    value = _read(node)
+    if value is None:
+        text = ast.unparse(node)
+        simple = isinstance(
+            node, ast.Name | ast.Call | ast.Attribute | ast.Subscript | ast.Constant
+        )
+        return text if simple else f"({text})"
+    text = _operand(value, exact=True)
+    return text if exact else f"{text}.double()"
+
+
+def _read(node: ast.expr) -> ast.expr | None:
+    """``t`` of ``t.item()`` and ``float(t)``."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
+        return node.func.value
+    one = node.args[0] if len(node.args) == 1 else None
+    return None if _name(node.func) != "float" or isinstance(one, ast.Constant) else one
+
+
+def _reduced(node: ast.expr) -> bool:
+    """A call that gives a tensor without dimensions: ``x.sum()``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _REDUCED
+        and not node.args
+        and not node.keywords
+    )
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def to_where(node: ast.stmt, place: Place) -> list[str]:
+    """``if t: x = a`` (with or without ``else: x = b``) -> ``x = torch.where(t, a, b)``."""
+    test, target, one, other = _choice(node)
+    for side in (one, other):
+        if not computes(side):
+            raise UnfitError(f"both sides would run, and `{_short(side)}` may do more than compute")
+    _keeps(place, [target] if target else [])
+    head = f"{target} = " if target else "return "
+    if isinstance(one, ast.Constant) and isinstance(other, ast.Constant):
+        return [f"{head}{_number(condition(test), one, other)}"]
+    chosen = f"torch.where({condition(test)}, _one, _other)"
+    in_place = isinstance(node, ast.If) and isinstance(node.body[0], ast.AugAssign)
+    return [
+        f"_one, _other = {ast.unparse(one)}, {ast.unparse(other)}",
+        "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))",
+        "torch._check(not (_one.requires_grad or _other.requires_grad))",
+        f"{target}.copy_({chosen})" if in_place else f"{head}{chosen}",
+    ]
+
+
+def _number(test: str, one: ast.Constant, other: ast.Constant) -> str:
+    """Of two numbers, as a number: a tensor would promote what it meets."""
+    kinds = {type(one.value), type(other.value)}
+    dtype = {float: "float64", int: "int64", bool: "bool"}.get(kinds.pop())
+    if kinds or dtype is None:
+        raise UnfitError("the sides are no numbers of one type")
+    first, second = ast.unparse(one), ast.unparse(other)
+    return f"torch.where({test}, torch.tensor({first}, dtype=torch.{dtype}), {second}).item()"
+
+
+def _choice(node: ast.stmt) -> tuple[ast.expr, str, ast.expr, ast.expr]:
+    """Test, target (none of a ``return``) and the two values."""
+    if isinstance(node, ast.If):
+        if len(node.body) != 1 or len(node.orelse) > 1:
+            raise UnfitError("a side of more than one statement")
+        name, one = _set(node.body[0])
+        kept = ast.Name(name, ast.Load()) if name else None
+        target, other = _set(node.orelse[0]) if node.orelse else (name, kept)
+        kinds = {type(part) for part in (*node.body, *node.orelse)}
+        if target != name or one is None or other is None or len(kinds) > 1:
+            raise UnfitError("the sides set different things")
+        return node.test, name, one, other
+    name, value = _set(node)
+    if not isinstance(value, ast.IfExp):
+        raise UnfitError("the choice is part of a longer expression")
+    return value.test, name, value.body, value.orelse
+
+
+def _set(node: ast.stmt) -> tuple[str, ast.expr | None]:
+    """The name that a statement sets and the value; no name of a ``return``."""
+    if isinstance(node, ast.Return):
+        return "", node.value
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and _name(node.targets[0]):
+        return _name(node.targets[0]), node.value
+    if isinstance(node, ast.AugAssign) and _name(node.target):
+        name = _name(node.target)
+        return name, ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
+    raise UnfitError("a side does more than set one name")
+
+
+def _short(node: ast.AST) -> str:
+    return ast.unparse(node)[:60]
+
+
+def refuse(nodes: Sequence[ast.stmt]) -> None:
+    """Raise ``UnfitError`` where statements do what no side of an op can."""
+    for node in walk(nodes):
+        stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        draws = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in RANDOM
+        if draws:  # the backward pass of an op draws again (torch 2.13)
+            raise UnfitError(f"`{_short(node)}` draws random numbers")
+        if stored or isinstance(node, _LEAVES) or changes_held(node):
+            raise UnfitError(f"it holds `{_short(node)}`")
+
+
+def _keeps(place: Place, names: Sequence[str]) -> None:
+    """Raise ``UnfitError`` where a name is changed in place later: it may be another's tensor."""
+    for name in names:
+        if name in place.changed:
+            raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
+
+
+def to_cond(node: ast.stmt, place: Place) -> list[str]:
+    """``if t:`` with blocks that bind names, or that both return, -> ``torch.cond``."""
+    if not isinstance(node, ast.If):
+        raise UnfitError("it is no `if`")
+    last = [one[-1] if one else None for one in (node.body, node.orelse)]
+    if all(isinstance(one, ast.Return) and one.value is not None for one in last):
+        refuse([*node.body[:-1], *node.orelse[:-1]])
+        given = sorted(set(changed([*node.body, *node.orelse])) & place.before.keys())
+        if given:
+            raise UnfitError(f"{given[0]} is changed in place")
+        first, second = (_indented(one, place) for one in (node.body, node.orelse))
+        return [
+            *("def _when_true():", *first, "", "def _when_false():", *second, ""),
+            f"return torch.cond({condition(node.test)}, _when_true, _when_false, ())",
+        ]
+    both = [*node.body, *node.orelse]
+    refuse(both)
+    names = bound(both)
+    out = [name for name in names if name in place.after]
+    sides = [set(bound(node.body)), set(bound(node.orelse))]
+    for name in out:
+        if name not in place.before and not all(name in side for side in sides):
+            raise UnfitError(f"{name} is set on one side only")
+    if not out:
+        raise UnfitError("nothing that it sets is read later")
+    _keeps(place, out)
+    if in_place := set(changed(both)):
+        raise UnfitError(f"{min(in_place)} is changed in place")
+    needed = read(both) | set(out)
+    given = [name for name in names if name in place.before and name in needed]
+    pack = f"({', '.join(out)},)"
+    lines: list[str] = []
+    for name, side in (("true", node.body), ("false", node.orelse)):
+        result = ", ".join(own(one, side) for one in out)
+        body = [*_indented(side, place), f"    return ({result},)"]
+        lines += [f"def _when_{name}({', '.join(given)}):", *body, ""]
+    operands = f"({', '.join(given)},)" if given else "()"
+    test = condition(node.test)
+    return [*lines, f"{pack} = torch.cond({test}, _when_true, _when_false, {operands})"]
+
+
+def own(name: str, side: Sequence[ast.stmt]) -> str:
+    """A result that is no input of its op: what may be one is cloned."""
+    found = [value for one, value in values(side) if one == name]
+    last = found[-1] if found else None
+    fresh = isinstance(last, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Constant)
+    return name if fresh else f"{name}.clone()"
+
+
+def _indented(side: Sequence[ast.stmt], place: Place) -> list[str]:
+    return [f"    {line}" for one in side for line in statement(one, place)]
+
+
+def statement(node: ast.stmt, place: Place) -> list[str]:
+    """A statement inside of an op: its branches on ``place.tensors`` are ops as well."""
+    if not isinstance(node, ast.If) or not read([node.test]) & place.tensors:
+        return place.source(node)
+    try:
+        return to_where(node, place)
+    except UnfitError:
+        return to_cond(node, place)
+
+
+def to_check(node: ast.stmt, place: Place) -> list[str]:
+    """``if t: raise E(text)`` -> ``torch._assert_async(not t, text)``."""
+    if not isinstance(node, ast.If) or node.orelse or len(node.body) != 1:
+        raise UnfitError("it is no `if` with one statement")
+    only = node.body[0]
+    if not isinstance(only, ast.Raise) or only.exc is None:
+        raise UnfitError("it raises nothing")
+    words: object = "a check failed"
+    if isinstance(only.exc, ast.Call) and only.exc.args:
+        first = only.exc.args[0]
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            words = first.value
+    test = condition(node.test)
+    return [f"torch._assert_async(torch.logical_not({test}), {words!r})"]

@@ -1,0 +1,321 @@
+"""Loops that a tensor ends, as ``torch.while_loop``.
+
+What the loop carries has one shape and one dtype: PyTorch refuses others, and side effects. A
+number that the loop changes is carried as a tensor. What is only set inside is local to the body,
+and what of it is read later is carried too, with a start of the shape that the body gives it.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, statement
+from pytest_graphbreak.repair.rewrite.scope import (
+    Place,
+    UnfitError,
+    bound,
+    changed,
+    read,
+    values,
+    walk,
+)
+
+_NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
+"""Not ``torch.tensor``: torch 2.13 takes what one round makes of such a constant for the result."""
+_CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
+_STOP: Final = "_stop"
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A loop in the one form ``while tests: body``, with what is set up before it."""
+
+    tests: list[str]
+    body: list[ast.stmt]
+    head: list[str] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+    counter: str = ""
+    """Of ``for counter in range(...)``: it is one more at the end than Python has it."""
+
+
+def to_while_loop(node: ast.stmt, place: Place) -> list[str]:
+    """A ``while`` or a ``for`` over a range -> ``torch.while_loop``. Raises ``UnfitError``."""
+    loop = _normal(node, place)
+    names = bound(loop.body)
+    before = place.before | ({loop.counter: ast.Constant(0)} if loop.counter else {})
+    stopped = _STOP in loop.reads
+    if stopped:
+        before |= {_STOP: ast.Constant(value=False)}
+    kinds = {name: kind for name in names if (kind := _kind(before.get(name))) is not None}
+    numbers = _numbers(loop.body, kinds)
+    in_place = _in_place(loop.body, kinds, numbers, place)
+    loop.body = [_AsNew(kinds).visit(copy.deepcopy(one)) for one in loop.body]
+    later = place.after | loop.reads
+    carried = [
+        name
+        for name in names
+        if name in later or (name in before and not _is_set_first(name, loop.body))
+    ]
+    unset = [name for name in carried if name not in before or _is_none(before[name])]
+    shaped = [name for name in carried if name in kinds and name not in numbers] + unset
+    if not carried:
+        raise UnfitError("nothing is changed in it")
+    copied = [name for name in in_place if name in carried]
+    return _written(_Plan(loop, place, carried, numbers, shaped, unset, copied))
+
+
+class _AsNew(ast.NodeTransformer):
+    """``n += 1`` of what begins as a number -> ``n = n + 1``, and ``x.T`` -> ``x.t()``.
+
+    Dynamo makes ``x.T`` outside of the loop, where both x and it are then inputs that are one.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = names
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        if not isinstance(node.target, ast.Name) or node.target.id not in self._names:
+            self.generic_visit(node)
+            return node
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.copy_location(ast.Assign([ast.Name(node.target.id, ast.Store())], value), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        if node.attr != "T":
+            return node
+        return ast.copy_location(ast.Call(ast.Attribute(node.value, "t", node.ctx), [], []), node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    loop: _Loop
+    place: Place
+    carried: list[str]
+    numbers: dict[str, str]
+    """Carried as tensors, with their kind: what the loop gives them are numbers as well."""
+    shaped: list[str]
+    """Their first value is no tensor, or there is none: it has the shape that the body gives."""
+    unset: list[str]
+    copied: list[str]
+    """Tensors that the loop changes in place: the result is copied into them."""
+
+
+def _written(plan: _Plan) -> list[str]:
+    loop, carried = plan.loop, plan.carried
+    given = ", ".join(carried)
+    varying = frozenset(carried) | set(bound(loop.body))
+    inner = Place(
+        plan.place.text,
+        before=plan.place.before | dict.fromkeys(varying),
+        after=varying,
+        tensors=varying,
+    )
+    body = [line for one in loop.body for line in statement(one, inner)]
+    results = ", ".join(own(name, loop.body) for name in carried)
+    tests = loop.tests[0]
+    for one in loop.tests[1:]:
+        tests = f"torch.logical_and({tests}, {one})"
+    lines = [
+        "from torch._higher_order_ops.while_loop import while_loop",
+        *loop.head,
+        *([f"torch._check({loop.tests[0]})"] if loop.counter in plan.place.after else ()),
+        *(f"_{name} = {name}" for name in plan.copied),
+        f"def _goes_on({given}):",
+        f"    return {tests}",
+        f"def _body({given}):",
+        *(f"    {name} = {name}.clone()" for name in plan.copied),
+        *(f"    {line}" for line in body),
+        f"    return ({results},)",
+    ]
+    starts = [_start(name, plan) for name in carried]
+    if plan.shaped:
+        first = [
+            name
+            if name not in plan.shaped
+            else "None"
+            if name in plan.unset
+            else f"torch.full((), {name})"
+            for name in carried
+        ]
+        first = [
+            one if one != name else start
+            for one, name, start in zip(first, carried, starts, strict=True)
+        ]
+        lines.append(f"_first = _body({', '.join(first)})  # its shapes and dtypes")
+    packed = f"({', '.join(starts)},)"
+    if set(plan.unset) & plan.place.after:
+        lines.append(f"_starts = {packed}")
+        lines.append('torch._assert_async(_goes_on(*_starts), "the loop does not run once")')
+        packed = "_starts"
+    lines.append(f"({given},) = while_loop(_goes_on, _body, {packed})")
+    return [*lines, *_after(plan)]
+
+
+def _after(plan: _Plan) -> list[str]:
+    """What follows: numbers that are read are numbers again, changed tensors are the same ones."""
+    lines = [f"{name} = _{name}.copy_({name})" for name in plan.copied]
+    for name in plan.carried:
+        if name == plan.loop.counter and name in plan.place.after:
+            lines.append(f"{name} = {name}.item() - 1")
+        elif name in plan.numbers and name in plan.place.after:
+            lines.append(f"{name} = {name}.item()")
+    return lines
+
+
+def _start(name: str, plan: _Plan) -> str:
+    number = plan.carried.index(name)
+    if name in plan.unset:
+        return f"torch.zeros_like(_first[{number}])"
+    if name in plan.shaped:
+        return f"torch.full_like(_first[{number}], {name})"
+    before = plan.place.before.get(name)
+    if isinstance(before, ast.Call) and ast.unparse(before.func) in _CONSTANT:
+        return f"torch.empty_like({name}).copy_({name})"
+    if isinstance(before, ast.Name | ast.Attribute | ast.Subscript):  # no two may be one tensor
+        return f"{name}.clone()"
+    kind = plan.numbers.get(name)
+    return name if kind is None else _NUMBERS[kind].format(name)
+
+
+def _normal(node: ast.stmt, place: Place) -> _Loop:
+    """The loop in one form, its ``break`` a flag."""
+    if not isinstance(node, ast.While | ast.For) or node.orelse:
+        raise UnfitError("it has an `else`")
+    body, stop = _without_break(node.body, place)
+    if isinstance(node, ast.While):
+        always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        loop = _Loop([] if always else [condition(node.test)], body, reads=read([node.test]))
+    else:
+        loop = _counted(node, body)
+    if stop:
+        loop.tests.append(f"torch.logical_not({_STOP})")
+        loop.head.append(f"{_STOP} = False")
+        loop.reads.add(_STOP)
+    refuse(loop.body)
+    if not loop.tests:
+        raise UnfitError("no test ends it")
+    return loop
+
+
+def _counted(node: ast.For, body: list[ast.stmt]) -> _Loop:
+    """``for i in range(a, b)`` with a counter of its own."""
+    call = node.iter
+    if (
+        not isinstance(node.target, ast.Name)
+        or not isinstance(call, ast.Call)
+        or ast.unparse(call.func) != "range"
+        or len(call.args) not in (1, 2)
+    ):
+        raise UnfitError(f"it goes over `{ast.unparse(call)[:60]}`")
+    name = node.target.id
+    if name in bound(body):
+        raise UnfitError(f"{name} is set in it")
+    start = "0" if len(call.args) == 1 else ast.unparse(call.args[0])
+    name = name if name != "_" else "_round"
+    step = ast.parse(f"{name} = {name} + 1").body[0]
+    head = [f"{name} = {start}", f"_end = {ast.unparse(call.args[-1])}"]
+    return _Loop([f"{name} < _end"], [*body, step], head, {name}, name)
+
+
+def _without_break(body: list[ast.stmt], place: Place) -> tuple[list[ast.stmt], bool]:
+    """The body with ``if t: break`` as a flag, and whether there is one."""
+    at = [number for number, one in enumerate(body) if isinstance(one, ast.If) and _breaks(one)]
+    if not at:
+        return body, False
+    number = at[0]
+    leave = body[number]
+    assert isinstance(leave, ast.If)
+    if len(at) > 1 or leave.orelse:
+        raise UnfitError("it breaks in more than one place")
+    flag = ast.parse(f"{_STOP} = {condition(leave.test)}").body
+    chosen, rest = leave.body[:-1], body[number + 1 :]
+    after: list[ast.stmt] = []
+    if rest or chosen:
+        test = ast.Name(_STOP, ast.Load())
+        if not chosen:
+            after = [ast.If(ast.UnaryOp(ast.Not(), test), rest, [])]
+        else:
+            after = [ast.If(test, chosen, rest)]
+    return [*body[:number], *flag, *after], True
+
+
+def _breaks(node: ast.If) -> bool:
+    return isinstance(node.body[-1], ast.Break)
+
+
+def _in_place(
+    body: Sequence[ast.stmt], kinds: dict[str, str], numbers: dict[str, str], place: Place
+) -> list[str]:
+    """The tensors from before that the body changes in place. Raises ``UnfitError``."""
+    set_anew = {name for name, _ in values(body)}
+    other = {value.id for _, value in values(body) if isinstance(value, ast.Name)}
+    for name in changed(body):
+        if name in other and name not in numbers:
+            raise UnfitError(f"{name} has another name and is changed in place")
+    found = [name for name in changed(body) if name in place.before and name not in kinds]
+    for name in found:
+        if name in set_anew:
+            raise UnfitError(f"{name} is set anew and changed in place")
+    return found
+
+
+def _kind(value: ast.expr | None) -> str | None:
+    """Whether an expression is a Python number by its form."""
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
+    if isinstance(value, ast.Constant):
+        name = type(value.value).__name__
+        return {"bool": "int"}.get(name, name) if name in ("bool", "int", "float") else None
+    text = ast.unparse(value) if value is not None else ""
+    if text in ("math.inf", "torch.inf", "np.inf", "math.pi") or text.startswith("float("):
+        return "float"
+    return "int" if text.startswith(("len(", "int(")) else None
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _numbers(body: Sequence[ast.stmt], kinds: dict[str, str]) -> dict[str, str]:
+    """Of the names that begin as numbers those that stay numbers, whatever the loop does."""
+    numbers = dict(kinds)
+    steps = [(name, value) for name, value in values(body) if name in kinds]
+    steps += [
+        (node.target.id, node.value)
+        for node in walk(body)
+        if isinstance(node, ast.AugAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id in kinds
+    ]
+    while True:
+        lost = {
+            name
+            for name, value in steps
+            if name in numbers and name != _STOP and not _is_number(value, numbers)
+        }
+        if not lost:
+            return numbers
+        numbers = {name: kind for name, kind in numbers.items() if name not in lost}
+
+
+def _is_number(value: ast.expr | None, numbers: dict[str, str]) -> bool:
+    allowed = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
+    return value is not None and all(
+        isinstance(node, allowed) or (isinstance(node, ast.Name) and node.id in numbers)
+        for node in ast.walk(value)
+    )
+
+
+def _is_set_first(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether the body sets a name before it reads it."""
+    for one in body:
+        if name in read([one]):
+            return False
+        if isinstance(one, ast.Assign) and name in bound([one]):
+            return True
+    return False

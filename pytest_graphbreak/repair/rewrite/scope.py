@@ -1,0 +1,228 @@
+"""Statements in their function: what they bind and change, what is bound before and read after."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.pure import Def
+from pytest_graphbreak.repair.source import lines
+
+_SCOPES: Final = (*Def.__args__, ast.Lambda, ast.ClassDef)
+_LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
+
+
+class UnfitError(ValueError):
+    """A statement cannot be rewritten, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a function does around a statement.
+
+    ``before`` has the names that are bound before it, with the last value (None where it is not
+    known), ``after`` those that are read after it, ``changed`` those that are changed in place
+    after it. A branch inside of it that reads one of ``tensors`` is to be an op as well.
+    """
+
+    text: Sequence[str]
+    before: dict[str, ast.expr | None] = field(default_factory=dict)
+    after: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    tensors: frozenset[str] = frozenset()
+
+    def source(self, node: ast.stmt) -> list[str]:
+        """The lines of a statement as they are, moved to the left."""
+        if not hasattr(node, "lineno"):
+            return ast.unparse(node).splitlines()
+        own = self.text[node.lineno - 1 : node.end_lineno]
+        indent = own[0][: node.col_offset]
+        joined = "".join(line.removeprefix(indent) for line in own)
+        try:
+            same = ast.unparse(ast.parse(joined)) == ast.unparse(node)
+        except SyntaxError:
+            same = False
+        return (joined if same else ast.unparse(node)).splitlines()
+
+
+def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes but those of functions and classes that are defined inside."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, _SCOPES):
+            yield from walk(list(ast.iter_child_nodes(node)))
+
+
+def bound(nodes: Sequence[ast.AST]) -> list[str]:
+    """The names that statements bind or change in place, in order."""
+    stored = (
+        node.id
+        for node in walk(nodes)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    inner = {
+        name.id
+        for node in walk(nodes)
+        if isinstance(node, ast.comprehension)
+        for name in ast.walk(node.target)
+        if isinstance(name, ast.Name)
+    }
+    return [name for name in dict.fromkeys((*stored, *changed(nodes))) if name not in inner]
+
+
+def changed(nodes: Sequence[ast.AST]) -> list[str]:
+    """The names whose tensor is changed in place: ``x += 1``, ``x[0] = 1``, ``x.add_(1)``."""
+    targets = (_changed(node) for node in walk(nodes))
+    return list(dict.fromkeys(one.id for one in targets if isinstance(one, ast.Name)))
+
+
+def changes_held(node: ast.AST) -> bool:
+    """Whether a node changes in place what an object holds: ``self.x[0] = 1``."""
+    target = _changed(node)
+    return target is not None and not isinstance(target, ast.Name)
+
+
+def _changed(node: ast.AST) -> ast.AST | None:
+    """What a node changes in place, without its index."""
+    target: ast.AST | None = None
+    if isinstance(node, ast.AugAssign):
+        target = node.target
+    elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        target = node
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name = node.func.attr
+        if name.endswith("_") and not name.endswith("__"):
+            target = node.func.value
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target
+
+
+def read(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that are read, also in functions that are defined inside."""
+    return {
+        node.id
+        for one in nodes
+        for node in ast.walk(one)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    } | set(changed(nodes))
+
+
+def values(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr | None]]:
+    """The names that statements bind, each with its value where it is one expression."""
+    for node in walk(nodes):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from _pairs(target, node.value)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, node.value
+        elif isinstance(node, ast.For):
+            yield from _pairs(node.target, None)
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            yield from _pairs(node.optional_vars, None)
+
+
+def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        same = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
+        for number, one in enumerate(target.elts):
+            each = value.elts[number] if same and isinstance(value, ast.Tuple) else None
+            yield from _pairs(one, each)
+
+
+def _place(function: Def, node: ast.stmt, text: Sequence[str]) -> Place:
+    first, last = node.lineno, node.end_lineno or node.lineno
+    inside = set(ast.walk(node))
+    outside = [one for one in ast.walk(function) if one not in inside and one is not function]
+    loops = [one.lineno for one in outside if isinstance(one, _LOOPS) and node in ast.walk(one)]
+    later = min(loops, default=last + 1)
+    inner = {part for one in outside if isinstance(one, _SCOPES) for part in ast.walk(one)}
+    uses = (ast.Name, ast.AugAssign, ast.Subscript, ast.Call)
+    after = [
+        one for one in outside if isinstance(one, uses) and (one.lineno >= later or one in inner)
+    ]
+    before = _parameters(function.args)
+    for one in outside:
+        if isinstance(one, ast.stmt | ast.withitem) and getattr(one, "lineno", 0) < first:
+            before |= dict(values([one]))
+    names = [one for one in after if isinstance(one, ast.Name)]
+    return Place(text, before, frozenset(read(names)), frozenset(changed(after)))
+
+
+def _parameters(given: ast.arguments) -> dict[str, ast.expr | None]:
+    """Those of a function, with their defaults."""
+    named = [*given.posonlyargs, *given.args]
+    found: dict[str, ast.expr | None] = {
+        one.arg: None for one in ast.walk(given) if isinstance(one, ast.arg)
+    }
+    defaults = [*zip(reversed(named), reversed(given.defaults), strict=False)]
+    defaults += zip(
+        given.kwonlyargs, (one or ast.Constant(...) for one in given.kw_defaults), strict=True
+    )
+    return found | {arg.arg: value for arg, value in defaults}
+
+
+def statements(
+    source: str, where: Frame, kinds: tuple[type[ast.stmt], ...], *, around: bool = False
+) -> list[tuple[ast.stmt, Place]]:
+    """The statements of these kinds in a function whose first lines read like ``where.code``.
+
+    With ``around`` those, too, that have such a line inside, the innermost only. Raises
+    ``SyntaxError``.
+    """
+    text = lines(source)
+    code = " ".join(where.code.split())
+    hits = {number for number, line in enumerate(text, 1) if " ".join(line.split()) == code}
+    found: list[tuple[ast.stmt, Place]] = []
+    for function in _functions(ast.parse(source), "", where.function):
+        fits = [
+            node
+            for node in walk(function.body)
+            if isinstance(node, kinds) and hits & set(_lines(node, around))
+        ]
+        inner = [
+            node
+            for node in fits
+            if not any(one in fits for one in walk(list(ast.iter_child_nodes(node))))
+        ]
+        found += [(node, _place(function, node, text)) for node in inner]
+    return found
+
+
+def _lines(node: ast.stmt, around: bool) -> range:
+    body: list[ast.stmt] = getattr(node, "body", [])
+    end = node.end_lineno or node.lineno
+    if body and not around:
+        end = max(node.lineno, body[0].lineno - 1)
+    return range(node.lineno, end + 1)
+
+
+def _functions(node: ast.AST, name: str, wanted: str) -> Iterator[Def]:
+    """The functions of a qualified name, as Python writes it."""
+    for one in ast.iter_child_nodes(node):
+        if isinstance(one, Def | ast.ClassDef):
+            own = f"{name}{one.name}"
+            if own == wanted and isinstance(one, Def):
+                yield one
+            inner = f"{own}." if isinstance(one, ast.ClassDef) else f"{own}.<locals>."
+            yield from _functions(one, inner, wanted)
+        else:
+            yield from _functions(one, name, wanted)
+
+
+def replace(source: str, made: Sequence[tuple[ast.stmt, Sequence[str]]]) -> str:
+    """The source with other lines in place of statements."""
+    text = lines(source)
+    for node, new in sorted(made, key=lambda one: -one[0].lineno):
+        indent = text[node.lineno - 1][: node.col_offset]
+        if indent.strip():
+            raise UnfitError("the statement does not begin its line")
+        body = textwrap.indent("\n".join(new) + "\n", indent)
+        text[node.lineno - 1 : node.end_lineno] = [body]
+    return "".join(text)

@@ -1,0 +1,381 @@
+"""Loops of numerical code that a tensor ends, each with the line that breaks the graph."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# name -> (line that breaks, source of f, inputs: expressions)
+LOOPS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
+    "newton": (
+        "while diff.abs().max() > tol and iterations < max_iter:",
+        """
+def f(x, tol=1e-3, max_iter=50):
+    diff = torch.ones_like(x)
+    iterations = 0
+    while diff.abs().max() > tol and iterations < max_iter:
+        x_new = x - 0.1 * x
+        diff = x_new - x  # how far it went
+        x = x_new
+        iterations += 1
+    return x
+""",
+        ("torch.ones(3)", "torch.zeros(3)", "torch.tensor([1e9, -4.0, 0.1])"),
+    ),
+    "newton that counts": (
+        "while diff.abs().max() > 1e-3:",
+        """
+def f(x):
+    diff = torch.ones_like(x)
+    n = 0
+    while diff.abs().max() > 1e-3:
+        x_new = x - (x * x - 2) / (2 * x)
+        diff = x_new - x
+        x = x_new
+        n += 1
+    return x_new, diff, n
+""",
+        ("torch.ones(3)", "torch.tensor([2.0, 100.0])"),
+    ),
+    "newton with a break": (
+        "if step.abs().max() < 1e-5:",
+        """
+def f(x):
+    for i in range(40):
+        step = (x * x - 2) / (2 * x)
+        x = x - step
+        if step.abs().max() < 1e-5:
+            break
+    return x, i
+""",
+        ("torch.ones(3)", "torch.tensor([2.0, 1e4])", "torch.full((2,), 2.0 ** 0.5)"),
+    ),
+    "bisection": (
+        "while (b - a).max() > 1e-4:",
+        """
+def f(a, b):
+    while (b - a).max() > 1e-4:
+        mid = (a + b) / 2
+        if mid ** 3 - mid - 2 > 0:
+            b = mid
+        else:
+            a = mid
+    return (a + b) / 2
+""",
+        ("torch.tensor(1.0), torch.tensor(2.0)", "torch.tensor(1.5), torch.tensor(1.5)"),
+    ),
+    "bisection with a break in the middle": (
+        "if (b - a).abs() < 1e-4:",
+        """
+def f(a, b):
+    for _ in range(60):
+        mid = (a + b) / 2
+        if (b - a).abs() < 1e-4:
+            break
+        if mid.cos() - mid > 0:
+            a = mid
+        else:
+            b = mid
+    return mid
+""",
+        ("torch.tensor(0.0), torch.tensor(1.0)", "torch.tensor(-3.0), torch.tensor(5.0)"),
+    ),
+    "power iteration": (
+        "if (v_new - v).norm() < 1e-5:",
+        """
+def f(a):
+    v = torch.ones(a.shape[0]) / a.shape[0] ** 0.5
+    for _ in range(200):
+        w = a @ v
+        v_new = w / w.norm()
+        if (v_new - v).norm() < 1e-5:
+            break
+        v = v_new
+    return v @ a @ v
+""",
+        ("torch.tensor([[2.0, 1.0], [1.0, 3.0]])", "torch.eye(3)"),
+    ),
+    "conjugate gradients": (
+        "while rs.sqrt() > 1e-5:",
+        """
+def f(a, b):
+    x = torch.zeros_like(b)
+    r = b - a @ x
+    p = r
+    rs = r @ r
+    while rs.sqrt() > 1e-5:
+        ap = a @ p
+        alpha = rs / (p @ ap)
+        x = x + alpha * p
+        r = r - alpha * ap
+        rs_new = r @ r
+        p = r + (rs_new / rs) * p
+        rs = rs_new
+    return x
+""",
+        (
+            "torch.tensor([[4.0, 1.0], [1.0, 3.0]]), torch.tensor([1.0, 2.0])",
+            "torch.eye(3), torch.zeros(3)",
+        ),
+    ),
+    "k-means": (
+        "while shift > 1e-4:",
+        """
+def f(x, centers):
+    shift = float("inf")
+    while shift > 1e-4:
+        near = torch.cdist(x, centers).argmin(1)
+        hot = torch.nn.functional.one_hot(near, 2).to(x.dtype)
+        new = (hot.T @ x) / hot.sum(0).clamp(min=1).unsqueeze(1)
+        shift = (new - centers).abs().max()
+        centers = new
+    return centers, near
+""",
+        (
+            "torch.tensor([[0.0], [1.0], [9.0], [8.0]]), torch.tensor([[0.0], [1.0]])",
+            "torch.arange(12.0).reshape(6, 2), torch.tensor([[5.0, 5.0], [6.0, 6.0]])",
+        ),
+    ),
+    "sampling until done": (
+        "while not done.all():",
+        """
+def f(logits, tokens):
+    done = torch.zeros(tokens.shape[0], dtype=torch.bool)
+    n = 0
+    while not done.all():
+        last = logits[tokens[:, -1]].argmax(-1)
+        last = torch.where(done, tokens[:, -1], last)
+        tokens = torch.cat([tokens[:, 1:], last.unsqueeze(1)], 1)
+        done = done | (last == 0)
+        n += 1
+    return tokens, n
+""",
+        (
+            "torch.eye(4).roll(-1, 1), torch.tensor([[1, 2], [2, 3]])",
+            "torch.eye(4).roll(-1, 1), torch.tensor([[3, 3], [3, 1]])",
+        ),
+    ),
+    "greedy decoding into a buffer": (
+        "if (nxt == 0).all():",
+        """
+def f(logits, out):
+    for i in range(1, out.shape[1]):
+        nxt = logits[out[:, i - 1]].argmax(-1)
+        out[:, i] = nxt
+        if (nxt == 0).all():
+            break
+    return out
+""",
+        (
+            "torch.eye(5).roll(-1, 1), torch.tensor([[2, 9, 9, 9, 9]])",
+            "torch.eye(5).roll(-1, 1), torch.tensor([[4, 9], [3, 9]])",
+        ),
+    ),
+    "beam search": (
+        "while not finished.all() and step < 6:",
+        """
+def f(table, scores, last):
+    finished = torch.zeros(2, dtype=torch.bool)
+    step = 0
+    while not finished.all() and step < 6:
+        total = scores.unsqueeze(1) + table[last]
+        scores, flat = total.flatten().topk(2)
+        last = flat % 4
+        finished = finished[flat // 4] | (last == 0)
+        step += 1
+    return scores, last
+""",
+        (
+            "torch.arange(16.0).reshape(4, 4).sin(), torch.zeros(2), torch.tensor([1, 2])",
+            "-torch.eye(4), torch.tensor([0.0, -1.0]), torch.tensor([3, 3])",
+        ),
+    ),
+    "rk45": (
+        "while t < 1.0:",
+        """
+def f(y, h, t):
+    while t < 1.0:
+        h = torch.minimum(h, 1.0 - t)
+        k1 = -y
+        k2 = -(y + h * k1)
+        low = y + h * k1
+        high = y + h * (k1 + k2) / 2
+        err = (high - low).abs().max()
+        if err < 1e-3:
+            t = t + h
+            y = high
+        h = h * (0.9 * (1e-3 / (err + 1e-12)).sqrt()).clamp(0.2, 5.0)
+    return y, t
+""",
+        (
+            "torch.ones(2), torch.tensor(0.1), torch.tensor(0.0)",
+            "torch.tensor([5.0]), torch.tensor(1.0), torch.tensor(0.5)",
+        ),
+    ),
+    "gradient descent with momentum": (
+        "while grad.norm() > 1e-3:",
+        """
+def f(x, target):
+    velocity = torch.zeros_like(x)
+    grad = x - target
+    while grad.norm() > 1e-3:
+        velocity = 0.5 * velocity - 0.2 * grad
+        x = x + velocity
+        grad = x - target
+    return x
+""",
+        ("torch.zeros(4), torch.ones(4)", "torch.ones(2), torch.ones(2)"),
+    ),
+    "jacobi in place": (
+        "while (a @ x - b).abs().max() > 1e-4:",
+        """
+def f(a, b, x):
+    d = (a * torch.eye(a.shape[0])).sum(1)
+    while (a @ x - b).abs().max() > 1e-4:
+        x += (b - a @ x) / d
+    return x * 1
+""",
+        ("torch.tensor([[4.0, 1.0], [1.0, 3.0]]), torch.ones(2), torch.zeros(2)",),
+    ),
+    "jacobi with a view": (
+        "while (a @ x - b).abs().max() > 1e-4:",
+        """
+def f(a, b, x):
+    d = a.diagonal()
+    while (a @ x - b).abs().max() > 1e-4:
+        x += (b - a @ x) / d
+    return x * 1
+""",
+        ("torch.tensor([[4.0, 1.0], [1.0, 3.0]]), torch.ones(2), torch.zeros(2)",),
+    ),
+    "a history": (
+        "while x.sum() > 1:",
+        """
+def f(x):
+    history = []
+    while x.sum() > 1:
+        x = x * 0.5
+        history.append(x)
+    return x, history
+""",
+        ("torch.ones(4)",),
+    ),
+    "a return in the middle": (
+        "if x.sum() < 1:",
+        """
+def f(x):
+    while True:
+        x = x * 0.5
+        if x.sum() < 1:
+            return x + 1
+        x = x - 0.1
+""",
+        ("torch.ones(4)",),
+    ),
+    "a growing result": (
+        "while x.sum() < 9:",
+        """
+def f(x):
+    while x.sum() < 9:
+        x = torch.cat([x, x])
+    return x
+""",
+        ("torch.ones(4)",),
+    ),
+    "sinkhorn": (
+        "if err < 1e-4:",
+        """
+def f(k):
+    u = torch.ones(k.shape[0])
+    for it in range(100):
+        v = 1.0 / (k.T @ u)
+        u_new = 1.0 / (k @ v)
+        err = (u_new - u).abs().max()
+        u = u_new
+        if err < 1e-4:
+            break
+    return u[:, None] * k * v
+""",
+        ("torch.tensor([[1.0, 2.0], [3.0, 1.0]])", "torch.ones(3, 3)"),
+    ),
+    "fixed point with while True": (
+        "if (y - x).abs().max() <= 1e-4:",
+        """
+def f(x):
+    while True:
+        y = x.cos()
+        if (y - x).abs().max() <= 1e-4:
+            break
+        x = y
+    return x, y
+""",
+        ("torch.ones(3)", "torch.tensor([0.739085])"),
+    ),
+    "backtracking line search": (
+        "while loss(x - t * g) > loss(x) - 0.5 * t * (g * g).sum():",
+        """
+def f(x):
+    def loss(y):
+        return (y ** 4).sum()
+
+    g = 4 * x ** 3
+    t = 1.0
+    while loss(x - t * g) > loss(x) - 0.5 * t * (g * g).sum():
+        t *= 0.5
+    return x - t * g
+""",
+        ("torch.ones(3)", "torch.tensor([3.0, -2.0])", "torch.full((1,), 0.1)"),
+    ),
+    "a running sum": (
+        "while total.item() < 10.0:",
+        """
+def f(x):
+    total = x.sum()
+    n = 0
+    while total.item() < 10.0:
+        total = total + x.sum()
+        n = n + 1
+    return total, n
+""",
+        ("torch.ones(3)", "torch.tensor([20.0])"),
+    ),
+    "adaptive computation": (
+        "while (halt < 0.99).any() and n < 8:",
+        """
+def f(x, w):
+    halt = torch.zeros(x.shape[0])
+    out = torch.zeros_like(x)
+    n = 0
+    while (halt < 0.99).any() and n < 8:
+        p = torch.sigmoid(x @ w).squeeze(1) * (1 - halt)
+        out = out + p.unsqueeze(1) * x
+        halt = halt + p
+        x = torch.tanh(x)
+        n += 1
+    return out
+""",
+        ("torch.ones(2, 3), torch.ones(3, 1)", "torch.zeros(2, 3), torch.ones(3, 1)"),
+    ),
+    "matrix square root": (
+        "if (y @ y - a).abs().max() < 1e-4:",
+        """
+def f(a):
+    y, z = a, torch.eye(a.shape[0])
+    for _ in range(30):
+        t = 0.5 * (3 * torch.eye(a.shape[0]) - z @ y)
+        y, z = y @ t, t @ z
+        if (y @ y - a).abs().max() < 1e-4:
+            break
+    return y
+""",
+        ("torch.tensor([[1.0, 0.2], [0.2, 0.8]])", "torch.eye(2)"),
+    ),
+}
+
+# Of these the ones that stay as they are, each with words of its reason.
+OPEN: Final = {
+    "greedy decoding into a buffer": "Could not extract specialized integer",
+    "jacobi with a view": "alias",
+    "a history": "append|side effect|mutat",
+    "a return in the middle": "it holds `return",
+    "a growing result": "shape|size",
+}

@@ -1,0 +1,60 @@
+"""What a program sets before it compiles goes into the scripts that are taken out of it."""
+
+from __future__ import annotations
+
+from pytest_graphbreak.repair.settings import Settings, settings
+
+PROGRAM = """
+import os
+os.environ["XLA_FLAGS"] = "--one"
+import numpy as np
+import torch
+import torch._dynamo.config as config
+import torch_xla
+import torch_xla.runtime as xr
+
+torch.set_default_dtype(torch.bfloat16)
+torch.set_default_dtype(chosen())
+config.recompile_limit = 3
+torch._dynamo.config.cache_size = limit
+
+
+def main():
+    xr.set_device_type("TT")
+    torch_xla.set_custom_compile_options({"optimization_level": 1})
+    if FAST:
+        torch.manual_seed(4)
+    np.random.seed(5)
+    print("a")
+    run(1)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(7)
+    main()
+"""
+
+
+def test_statements_that_set_something_plain_are_found() -> None:
+    assert settings(PROGRAM) == Settings(
+        imports=(
+            "import torch",
+            "import torch._dynamo.config as config",
+            "import torch_xla.runtime as xr",
+            "import torch_xla",
+            "import numpy as np",
+        ),
+        environment=("os.environ['XLA_FLAGS'] = '--one'",),
+        lines=(
+            "torch.set_default_dtype(torch.bfloat16)",
+            "config.recompile_limit = 3",
+            "xr.set_device_type('TT')",
+            "torch_xla.set_custom_compile_options({'optimization_level': 1})",
+            "np.random.seed(5)",
+            "torch.manual_seed(7)",
+        ),
+    )
+
+
+def test_a_program_that_sets_nothing() -> None:
+    assert settings("import torch\n\nx = torch.ones(2)\nprint(x)\n") == Settings()

@@ -1,0 +1,139 @@
+"""No branch that became an op gives another result without an error, whatever the inputs are.
+
+Each program is run as it is and rewritten, compiled as one graph, with drawn values, dtypes and
+shapes: results, gradients, and what the arguments are afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.config
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.rewrite.scope import UnfitError
+from tests.repair.test_sound import LISTS, bits, loaded
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64]
+TENSORS = st.builds(
+    lambda values, dtype, shape: (
+        torch.tensor(values).nan_to_num(7, 9, -9).to(dtype).reshape(shape)
+        if dtype == torch.int64
+        else torch.tensor(values, dtype=dtype).reshape(shape)
+    ),
+    LISTS,
+    st.sampled_from(DTYPES),
+    st.sampled_from([(2,), (2, 1), (1, 2)]),
+)
+
+PROGRAMS = {
+    "of one side": "if x.sum() > 0:\n    x = x * 2.0\nreturn x + 1",
+    "of both sides": "if x.sum() > 0:\n    z = x * y\nelse:\n    z = x - y\nreturn z",
+    "of a limit that is no float32": "if x.max().item() > 0.1:\n    x = -x\nreturn x + 0",
+    "of a limit that is a tensor": "if float(x.max()) >= y.min().item():\n    x = x + 1\nreturn x",
+    "of no number": "if not x.sum() >= 0:\n    x = x * 3\nreturn x",
+    "of several": "if x.sum() > 0 and (y.sum() > 0 or flag):\n    x = x - 1\nreturn x + 0",
+    "of a list": "if x.sum() > 0 and zeros:\n    x = x + 5\nreturn x + 0",
+    "of the value itself": "if x.max():\n    x = x * 2\nreturn x",
+    "that returns": "if x.sum() > 0:\n    return x * 2\nelse:\n    return y * 1.5",
+    "of roots": "if x.min() > 0:\n    z = x.sqrt()\nelse:\n    z = x * 2\nreturn z",
+    "in place": "if x.sum() > 0:\n    x += y\nreturn x * 1",
+    "in place of both": "if x.sum() > 0:\n    x *= y\nelse:\n    x -= y\nreturn x * 1",
+    "and later in place": "if x.sum() > 0:\n    z = x\nelse:\n    z = y\nz += 1\nreturn z * 1",
+    "a method in place": "if x.sum() > 0:\n    z = x.mul_(2)\nelse:\n    z = x + 0\nreturn z * 1",
+    "of numbers": "if x.sum() > 0:\n    s = 0.1\nelse:\n    s = 0.7\nreturn x * s",
+    "of whole numbers": "if x.sum() > 0:\n    s = 3\nelse:\n    s = 7\nreturn x * s",
+    "of two kinds": "if x.sum() > 0:\n    s = 3\nelse:\n    s = 0.5\nreturn x * s",
+    "of random numbers": "if x.sum() > 0:\n    z = torch.rand_like(y)\nelse:\n    z = y + 0\n"
+    "return torch.stack([z.double().sum(), torch.rand(()).double()])",
+    "of shapes": "if x.sum() > 0:\n    z = x.double().sum()\nelse:\n    z = x.double()\n"
+    "return z + y",
+    "as an expression": "z = x * 2 if x.sum() > 0 else y + 1\nreturn z",
+    "of blocks": "if x.sum() > 0:\n    z = x * 2\n    w = z + y\nelse:\n    w = y - 1\nreturn w",
+    "of what is set before": "w = y * 1\nif x.sum() > 0:\n    z = x * 2\n    w = z + y\nreturn w",
+    "that prints": "w = y * 1\nif x.sum() > 0:\n    seen.append(1)\n    w = x * 1\n"
+    "return w + len(seen)",
+    "a loop": "n = 0\nwhile x.double().abs().max() > 0.1 and n < 4:\n    x = x * 0.5\n    n += 1\n"
+    "return x * n",
+    "a loop in place": "n = 0\nwhile x.double().abs().max() > 0.1 and n < 4:\n    x *= 0.5\n"
+    "    n += 1\nreturn x * 1",
+    "a loop of a step": "h = 0.3\nwhile y.double().max() * h > 0.1:\n    h *= 0.5\nreturn x * h",
+    "a loop over another name": "z = x\nn = 0\nwhile x.max() > 0.5 and n < 4:\n    z = x\n"
+    "    x = x - 1\n    n += 1\nreturn z + x",
+    "a loop with a break": "for n in range(4):\n    x = x - y.abs()\n    if x.max() < 0:\n"
+    "        break\nreturn x, n",
+}
+KINDS = ("where", "cond", "while_loop")
+
+
+@pytest.fixture(autouse=True)
+def _numbers_are_nodes() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True, recompile_limit=99):
+        yield
+
+
+def space() -> dict[str, Any]:
+    return {"flag": True, "zeros": [0.0], "seen": []}
+
+
+def source_of(name: str) -> tuple[str, Frame]:
+    body = PROGRAMS[name]
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    line = next(
+        one
+        for one in body.splitlines()
+        if " if " in one or one.startswith(("if", "while")) or one.strip().startswith("if ")
+    )
+    return f"def f(x, y):\n{lines}", Frame("a.py", "f", 0, line.strip())
+
+
+def outcome(function: Any, x: torch.Tensor, y: torch.Tensor, grads: bool) -> Any:
+    """Everything that a caller sees: the result, the arguments, gradients, random numbers."""
+    x, y = x.clone(), y.clone()
+    grads = grads and x.is_floating_point() and y.is_floating_point()
+    given = [x.requires_grad_(), y.requires_grad_()] if grads else [x, y]
+    torch.manual_seed(0)
+    with torch.set_grad_enabled(grads):
+        found = function(x, y)
+    parts = found if isinstance(found, tuple) else (found,)
+    seen: list[Any] = [bits(one) if isinstance(one, torch.Tensor) else repr(one) for one in parts]
+    if grads and parts[0].requires_grad:
+        parts[0].sum().backward()
+        # Of what the side that runs does not use: torch.cond gives zeros, plain code nothing.
+        given += [torch.zeros_like(one) if one.grad is None else one.grad for one in (x, y)]
+    return [*seen, *map(bits, given), torch.rand(()).item()]
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_branch_that_is_an_op(kind: str, name: str) -> None:
+    source, where = source_of(name)
+    try:
+        changed = apply(source, kind, where)
+    except UnfitError:
+        return
+    if changed is None:
+        return
+    plain = loaded(source)
+    patched = loaded(changed)
+    plain.update(space())
+    patched.update(space())
+    run = torch.compile(patched["f"], backend="eager", fullgraph=True)
+
+    @settings(max_examples=6, deadline=None, phases=(Phase.generate,))
+    @given(TENSORS, TENSORS, st.booleans())
+    def check(x: torch.Tensor, y: torch.Tensor, grads: bool) -> None:
+        try:
+            found = outcome(run, x, y, grads)
+        except Exception:
+            return
+        assert found == outcome(plain["f"], x, y, grads)
+
+    check()
