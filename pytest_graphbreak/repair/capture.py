@@ -53,7 +53,7 @@ class Capture:
         self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
-        self.again = 0
+        self.recompiled = 0
         """For how many of the other inputs of the same sizes something was compiled again."""
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
@@ -188,7 +188,7 @@ class Capture:
                 seed(number + 1)
                 before = _compiled()
                 found.append(self._variant(entry, kind, dims, eager))
-                self.again += kind in VARIANTS and _compiled() > before
+                self.recompiled += kind in VARIANTS and _compiled() > before
         return found
 
     def _variant(

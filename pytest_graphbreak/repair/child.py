@@ -130,8 +130,8 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
         torch.save(own, order["keep"])
         return found
     wanted = torch.load(reference, weights_only=False)
-    found["mismatch"], found["compared"] = _mismatch(wanted, own, order["own_errors"])
-    found["again"] = recorder.again
+    found["mismatch"], found["compared"] = _mismatch(wanted, own, bool(order.get("own_errors")))
+    found["recompiled"] = recorder.recompiled
     return found
 
 

@@ -48,7 +48,7 @@ class Trial:
     @property
     def again(self) -> int:
         """For how many inputs of the same sizes, but other values, code was compiled again."""
-        return int(self.answer.get("again") or 0)
+        return int(self.answer.get("recompiled") or 0)
 
     @property
     def floats(self) -> bool:
