@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.model.record import Break, Frame
-from pytest_graphbreak.repair.settings import Settings, settings
+from pytest_graphbreak.repair.settings import Setup, settings
 from pytest_graphbreak.repair.slicing import NotPlain, Slice, Spot
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.text import files
@@ -388,7 +388,7 @@ class Writer:
         return [f"# {' '.join(line.split()) if line[0] != ' ' else line}" for line in lines]
 
 
-def _environment(given: Settings) -> list[str]:
+def _environment(given: Setup) -> list[str]:
     return ["import os", *given.environment] if given.environment else []
 
 

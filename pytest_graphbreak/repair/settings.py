@@ -20,7 +20,7 @@ _CONFIGS: Final = ("torch._dynamo.config.", "torch._inductor.config.", "torch.ba
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Setup:
     """``environment`` goes before torch is imported, ``lines`` after the ``imports`` they need."""
 
     imports: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Settings:
     lines: tuple[str, ...] = ()
 
 
-def settings(source: str) -> Settings:
+def settings(source: str) -> Setup:
     """The statements of a program that set something to a plain value, in their order.
 
     Those of its functions too, but not what only a condition reaches.
@@ -55,7 +55,7 @@ def settings(source: str) -> Settings:
         ):
             lines.append(ast.unparse(node))
             needed += [loads[root]] if root in loads else []
-    return Settings(*(tuple(dict.fromkeys(one)) for one in (needed, environment, lines)))
+    return Setup(*(tuple(dict.fromkeys(one)) for one in (needed, environment, lines)))
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

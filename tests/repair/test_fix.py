@@ -268,15 +268,20 @@ SAYS = """
 """
 
 
+LOSES = SAYS.replace("import torch", "import os\n    import torch", 1).replace(
+    "print(x.shape)", 'os.write(2, b"seen")'
+)
+
+
 def test_a_side_effect_that_is_lost_is_said_or_forbidden(shop: Shop) -> None:
-    shop.write("a.py", SAYS)
+    shop.write("a.py", LOSES)
     kept = shop.run("fix", "a.py", "--keep-side-effects")
     assert kept.code == 1
     assert "No remedy held" in kept.out
     assert shop.files() == {"a.py"}
     said = shop.run("fix", "a.py")
     assert said.code == 0
-    assert "side effect lost: `print(x.shape)`" in said.out
+    assert "side effect lost: `os.write(2, " in said.out
     assert "2 -> 1" in said.out
     assert shop.files() == {"a.py", "a_fixed.py"}
     assert (shop.path / "a.py").read_text().count("is_compiling") == 0

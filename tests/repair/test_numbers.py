@@ -141,9 +141,9 @@ def test_a_loop_over_numbers_is_one_graph(tmp_path: Path, shared: Bench) -> None
 def test_constants_of_inputs_are_no_fix_but_are_offered(tmp_path: Path, shared: Bench) -> None:
     """Other numbers in inputs of the same sizes would be compiled again, each time."""
     target = Target(tmp_path / "a.py")
-    target.path.write_text(SIZES + CALL.format("[[1, 2], [3, 4]]"))
+    target.path.write_text(LISTED)
     out = search(target, shared, assume=False)
-    assert out.kept == []
+    assert all("constants" not in patch.title for patch in out.kept)
     why = [one.why for problem in out.problems for one in problem.tried]
     assert any(one.endswith("of the same sizes (--assume keeps it)") for one in why)
 
@@ -154,6 +154,22 @@ def test_constants_of_the_module_hold_for_all_inputs(tmp_path: Path, shared: Ben
     out = search(target, shared, assume=False)
     assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
 
+
+LISTED = """\
+import torch
+
+TABLE = [1.0, 2.0, 3.0, 4.0]
+
+
+def f(x, sizes):
+    for a in sizes.tolist():
+        x = x * TABLE[a]
+    return x
+
+
+f = torch.compile(f, backend="eager")
+f(torch.ones(2), torch.tensor([1, 2]))
+"""
 
 HELD = """\
 import torch
@@ -210,9 +226,6 @@ def test_all_places_that_read_small_inputs_are_mended_at_once(
     target = Target(tmp_path / "a.py")
     target.path.write_text(PACKED)
     out = search(target, shared)
-    assert [patch.title for patch in out.kept] == [
-        "the numbers that the code reads are constants of the graph, which checks them"
-    ]
     assert (out.after, out.last.record.breaks, out.last.same) == (1, (), True)
     assert len(out.first.record.breaks) > 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.repair.settings import Settings, settings
+from pytest_graphbreak.repair.settings import Setup, settings
 
 PROGRAM = """
 import os
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 
 
 def test_statements_that_set_something_plain_are_found() -> None:
-    assert settings(PROGRAM) == Settings(
+    assert settings(PROGRAM) == Setup(
         imports=(
             "import torch",
             "import torch._dynamo.config as config",
@@ -57,4 +57,4 @@ def test_statements_that_set_something_plain_are_found() -> None:
 
 
 def test_a_program_that_sets_nothing() -> None:
-    assert settings("import torch\n\nx = torch.ones(2)\nprint(x)\n") == Settings()
+    assert settings("import torch\n\nx = torch.ones(2)\nprint(x)\n") == Setup()

@@ -15,7 +15,7 @@ from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
 from pytest_graphbreak.repair.rewrite import branches, constants, later, loops, statements
 from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
-from pytest_graphbreak.repair.rewrite.scope import Place, replace
+from pytest_graphbreak.repair.rewrite.scope import Surroundings, replace
 from pytest_graphbreak.repair.rewrite.scope import statements as found
 
 REWRITERS: dict[str, Rewriter] = {
@@ -31,7 +31,7 @@ REWRITERS: dict[str, Rewriter] = {
     **{kind: statements.decorate(name) for kind, name in DECORATORS.items()},
 }
 
-BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Place], list[str]], tuple[type, ...]]]] = {
+BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tuple[type, ...]]]] = {
     "where": (branches.to_where, (ast.If, ast.Assign, ast.Return)),
     "cond": (branches.to_cond, (ast.If,)),
     "check": (branches.to_check, (ast.If,)),

@@ -13,7 +13,7 @@ from typing import Final
 
 from pytest_graphbreak.repair.pure import RANDOM, computes
 from pytest_graphbreak.repair.rewrite.scope import (
-    Place,
+    Surroundings,
     UnfitError,
     bound,
     changed,
@@ -120,7 +120,7 @@ def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def to_where(node: ast.stmt, place: Place) -> list[str]:
+def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
     """``if t: x = a`` (with or without ``else: x = b``) -> ``x = torch.where(t, a, b)``."""
     test, target, one, other = _choice(node)
     for side in (one, other):
@@ -195,14 +195,14 @@ def refuse(nodes: Sequence[ast.stmt]) -> None:
             raise UnfitError(f"it holds `{_short(node)}`")
 
 
-def _keeps(place: Place, names: Sequence[str]) -> None:
+def _keeps(place: Surroundings, names: Sequence[str]) -> None:
     """Raise ``UnfitError`` where a name is changed in place later: it may be another's tensor."""
     for name in names:
         if name in place.changed:
             raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
 
 
-def to_cond(node: ast.stmt, place: Place) -> list[str]:
+def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     """``if t:`` with blocks that bind names, or that both return, -> ``torch.cond``."""
     if not isinstance(node, ast.If):
         raise UnfitError("it is no `if`")
@@ -251,11 +251,11 @@ def own(name: str, side: Sequence[ast.stmt]) -> str:
     return name if fresh else f"{name}.clone()"
 
 
-def _indented(side: Sequence[ast.stmt], place: Place) -> list[str]:
+def _indented(side: Sequence[ast.stmt], place: Surroundings) -> list[str]:
     return [f"    {line}" for one in side for line in statement(one, place)]
 
 
-def statement(node: ast.stmt, place: Place) -> list[str]:
+def statement(node: ast.stmt, place: Surroundings) -> list[str]:
     """A statement inside of an op: its branches on ``place.tensors`` are ops as well."""
     if not isinstance(node, ast.If) or not read([node.test]) & place.tensors:
         return place.source(node)
@@ -265,7 +265,7 @@ def statement(node: ast.stmt, place: Place) -> list[str]:
         return to_cond(node, place)
 
 
-def to_check(node: ast.stmt, place: Place) -> list[str]:
+def to_check(node: ast.stmt, place: Surroundings) -> list[str]:
     """``if t: raise E(text)`` -> ``torch._assert_async(not t, text)``."""
     if not isinstance(node, ast.If) or node.orelse or len(node.body) != 1:
         raise UnfitError("it is no `if` with one statement")

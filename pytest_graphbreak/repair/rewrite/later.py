@@ -11,10 +11,10 @@ import ast
 import zlib
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.rewrite.scope import Place, UnfitError, bound, statements
+from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bound, statements
 
 
-def to_later(node: ast.stmt, place: Place) -> list[str]:
+def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
     """The call in place of a statement. Raises ``UnfitError``."""
     name, given = _given(node, place)
     return [f"{name}({', '.join(given)})"]
@@ -35,7 +35,7 @@ def definition(source: str, where: Frame) -> tuple[str, str] | None:
     return name, f"@torch.compiler.disable\ndef {name}({', '.join(given.values())}):\n    {body}"
 
 
-def _given(node: ast.stmt, place: Place) -> tuple[str, dict[str, str]]:
+def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:
     """The name of the function, and what goes into it: each expression with its parameter."""
     found: dict[str, str] = {}
     held = [

@@ -15,7 +15,7 @@ from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, statement
 from pytest_graphbreak.repair.rewrite.scope import (
-    Place,
+    Surroundings,
     UnfitError,
     bound,
     changed,
@@ -42,7 +42,7 @@ class _Loop:
     """Of ``for counter in range(...)``: it is one more at the end than Python has it."""
 
 
-def to_while_loop(node: ast.stmt, place: Place) -> list[str]:
+def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
     """A ``while`` or a ``for`` over a range -> ``torch.while_loop``. Raises ``UnfitError``."""
     loop = _normal(node, place)
     names = bound(loop.body)
@@ -94,7 +94,7 @@ class _AsNew(ast.NodeTransformer):
 @dataclass(frozen=True, slots=True)
 class _Plan:
     loop: _Loop
-    place: Place
+    place: Surroundings
     carried: list[str]
     numbers: dict[str, str]
     """Carried as tensors, with their kind: what the loop gives them are numbers as well."""
@@ -109,7 +109,7 @@ def _written(plan: _Plan) -> list[str]:
     loop, carried = plan.loop, plan.carried
     given = ", ".join(carried)
     varying = frozenset(carried) | set(bound(loop.body))
-    inner = Place(
+    inner = Surroundings(
         plan.place.text,
         before=plan.place.before | dict.fromkeys(varying),
         after=varying,
@@ -182,7 +182,7 @@ def _start(name: str, plan: _Plan) -> str:
     return name if kind is None else _NUMBERS[kind].format(name)
 
 
-def _normal(node: ast.stmt, place: Place) -> _Loop:
+def _normal(node: ast.stmt, place: Surroundings) -> _Loop:
     """The loop in one form, its ``break`` a flag."""
     if not isinstance(node, ast.While | ast.For) or node.orelse:
         raise UnfitError("it has an `else`")
@@ -222,7 +222,7 @@ def _counted(node: ast.For, body: list[ast.stmt]) -> _Loop:
     return _Loop([f"{name} < _end"], [*body, step], head, {name}, name)
 
 
-def _without_break(body: list[ast.stmt], place: Place) -> tuple[list[ast.stmt], bool]:
+def _without_break(body: list[ast.stmt], place: Surroundings) -> tuple[list[ast.stmt], bool]:
     """The body with ``if t: break`` as a flag, and whether there is one."""
     at = [number for number, one in enumerate(body) if isinstance(one, ast.If) and _breaks(one)]
     if not at:
@@ -249,7 +249,7 @@ def _breaks(node: ast.If) -> bool:
 
 
 def _in_place(
-    body: Sequence[ast.stmt], kinds: dict[str, str], numbers: dict[str, str], place: Place
+    body: Sequence[ast.stmt], kinds: dict[str, str], numbers: dict[str, str], place: Surroundings
 ) -> list[str]:
     """The tensors from before that the body changes in place. Raises ``UnfitError``."""
     set_anew = {name for name, _ in values(body)}

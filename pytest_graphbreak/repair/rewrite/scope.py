@@ -21,7 +21,7 @@ class UnfitError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Surroundings:
     """What a function does around a statement.
 
     ``before`` has the names that are bound before it, with the last value (None where it is not
@@ -136,7 +136,7 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.
             yield from _pairs(one, each)
 
 
-def _place(function: Def, node: ast.stmt, text: Sequence[str]) -> Place:
+def _place(function: Def, node: ast.stmt, text: Sequence[str]) -> Surroundings:
     first, last = node.lineno, node.end_lineno or node.lineno
     inside = set(ast.walk(node))
     outside = [one for one in ast.walk(function) if one not in inside and one is not function]
@@ -152,7 +152,7 @@ def _place(function: Def, node: ast.stmt, text: Sequence[str]) -> Place:
         if isinstance(one, ast.stmt | ast.withitem) and getattr(one, "lineno", 0) < first:
             before |= dict(values([one]))
     names = [one for one in after if isinstance(one, ast.Name)]
-    return Place(text, before, frozenset(read(names)), frozenset(changed(after)))
+    return Surroundings(text, before, frozenset(read(names)), frozenset(changed(after)))
 
 
 def _parameters(given: ast.arguments) -> dict[str, ast.expr | None]:
@@ -170,7 +170,7 @@ def _parameters(given: ast.arguments) -> dict[str, ast.expr | None]:
 
 def statements(
     source: str, where: Frame, kinds: tuple[type[ast.stmt], ...], *, around: bool = False
-) -> list[tuple[ast.stmt, Place]]:
+) -> list[tuple[ast.stmt, Surroundings]]:
     """The statements of these kinds in a function whose first lines read like ``where.code``.
 
     With ``around`` those, too, that have such a line inside, the innermost only. Raises
@@ -179,7 +179,7 @@ def statements(
     text = lines(source)
     code = " ".join(where.code.split())
     hits = {number for number, line in enumerate(text, 1) if " ".join(line.split()) == code}
-    found: list[tuple[ast.stmt, Place]] = []
+    found: list[tuple[ast.stmt, Surroundings]] = []
     for function in _functions(ast.parse(source), "", where.function):
         fits = [
             node
