@@ -107,7 +107,9 @@ def _list_items(text: str, name: str) -> tuple[str, ...]:
         return ()
     items = re.split(r"^- ", "\n" + text.strip(), flags=re.MULTILINE)
     if items[0].strip():
-        raise PageError(f"{name}: a list is expected, this stands before it: {items[0].strip()!r}")
+        raise PageError(
+            f"{name}: a list is expected, but this text is before it: {items[0].strip()!r}"
+        )
     return tuple(" ".join(item.split()) for item in items[1:])
 
 

@@ -142,9 +142,9 @@ def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
     layer = args.profile.partition("-")[0]
     if layer in BACKENDS:
         raise TemplateError(
-            f"--profile {args.profile}: its tests make graphs on other layers, too, of which a "
-            "dump says nothing, so all would be over. Take another name: a profile that was never "
-            "recorded is judged by these counts on the tt layer"
+            f"--profile {args.profile}: its tests make graphs on other layers, too, and a dump "
+            "says nothing about those, so all tests would be over budget. Use another name: a "
+            "profile that was never recorded is compared with these counts on the tt layer"
         )
     names = {path: fill(args.test, {"name": Path(path).name}) for path in logs}
     if len(set(names.values())) < len(logs):

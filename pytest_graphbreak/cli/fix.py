@@ -173,10 +173,10 @@ def _result(
     """Write the file, run it as it stands, and tell; the exit code, and what interrupted it."""
     stop: KeyboardInterrupt | None = None
     if not outcome.first.record.active:
-        say("Nothing was compiled, so there is nothing to mend.")
+        say("Nothing was compiled, so there is nothing to fix.")
         return FIXED, stop
     if not outcome.problems and not outcome.stopped:
-        say(f"Nothing to mend: {outcome.before} graphs, no break, no recompile.")
+        say(f"Nothing to fix: {outcome.before} graphs, no break, no recompile.")
         return FIXED, stop
     fixed = target.beside("_fixed")
     words = ""
@@ -303,7 +303,7 @@ def _rows(outcome: SearchResult) -> Iterator[tuple[str, ...]]:
             for number, patch in enumerate(problem.kept):
                 yield (name if not number else "", patch.title, moved, "yes", "")
         else:
-            yield (name, "mended by another" if problem.mended else "none", "", "", "")
+            yield (name, "fixed by another" if problem.mended else "none", "", "", "")
     last = outcome.last
     equal = _compared(last) if outcome.kept else ""
     yield ("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(outcome))

@@ -120,9 +120,9 @@ def _refuse_device(profile: str) -> None:
     layer = profile.partition("-")[0]
     if layer in BACKENDS:
         raise ExpectationsError(
-            f"--profile {profile}: its tests make {layer} graphs, of which a CSV says nothing, so "
-            "all would be over. Name where the CSV was measured (cpu, cuda): other profiles are "
-            "then judged by it on the dynamo layer"
+            f"--profile {profile}: its tests make {layer} graphs, and a CSV says nothing about "
+            "those, so all tests would be over budget. Name the profile of the CSV (cpu, cuda): "
+            "other profiles are then compared with it on the dynamo layer"
         )
 
 

@@ -124,7 +124,7 @@ def _cut(reading: Reading) -> Iterator[str]:
         yield f"the log ends in the middle of {what}: whether it was lowered is not known"
     if programs.headless:
         yield (
-            f"the log begins in the middle of a graph: {programs.headless} stages stand before "
+            f"the log begins in the middle of a graph: {programs.headless} stages are before "
             "its vhlo module and are not counted as a graph"
         )
     if programs.overlapped:
@@ -148,7 +148,7 @@ def _mixed(reading: Reading) -> Iterator[str]:
             "be missing (give each process a file of its own)"
         )
     if reading.bare:
-        yield "headers have lost their preamble, so threads and errors cannot be told"
+        yield "headers have lost their preamble, so threads and errors are unknown"
 
 
 def _dynamo_gaps(reading: Reading) -> Iterator[str]:

@@ -320,7 +320,7 @@ def test_a_test_is_mended_by_its_node_id(shop: Shop) -> None:
         (
             "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))",
             0,
-            "Nothing to mend",
+            "Nothing to fix",
         ),
         ("print('hello')", 0, "Nothing was compiled"),
         ("raise ValueError('mine')", 2, "ValueError: mine"),

@@ -272,7 +272,7 @@ def baselines(directory: str | None) -> Iterator[CheckResult]:
         known = Baselines(checkout.directory)
         known.check()
     except (BaselineError, CheckoutError) as error:
-        yield CheckResult("baselines", PROBLEM, str(error), "mend the file: tests stop with exit 4")
+        yield CheckResult("baselines", PROBLEM, str(error), "fix the file: tests stop with exit 4")
         return
     if not checkout.directory.is_dir():
         what = f"none yet: {checkout.directory} is not there"

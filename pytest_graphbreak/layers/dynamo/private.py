@@ -41,11 +41,11 @@ class Name:
         return f"{self.module}.{self.chain}"
 
 
-COMPILE = Name("torch._dynamo.convert_frame", "_compile", "frames cannot be counted or told apart")
+COMPILE = Name("torch._dynamo.convert_frame", "_compile", "frames cannot be counted or identified")
 SUPPRESS = Name(
     "torch._dynamo.convert_frame",
     "format_error_msg",
-    "functions that were left to eager cannot be told from errors that the test saw",
+    "functions that run in eager cannot be distinguished from errors that the test saw",
 )
 REASONS = Name(
     "torch._dynamo.convert_frame",
@@ -84,7 +84,7 @@ STACK = Name(
 UNSUPPORTED = Name(
     "torch._dynamo.exc",
     "Unsupported",
-    "graph breaks cannot be told from other failures",
+    "graph breaks cannot be distinguished from other failures",
 )
 # Until 2.9 a break that is resumed at an earlier line, and until 2.10 a break
 # inside a generator or a loop, reach no log: the exception has to be followed.

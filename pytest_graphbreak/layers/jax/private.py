@@ -43,7 +43,7 @@ COMPILE: Final = JaxName(
 BACKEND: Final = JaxName(
     "jax._src.compiler",
     "backend_compile_and_load",
-    "what was compiled is told there from what the persistent cache had",
+    "it shows whether a program was compiled or loaded from the persistent cache",
 )
 HEARD: Final = JaxName(
     "jax._src.dispatch",
@@ -52,9 +52,9 @@ HEARD: Final = JaxName(
 )
 EVENT: Final = JaxName("jax._src.dispatch", "BACKEND_COMPILE_EVENT", "it is the name of that count")
 CONTEXT: Final = JaxName("jax._src.config", "trace_context", "settings are compared by it")
-CLEAR: Final = JaxName("jax", "clear_caches", "tests are kept apart by it")
-ARRAY: Final = JaxName("jax._src.array", "ArrayImpl", "where arguments lie is asked of it")
-BRIDGE: Final = JaxName("jax._src.xla_bridge", "get_backend", "the device is told by it")
+CLEAR: Final = JaxName("jax", "clear_caches", "it isolates tests")
+ARRAY: Final = JaxName("jax._src.array", "ArrayImpl", "it gives the devices of arguments")
+BRIDGE: Final = JaxName("jax._src.xla_bridge", "get_backend", "it gives the device")
 RAISED: Final = JaxName(
     "jax._src.traceback_util",
     "_is_under_reraiser",

@@ -21,7 +21,7 @@ def test_a_gate_that_could_not_run_ends_with_1(desk: Desk) -> None:
     said = desk.run("doctor", "--graph-budget-dir", "lines")
     assert said.code == 1
     assert "PROBLEM  baselines" in said.out
-    assert "-> mend the file" in said.out
+    assert "-> fix the file" in said.out
     assert said.out.endswith(
         "the gate could not run here, or not see everything: 1 problem\n",
     )
