@@ -45,7 +45,7 @@ class Case:
     dynamo: int = 0
     """Graphs that the case makes on the dynamo layer."""
     recompiles: int = 0
-    """Recompiles of the xla layer itself: new shapes of one FX graph."""
+    """Recompiles of the xla layer itself: new shapes of one FX graph, or of one lazy line."""
 
 
 CASES: dict[str, Case] = {}
@@ -116,7 +116,15 @@ def same_graph_twice() -> None:
         del y
 
 
-@case(("sync", "torch_xla.sync()  # shape"), ("sync", "torch_xla.sync()  # shape"))
+@case(
+    ("sync", "torch_xla.sync()  # shape"),
+    (
+        "recompile",
+        "torch_xla.sync()  # shape",
+        "aten::add makes f32[4], made f32[3]",
+    ),
+    recompiles=1,
+)
 def two_shapes() -> None:
     for size in (3, 4):
         y = tensor(size) + 1
@@ -134,8 +142,9 @@ def python_floats_are_inputs() -> None:
 
 @case(
     ("sync", "torch_xla.sync()  # special"),
-    ("sync", "torch_xla.sync()  # special"),
-    ("sync", "torch_xla.sync()  # special"),
+    ("recompile", "torch_xla.sync()  # special", "explicit sync compiles its graph again"),
+    ("recompile", "torch_xla.sync()  # special", "explicit sync compiles its graph again"),
+    recompiles=2,
 )
 def zero_and_one_are_constants() -> None:
     for term in (0, 1, 2, 3):
@@ -221,7 +230,11 @@ def to_float() -> None:
     float(y.sum())
 
 
-@case(("access", "while y.sum() < 20:", "while"), ("access", "while y.sum() < 20:", "while"))
+@case(
+    ("access", "while y.sum() < 20:", "while"),
+    ("recompile", "while y.sum() < 20:", "while"),
+    recompiles=1,
+)
 def loop_on_value() -> None:
     y = tensor(3) + 1
     while y.sum() < 20:
@@ -263,8 +276,9 @@ def read_in_a_lambda() -> None:
 
 @case(
     ("access", "return float(value.mean())", "float()"),
-    ("access", "return float(value.mean())", "float()"),
-    ("access", "return float(value.mean())", "float()"),
+    ("recompile", "return float(value.mean())", "float() compiles its graph again"),
+    ("recompile", "return float(value.mean())", "float() compiles its graph again"),
+    recompiles=2,
 )
 def read_at_each_step() -> None:
     total = tensor(3)
@@ -338,7 +352,11 @@ def item_in_a_thread() -> None:
     thread.join()
 
 
-@case(*[("access", "y.cpu()  # at once", ".cpu()")] * 6)
+@case(
+    ("access", "y.cpu()  # at once", ".cpu()"),
+    *[("recompile", "y.cpu()  # at once", ".cpu()")] * 5,
+    recompiles=5,
+)
 def two_threads_at_once() -> None:
     def work(first: int) -> None:
         for size in range(first, first + 3):

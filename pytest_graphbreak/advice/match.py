@@ -103,6 +103,18 @@ _SPECIFIC: Final[dict[str, tuple[tuple[str, Line], ...]]] = {
     ),
     "device-recompile": (
         (
+            r"^aten::cat makes ",
+            "write into a buffer of full length (index_copy_), or pad: each length is a graph",
+        ),
+        (
+            r"^a constant or an attribute ",
+            "pass a number that varies as a tensor: it is a constant of the graph here",
+        ),
+        (
+            r"^\d{1,9} operations, \d{1,9} before",
+            "run the same operations in each step; do what only the first needs before the loop",
+        ),
+        (
             r"went from (?:b?float|complex|u?int|bool)\w* to \w+$",
             "convert it to one dtype before the compiled function, in every call",
         ),
@@ -174,6 +186,8 @@ def family(item: Item) -> Family | None:
         detail = "\n".join((item.explanation, *item.hints))
         return first(families().breaks, item.reason, detail, item.where.code)
     if isinstance(item, Recompile):
+        if item.layer != "dynamo":
+            return first(families().device, "recompile", item.reason)
         return first(families().recompiles, guard(item.reason))
     if isinstance(item, Eager):
         return first(families().breaks, item.reason, "", item.where.code)

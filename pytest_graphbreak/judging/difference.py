@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging.causes import with_repeats
 from pytest_graphbreak.judging.functions import moved
 from pytest_graphbreak.judging.graphs import (
     add_entries,
@@ -53,6 +54,7 @@ def diff(
     compiler, captured operations also only with the same packages, and only where ``ops`` are asked
     for.
     """
+    before = None if before is None else with_repeats(before, after)
     numbers = [] if before is None else [*totals(before, after)]
     numbers += captured(before, after, versions, packages) if before is not None and ops else []
     numbers += [] if cap is None else limits(cap, after)

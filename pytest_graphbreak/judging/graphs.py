@@ -67,6 +67,8 @@ def has_own_reason(graph: Graph) -> bool:
 def _is_told(graph: Graph, sides: Sides, above: bool) -> bool:
     """Whether nothing else that is told makes this new graph; ``above``: more came from there."""
     cause = cause_of(graph)
+    if (graph.layer, graph.name) in sides.recompiled:
+        return False
     if cause.is_plain:  # an entry is told by its function
         return DESCRIPTIONS[graph.layer].above is not None and not above
     if cause.explained_by == "break":

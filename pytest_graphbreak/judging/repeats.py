@@ -25,6 +25,7 @@ _STATIC = re.compile(r"^the static argument (?P<name>[^\s:]+): ")
 _ARRAY = re.compile(
     r"^at (?P<name>[^\s:]+): \w+(?P<shape>\[[\d,]*\]) before, \w+(?P<now>\[[\d,]*\]) now"
 )
+_OPERATION = re.compile(r"^(?P<name>[\w:]+) makes \w+\[[^\]]*\], made ")
 _LEFT = re.compile(r"'?___stack(\d+)'?")
 _IMPORTED = re.compile(r"__import_(\w+)")
 _FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
@@ -165,6 +166,8 @@ def varied(reason: str) -> str:
         return f"value of {found['name']}"
     if found := _ARRAY.match(reason):
         return f"{'type' if found['shape'] == found['now'] else 'shape'} of {found['name']}"
+    if found := _OPERATION.match(reason):
+        return f"shape of {found['name']}"
     if found := _SIZE.search(reason):
         return f"shape of {found['name']}"
     return "" if reason == UNNAMED else _NUMBER.sub("#", _CURRENT.sub("", reason))

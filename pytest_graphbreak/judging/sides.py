@@ -85,6 +85,11 @@ class Sides:
         )
 
     @cached_property
+    def recompiled(self) -> AbstractSet[tuple[str, str]]:
+        """The graphs that are told by their recompile."""
+        return {(item.layer, item.graph) for item in self.after.recompile_list}
+
+    @cached_property
     def folding(self) -> Folding:
         return Folding(self.after, self.new_breaks)
 

@@ -200,3 +200,23 @@ def test_an_entry_without_guards_is_judged_as_before() -> None:
     old = tuple(structs.replace(item, guard="", called="") for item in known.values.causes)
     known = replace(known, values=structs.replace(known.values, causes=old))
     assert judge(again((DTYPE, "run(x)")), known, versions=NOW).name == "ok"
+
+
+def test_an_older_baseline_knows_what_a_line_compiles_again() -> None:
+    """It has the graphs as what asked for them: a ``sync`` twice is a ``sync`` and a recompile."""
+    older = base(seen(graph("xla", "sync"), graph("xla", "sync")))
+    now = seen(graph("xla", "sync"), graph("xla", "recompile"))
+    now = structs.replace(now, recompiles={"xla": 1})
+    assert judge(now, older).name == "ok"
+    more = seen(graph("xla", "sync"), graph("xla", "recompile"), graph("xla", "recompile"))
+    more = structs.replace(more, recompiles={"xla": 2})
+    verdict = judge(more, older)
+    assert verdict.name == "over"
+    numbers = {one.kind: (one.before, one.after) for one in verdict.over}
+    assert numbers == {"graph": (2, 3), "recompile": (1, 2)}
+
+
+def test_a_recompile_at_another_place_is_new_to_an_older_baseline() -> None:
+    older = base(seen(graph("xla", "sync"), graph("xla", "sync")))
+    now = seen(graph("xla", "sync"), graph("xla", "recompile", "g"))
+    assert judge(structs.replace(now, recompiles={"xla": 1}), older).name == "over"

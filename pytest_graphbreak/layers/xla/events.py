@@ -142,7 +142,8 @@ class Event:
     What was not reported has no report, but the Python stack of its context,
     and ``off``: why nothing is reported, if nothing is. ``fallbacks`` are aten
     ops that ran on the CPU at about that time, and how often. ``lowering`` is the
-    FX graph that Dynamo made last, for a log: there no context is known.
+    FX graph that Dynamo made last, for a log: there no context is known. ``pending`` is
+    what torch_xla printed of the graph that a sync had to compute, where it was asked.
     """
 
     report: CompileReport | None
@@ -153,6 +154,7 @@ class Event:
     resharded: bool = False
     off: str = ""
     lowering: FxGraph | None = None
+    pending: str = ""
 
 
 Owner = Callable[[CompileReport, Iterable[str]], LoweringContext | None]

@@ -6,10 +6,15 @@ of torch_xla alone.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as replace_graph
+
+from pytest_graphbreak.layers.xla import ir
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, constructor, runs_on_cpu
 from pytest_graphbreak.layers.xla.reports import CompileReport
@@ -42,6 +47,8 @@ OUTSIDE = "a node of the FX graph did not run on XLA"
 """Why a graph is split, where nothing more is known."""
 RESHARDED = "a sharded tensor was read, and put together by a graph"
 
+_LAZY = ("sync", "access")
+"""Causes of graphs that lazy tensors make, without an FX graph."""
 _LOWERED = ("fx", "split", "recompile")
 """Causes of graphs that are FX graphs, or parts of them."""
 
@@ -77,9 +84,58 @@ class _Why:
     deep: bool = False
 
 
-def explain(events: Sequence[Event], places: Naming) -> list[Graph]:
-    """One graph for each compilation, in order, named by its number."""
-    return [graph(str(number), event, places) for number, event in enumerate(events)]
+def explain(events: Sequence[Event], places: Naming) -> tuple[list[Graph], dict[str, Frame]]:
+    """One graph for each compilation of a window, in order, named by its number.
+
+    With them, of each graph that one lazy line compiled again, the line that made the difference.
+    """
+    graphs = [graph(str(number), event, places) for number, event in enumerate(events)]
+    found = [*graphs]
+    made: dict[str, Frame] = {}
+    for number, one in enumerate(graphs):
+        same = (other for other in range(number - 1, -1, -1) if _again(graphs[other], one))
+        if (last := next(same, None)) is not None:
+            what, made[one.name] = _difference(events[last], events[number], places)
+            reason = f"{what}, and {one.reason} compiles its graph again"
+            found[number] = replace_graph(one, cause="recompile", reason=reason)
+    return found, made
+
+
+def _again(before: Graph, after: Graph) -> bool:
+    """Whether two lazy graphs of one line are the same code: called alike, or of as many arrays."""
+    lazy = before.cause == after.cause and after.cause in _LAZY and after.where != NOWHERE
+    if not lazy or before.where != after.where:
+        return False
+    if before.stack == after.stack:
+        return True
+    outer = [(frame.file, frame.function) for one in (before, after) for frame in one.stack[:1]]
+    alike = (before.inputs, before.outputs) == (after.inputs, after.outputs)
+    return alike and before.stack[1:] == after.stack[1:] and len(set(outer)) == 1
+
+
+def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame]:
+    """What of a lazy graph is otherwise than the last time, and the line that made it."""
+    if found := ir.difference(before.pending, after.pending):
+        made = found.node.made if found.node is not None else None
+        return found.words, _made(*made, places) if made else NOWHERE
+    numbers = [
+        f"{now} {what}, {was} before"
+        for what in ("inputs", "outputs")
+        if (now := getattr(after.report, what, None)) != (was := getattr(before.report, what, None))
+    ]
+    return " and ".join(numbers) or "a shape, a type or a constant is another one", NOWHERE
+
+
+def _made(file: str, line: int, function: str, places: Naming) -> Frame:
+    """A line of which torch_xla knows the file without its directory."""
+    paths = {
+        path
+        for module in list(sys.modules.values())
+        if (path := getattr(module, "__file__", None)) and os.path.basename(path) == file
+    }
+    if len(paths) == 1:
+        return places.frame(paths.pop(), line, function)
+    return Frame(file, function, line)
 
 
 def is_recompile(event: Event) -> bool:

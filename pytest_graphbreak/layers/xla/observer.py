@@ -25,7 +25,7 @@ from pytest_graphbreak.layers.xla.events import CLEARED, Event
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Recompile, Record
+from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (
@@ -245,8 +245,9 @@ class XlaWindow:
         left = {event: thread for event in events if (thread := self._left_thread(event))}
         events = [event for event in events if event not in left]
         made = max(0, made - len(left))
-        explained = _recorder.guard(explain, events, self._places) if self._reasons else []
-        errors, notes = self._isolated(made, explained or ())
+        seen = _recorder.guard(explain, events, self._places) if self._reasons else None
+        explained, guards = seen or ([], {})
+        errors, notes = self._isolated(made, explained)
         errors += _recorder.errors
         if not errors and not _recorder.meter.attached:
             errors.append(UNFOLLOWED)
@@ -254,16 +255,27 @@ class XlaWindow:
             errors.append(CLEARED)
         if loaded := _recorder.loaded - self._loaded:
             errors.append(LOADED.format(plural(loaded, "graph")))
-        recompiles = [number for number, event in enumerate(events) if is_recompile(event)]
+        recompiles = [
+            number
+            for number, event in enumerate(events)
+            if is_recompile(event) or str(number) in guards
+        ]
         return Record.of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),
             recompile_list=(
-                Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1])
+                Recompile(
+                    LAYER,
+                    graph.name,
+                    graph.reason,
+                    graph.where,
+                    graph.stack[:-1],
+                    guards.get(graph.name, NOWHERE),
+                )
                 for graph in (explained[number] for number in recompiles if explained)
             ),
-            graph_list=explained or (),
+            graph_list=explained,
             errors=errors,
             notes=(*notes, *self._left_threads.notes(LAYER, Counter(left.values()))),
         )

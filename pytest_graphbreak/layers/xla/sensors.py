@@ -26,6 +26,7 @@ from pytest_graphbreak.layers.hooks import (
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder
+from pytest_graphbreak.layers.xla.ir import StepGraphs
 
 
 class Sensor(NamedTuple):
@@ -60,6 +61,9 @@ CALL = Sensor(
 INTERPRET = Sensor(
     "torch.fx.graph", "Graph.process_inputs", "graphs that a backend runs lazily are seen there"
 )
+MARK = Sensor(
+    "_XLAC", "_xla_step_marker", "what differs between the graphs of a sync is seen there"
+)
 BACKWARD = Sensor("torch.autograd", "_engine_run_backward", "backward passes are seen there")
 COMPILE = Sensor(
     "torch._dynamo.output_graph",
@@ -77,10 +81,11 @@ SENSORS: Final = (
     INTERPRET,
     BACKWARD,
     COMPILE,
+    MARK,
 )
 
 
-def _hooks(bridge: Bridge) -> dict[Sensor, tuple[Before, After]]:
+def _hooks(bridge: Bridge, steps: StepGraphs) -> dict[Sensor, tuple[Before, After]]:
     """What is done before and after each function."""
     lazy = bridge.lazy
     return {
@@ -94,6 +99,7 @@ def _hooks(bridge: Bridge) -> dict[Sensor, tuple[Before, After]]:
         INTERPRET: (lazy.interpreting, nothing),
         BACKWARD: (bridge.backward_begins, bridge.backward_ends),
         COMPILE: (bridge.compiling, bridge.compiled),
+        MARK: (steps.marking, steps.marked),
     }
 
 
@@ -103,7 +109,8 @@ class XlaSensors:
     def __init__(self) -> None:
         self.recorder = Recorder()
         self._bridge = Bridge(self.recorder)
-        self._hooks = _hooks(self._bridge)
+        self._steps = StepGraphs(self.recorder)
+        self._hooks = _hooks(self._bridge, self._steps)
         self._windows = 0
         self._reasons = 0
         self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
@@ -172,6 +179,7 @@ class XlaSensors:
             patch.remove()
         self._patches.clear()
         self._bridge.forget()
+        self._steps.forget()
         self.recorder.backward.clear()
 
 
