@@ -106,6 +106,8 @@ def _again(before: Graph, after: Graph) -> bool:
     lazy = before.cause == after.cause and after.cause in _LAZY and after.where != NOWHERE
     if not lazy or before.where != after.where:
         return False
+    if after.cause == "access" and sum(len(p.findall(after.where.code)) for p, _ in _READERS) > 1:
+        return False  # a line that reads several values
     if before.stack == after.stack:
         return True
     outer = [(frame.file, frame.function) for one in (before, after) for frame in one.stack[:1]]
