@@ -54,14 +54,14 @@ def read(text: str) -> tuple[IrNode, ...]:
     return tuple(found)
 
 
-class Difference(NamedTuple):
+class IrChange(NamedTuple):
     """How a graph differs from the one before, in words, and the operation that made it so."""
 
     words: str
     node: IrNode | None = None
 
 
-def difference(before: str, after: str) -> Difference | None:
+def difference(before: str, after: str) -> IrChange | None:
     """What torch_xla printed of two graphs, compared; None where one of them was not printed."""
     old_nodes, new_nodes = read(before), read(after)
     if not old_nodes or not new_nodes:
@@ -70,22 +70,22 @@ def difference(before: str, after: str) -> Difference | None:
         if old is None or new is None or old.op != new.op:
             counts = f"{len(new_nodes)} operations, {len(old_nodes)} before"
             if new is None:
-                return Difference(f"{counts}, {old.op} is gone")
-            return Difference(f"{counts}, {new.op} {new.shape} is another one", new)
+                return IrChange(f"{counts}, {old.op} is gone")
+            return IrChange(f"{counts}, {new.op} {new.shape} is another one", new)
     return _reshaped(list(zip(old_nodes, new_nodes, strict=True)))
 
 
-def _reshaped(pairs: Sequence[tuple[IrNode, IrNode]]) -> Difference:
+def _reshaped(pairs: Sequence[tuple[IrNode, IrNode]]) -> IrChange:
     """The first operation whose shape is another, of the user's own if there is one."""
     pairs = [(old, new) for old, new in pairs if old.shape != new.shape]
     if not pairs:
-        return Difference("a constant or an attribute of an operation is another")
+        return IrChange("a constant or an attribute of an operation is another")
     made = [pair for pair in pairs if pair[1].op != _INPUT]
     own = (pair for pair in made if pair[1].made and not _is_torchs(pair[1].made[0]))
     old, new = next(own, next(iter(made), pairs[0]))
     if new.op == _INPUT:
-        return Difference(f"an input is {new.shape}, was {old.shape}", new)
-    return Difference(f"{new.op} makes {new.shape}, made {old.shape}", new)
+        return IrChange(f"an input is {new.shape}, was {old.shape}", new)
+    return IrChange(f"{new.op} makes {new.shape}, made {old.shape}", new)
 
 
 def _is_torchs(file: str) -> bool:
