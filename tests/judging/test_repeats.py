@@ -138,9 +138,9 @@ def test_the_failure_of_a_loop_names_what_was_compiled(suite: Suite) -> None:
     result.assert_outcomes(failed=1)
     wanted = """
         *graph budget: 4 dynamo graphs, the block allows 0 (+4)
-        *4 dynamo graphs = 4 recompiles
         *recompile ?/1 to ?/4   +1 graph at each call with another value of n, 4 times: *
         *test_it.py:*in decode
+        *dynamo 0 -> 4 (4 recompiles)
     """
     result.stdout.fnmatch_lines(textwrap.dedent(wanted).strip().splitlines())
     result.stdout.fnmatch_lines(["*n == 1 (n is 2 now), ... n == 4 (n is 5 now)"])

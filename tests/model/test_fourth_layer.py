@@ -181,7 +181,7 @@ def test_a_child_process_is_followed(runs: Runs) -> None:
 def test_it_is_capped(runs: Runs) -> None:
     assert runs.green["test_capped"]["verdict"] == "ok"
     assert runs.red["test_capped"]["verdict"] == "over"
-    assert "  toy                  1 -> 3    +2   (marker)" in runs.red["test_capped"]["message"]
+    assert "  toy 1 -> 3 by the marker (1 made" in runs.red["test_capped"]["message"]
     assert runs.green["test_block"]["verdict"] == "ok"
 
 
@@ -196,10 +196,9 @@ def test_its_breaks_are_judged(runs: Runs) -> None:
     assert at(step, "verdict", "graphs") == ["over", {"toy": 3, "toy_host": 1}]
     assert [at(item, "layer", "id", "count") for item in step["breaks"]] == [["toy", "T1", 1]]
     for line in (
-        "  toy                  1 -> 3    +2",
-        "  toy recompiles       0 -> 1    +1",
-        "  breaks               0 -> 1    +1",
-        "  3 toy graphs = 1 made + 1 broken + 1 again",
+        "  toy 1 -> 3 (1 made, 1 broken, 1 again)",
+        "toy recompiles 0 -> 1",
+        "breaks 0 -> 1",
         "  + T1  say() is called with hello",
         '          toycompiler.say("hello")',
         "shape 4 after 3",

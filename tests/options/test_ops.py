@@ -104,7 +104,7 @@ def test_operations_that_decide_nothing_are_not_shown(suite: Suite, nested: bool
             "graph budget: 2 dynamo graphs, the baseline allows 1 (+1)",
             "  + GB* *graph_break*",
             "      test_it.py:* in broken",
-            "  = 1 of 2 dynamo graphs known",
+            "  dynamo 1 -> 2 (*), breaks 0 -> 1",
         ]
     )
     result.stdout.no_fnmatch_line("*captured operations*")

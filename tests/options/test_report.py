@@ -159,8 +159,7 @@ def test_what_a_test_s_own_fixtures_compile_is_the_test_s(suite: Suite) -> None:
     result.stdout.fnmatch_lines(
         [
             "graph budget: 2 dynamo graphs, the marker allows 1 (+1)",
-            "  2 dynamo graphs = 1 entry + 1 recompile",
-            "    1 of them in the test's fixtures",
+            "  dynamo 1 -> 2 by the marker (1 entry, 1 recompile, 1 in the test's fixtures)",
         ]
     )
     (test,) = suite.report()["tests"]

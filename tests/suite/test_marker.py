@@ -53,11 +53,11 @@ def test_unmarked():
     result.stdout.fnmatch_lines(
         [
             "graph budget: 2 dynamo graphs, the marker allows 1 (+1)",
-            "*dynamo*1 -> 2*+1*(marker)",
             "*+ GB0059  Failed to trace builtin operator*",
             "*test_it.py:9 in broken*",
             '*print("hello")*',
             "*fix: *",
+            "*dynamo 1 -> 2 by the marker*",
             "*marker*max_graphs*",
         ]
     )
