@@ -181,7 +181,7 @@ def test_a_child_process_is_followed(runs: Runs) -> None:
 def test_it_is_capped(runs: Runs) -> None:
     assert runs.green["test_capped"]["verdict"] == "ok"
     assert runs.red["test_capped"]["verdict"] == "over"
-    assert "  toy 1 -> 3 by the marker (1 made" in runs.red["test_capped"]["message"]
+    assert "\n  marker    @pytest.mark.max_graphs" in runs.red["test_capped"]["message"]
     assert runs.green["test_block"]["verdict"] == "ok"
 
 
