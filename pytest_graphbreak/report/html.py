@@ -1,21 +1,13 @@
 """The report as one page: every test as strips of graphs, with what cut them apart.
 
-The page holds its style, its script and its data, and asks for nothing from
-anywhere. Its content security policy names the hashes of that one style and
-that one script, so a browser runs nothing else, whatever the data says; the
-script writes text only as text.
-
 This module makes the data (``page_data``); ``page.js`` shows it.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.attribution import Attribution, Key, key_of
@@ -27,6 +19,7 @@ from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, EXPECTED, JUDG
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
+from pytest_graphbreak.report.frame import fill
 from pytest_graphbreak.report.root_causes import headline, root_causes
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.report.view import (
@@ -41,7 +34,7 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
-from pytest_graphbreak.text.safe import html, printable, script_json
+from pytest_graphbreak.text.safe import printable
 
 MOST_GRAPHS: Final = 400
 """Graphs of one layer that a page lists for one test; a test had 343."""
@@ -52,43 +45,6 @@ MOST_CAUSES: Final = 100
 def render(runs: Sequence[ProfileRun], root: Path | None = None, aside: Aside = NOTHING) -> str:
     """The page. ``root`` is a checkout to take source excerpts from, or None."""
     return fill("page", "Graph budget", page_data(runs, CheckoutSources(root), aside))
-
-
-def fill(name: str, title: str, data: Any) -> str:
-    """A page of this package with its style, its script and data in it.
-
-    ``name`` is that of the HTML file and of the script beside it, which begin with what all
-    pages have: ``frame.html`` and ``shared.js``.
-    """
-    style = _asset("page.css").replace("{{layers}}", _lines())
-    script = f'"use strict";\n(() => {{\n{_asset("shared.js")}\n{_asset(f"{name}.js")}}})();\n'
-    return (
-        _asset("frame.html")
-        .replace("{{body}}", _asset(f"{name}.html"))
-        .replace("{{style-hash}}", _hash(style))
-        .replace("{{script-hash}}", _hash(script))
-        .replace("{{title}}", html(title))
-        .replace("{{style}}", style)
-        .replace("{{script}}", script)
-        # The data comes last: nothing that stands in it is replaced.
-        .replace("{{data}}", script_json(data))
-    )
-
-
-def _lines() -> str:
-    """How the line of each layer is drawn in a plot."""
-    styles = [(layer.name, layer.style) for layer in DESCRIPTIONS.values()]
-    strokes = [f".plots .l-{name} {{ stroke: {style.stroke}; }}" for name, style in styles]
-    lines = [f".plots path.l-{name} {{ {style.line} }}" for name, style in styles if style.line]
-    return f"{' '.join(strokes)}\n{' '.join(lines)}"
-
-
-def _asset(name: str) -> str:
-    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def page_data(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison.words import KINDS
-from pytest_graphbreak.report.html import fill
+from pytest_graphbreak.report.frame import fill
 from pytest_graphbreak.runs.history import Commit, History, Place, Series
 from pytest_graphbreak.text.safe import cut, printable
 

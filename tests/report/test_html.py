@@ -427,7 +427,7 @@ def test_a_test_opens_from_the_keyboard_alone(show: Any) -> None:
     )
     assert "Unsupported Tensor.item() call" in shown
     assert "if scores[0].item():" in shown
-    assert "Try:" in shown
+    assert "Fix:" in shown
 
 
 def test_arrows_walk_the_list(show: Any) -> None:

@@ -13,7 +13,8 @@ from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import NOWHERE
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds, fill
+from pytest_graphbreak.report.frame import fill
+from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PerhapsMoved
