@@ -70,6 +70,7 @@ PURE: Final = (
     "tests/cli/test_strange_checkouts.py",
     "tests/advice/test_match.py",
     "tests/golden/test_recorded.py",
+    "tests/benchmarks/test_planted.py",
     "tests/benchmarks/test_survey.py",
     "tests/logs/test_[!l]*.py",
     "tests/suite/test_absent.py",

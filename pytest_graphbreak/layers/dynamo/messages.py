@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|(?<![\w.])\d{9,}(?![\w.])")
 _PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/'\"`,:;()]+/)+([^\s/'\"`,:;()]+)")
 _NAMED = re.compile(
-    r"<(?:(?:bound |built-in )?(?:function|method)|code object) ([\w.<>]+?)"
+    r"<(?:(?:bound |built-in )?(?:function|method)|code object) ((?:[\w.]|<\w{1,20}>){1,400})"
     r"(?:,? (?:of|file) (?:[^<>]|<[^<>]*>)*)?>"
 )
 _CLASS = re.compile(r"<class '([\w.<>]+)'>")
@@ -85,9 +85,12 @@ def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
     text = texts[0] if texts else ""
     if stack := stacks.read(text.partition("\nUser stack trace:")[2]):
         return stack
-    code, _, place = text.partition("  # ")[2].partition("  # ")
-    found = _PLACE.match(place)
-    return (Line(found[1], int(found[2]), found[3], code.strip()),) if found else ()
+    parts = text.split("  # ")[1:]
+    for number, part in enumerate(parts[1:], 1):
+        if found := _PLACE.match(part):  # a comment of the line's own may stand before it
+            code = "  # ".join(parts[:number]).strip()
+            return (Line(found[1], int(found[2]), found[3], code),)
+    return ()
 
 
 def disabled(why: Reason) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_graphbreak.layers.dynamo.messages import (
     Reason,
+    disabled,
     error,
     guard,
     guard_lines,
@@ -191,6 +192,8 @@ def test_the_lines_of_a_guard() -> None:
         "0/0: not hasattr(self, '_n')   # self._n = 1  # t/m.py:8 in forward (optim/x.py:3 in y)"
     )
     assert guard_lines((short,)) == (Line("t/m.py", 8, "forward", "self._n = 1"),)
+    noted = "0/0: self.n == 2      # return x * n  # of two  # t/m.py:8 in f"
+    assert guard_lines((noted,)) == (Line("t/m.py", 8, "f", "return x * n  # of two"),)
     stack = (
         "0/0: self.n == 2    # return x  # m.py:8 in forward (HINT: make it dynamic)\n"
         'User stack trace:\n  File "/src/t.py", line 3, in f\n    x = net(x)\n'
@@ -203,6 +206,14 @@ def test_the_lines_of_a_guard() -> None:
     assert guard_lines(("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5",)) == ()
     assert guard_lines(("0/1: p == 0.2  # (unknown source p, please file a bug)",)) == ()
     assert guard_lines(()) == ()
+
+
+def test_the_function_that_is_disabled() -> None:
+    text = "Skip calling `torch.compiler.disable()`d function"
+    said = plain("Skip calling function `<function f.<locals>.g at 0x7f0>` since it was wrapped")
+    assert disabled(Reason(text, "GB0098", said)) == "f.<locals>.g"
+    assert disabled(Reason("call torch._dynamo.disable() wrapped function Net.pool")) == "Net.pool"
+    assert disabled(Reason("Failed to trace builtin operator", explanation=said)) == ""
 
 
 def test_no_guard() -> None:
