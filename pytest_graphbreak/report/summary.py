@@ -16,7 +16,7 @@ from pytest_graphbreak.report import accepting, explained, look, swaps
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
-from pytest_graphbreak.text.numbers import noun
+from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, labelled
 
 if TYPE_CHECKING:
@@ -112,8 +112,9 @@ def _list(word: str, items: list[str]) -> Iterator[TextLine]:
 def _setups(outcome: Outcome) -> Iterator[TextLine]:
     """What fixtures compiled: not judged, but said, since it is charged to no test."""
     found = [
-        f"{test.nodeid}   {', '.join(f'{count} {layer}' for layer, count in counts.items())} "
-        f"graphs in {phase}, not judged"
+        f"{test.nodeid}   "
+        + ", ".join(plural(count, f"{layer} graph") for layer, count in counts.items())
+        + f" in {phase}, not judged"
         for test in outcome.tests
         for phase, counts in test.setup.phases.items()
     ]

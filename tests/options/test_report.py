@@ -133,7 +133,9 @@ def test_what_fixtures_compile_is_told_and_not_judged(suite: Suite) -> None:
     assert test["graphs"] == {}
     assert test["setup"]["phases"] == {"setup": {"dynamo": 1}, "teardown": {"dynamo": 1}}
     result = suite.run("--graph-budget")
-    result.stdout.fnmatch_lines(["fixtures   test_it.py::test_uses_it   setup: 1 dynamo"])
+    result.stdout.fnmatch_lines(
+        ["fixtures   test_it.py::test_uses_it   1 dynamo graph in setup, not judged"]
+    )
 
 
 def test_what_a_test_s_own_fixtures_compile_is_the_test_s(suite: Suite) -> None:
