@@ -135,9 +135,8 @@ def _made(file: str, line: int, function: str, places: Naming) -> Frame:
         for module in list(sys.modules.values())
         if (path := getattr(module, "__file__", None)) and os.path.basename(path) == file
     }
-    if len(paths) == 1:
-        return places.frame(paths.pop(), line, function)
-    return Frame(file, function, line)
+    where = places.frame(paths.pop(), line, function) if len(paths) == 1 else NOWHERE
+    return where if where != NOWHERE and not where.file.startswith("torch/") else NOWHERE
 
 
 def is_recompile(event: Event) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
@@ -62,30 +62,28 @@ class IrChange(NamedTuple):
 
 
 def difference(before: str, after: str) -> IrChange | None:
-    """What torch_xla printed of two graphs, compared; None where one of them was not printed."""
+    """What torch_xla printed of two graphs, compared; None where one of them was not printed.
+
+    Operations are compared first: what lies on the device and is only held is printed, too.
+    """
     old_nodes, new_nodes = read(before), read(after)
     if not old_nodes or not new_nodes:
         return None
-    for old, new in zip_longest(old_nodes, new_nodes):
+    made = [[node for node in nodes if node.op != _INPUT] for nodes in (old_nodes, new_nodes)]
+    for old, new in zip_longest(*made):
         if old is None or new is None or old.op != new.op:
-            counts = f"{len(new_nodes)} operations, {len(old_nodes)} before"
+            counts = f"{len(made[1])} operations, {len(made[0])} before"
             if new is None:
                 return IrChange(f"{counts}, {old.op} is gone")
             return IrChange(f"{counts}, {new.op} {new.shape} is another one", new)
-    return _reshaped(list(zip(old_nodes, new_nodes, strict=True)))
-
-
-def _reshaped(pairs: Sequence[tuple[IrNode, IrNode]]) -> IrChange:
-    """The first operation whose shape is another, of the user's own if there is one."""
-    pairs = [(old, new) for old, new in pairs if old.shape != new.shape]
-    if not pairs:
-        return IrChange("a constant or an attribute of an operation is another")
-    made = [pair for pair in pairs if pair[1].op != _INPUT]
-    own = (pair for pair in made if pair[1].made and not _is_torchs(pair[1].made[0]))
-    old, new = next(own, next(iter(made), pairs[0]))
-    if new.op == _INPUT:
-        return IrChange(f"an input is {new.shape}, was {old.shape}", new)
-    return IrChange(f"{new.op} makes {new.shape}, made {old.shape}", new)
+    if pairs := [(old, new) for old, new in zip(*made, strict=True) if old.shape != new.shape]:
+        own = (pair for pair in pairs if pair[1].made and not _is_torchs(pair[1].made[0]))
+        old, new = next(own, pairs[0])
+        return IrChange(f"{new.op} makes {new.shape}, made {old.shape}", new)
+    for old, new in zip(old_nodes, new_nodes, strict=False):
+        if old.op == new.op and old.shape != new.shape:
+            return IrChange(f"an input is {new.shape}, was {old.shape}", new)
+    return IrChange("a constant or an attribute of an operation is another")
 
 
 def _is_torchs(file: str) -> bool:
