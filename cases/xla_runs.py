@@ -16,6 +16,7 @@ import json
 import os
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +26,40 @@ sys.path.insert(0, str(HERE.parent))
 
 from cases.forked import in_child  # noqa: E402
 
+METRICS = {
+    "CompileTime": "graphs",
+    "ExecuteTime": "executions",
+    "ExecuteReplicatedTime": "executions_replicated",
+    "TransferFromDeviceTime": "reads",
+}
+
 
 def raw(name: str) -> dict[str, Any]:
     import torch_xla
 
     from cases.xla import CASES
 
-    kept, cleared = 0, False
+    kept: Counter[str] = Counter()
+    cleared = False
     clear = torch_xla._XLAC._clear_xla_metrics
 
-    def count() -> int:
-        data = torch_xla._XLAC._xla_metric_data("CompileTime")
-        return data[0] if data else 0
+    def count() -> Counter[str]:
+        if torch_xla._XLAC._xla_runtime_is_initialized():
+            torch_xla._XLAC._xla_wait_device_ops([])
+        found = {name: torch_xla._XLAC._xla_metric_data(name) for name in METRICS}
+        return Counter({METRICS[name]: data[0] for name, data in found.items() if data})
 
     def counted_clear() -> None:
-        nonlocal kept, cleared
-        kept, cleared = kept + count(), True
+        nonlocal cleared
+        kept.update(count())
+        cleared = True
         clear()
 
     torch_xla._XLAC._clear_xla_metrics = counted_clear
     CASES[name].run()
-    return {"graphs": kept + count(), "dynamo": dynamo_counters(), "cleared": cleared}
+    kept.update(count())
+    counts = {name: kept[name] for name in METRICS.values()}
+    return {**counts, "dynamo": dynamo_counters(), "cleared": cleared}
 
 
 def bare(name: str) -> dict[str, Any]:
@@ -93,6 +107,9 @@ def observed(name: str) -> dict[str, Any]:
     return {
         "graphs": seen.graphs.get("xla", 0),
         "recompiles": seen.recompiles.get("xla", 0),
+        "executions": seen.executions["xla"],
+        "reads": seen.reads["xla"],
+        "runs": [item.to_dict() for item in (*seen.execution_list, *seen.read_list)],
         "graph_list": [graph.to_dict() for graph in seen.graph_list],
         "errors": list(seen.errors),
         "notes": list(seen.notes),

@@ -18,7 +18,7 @@ from pytest_graphbreak.config import settings as _settings
 from pytest_graphbreak.config.typed import typed
 from pytest_graphbreak.suite.gate import GATE, Gate
 from pytest_graphbreak.suite.phases import PHASES, Phases
-from pytest_graphbreak.suite.reports import attach, colour
+from pytest_graphbreak.suite.reports import attach, colour, note_step
 
 if TYPE_CHECKING:
     from pytest_graphbreak.watching.watch import CompileModel, GraphBudget
@@ -38,11 +38,13 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
     """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
 
     Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The
-    block sees what the test does in it; it resets nothing.
+    block sees what the test does in it; it resets nothing. ``graph_budget.steps(warm=2)`` is a
+    block for the steps of a loop.
     """
-    from pytest_graphbreak.watching.watch import watch
+    from pytest_graphbreak.watching.steps import BlockBudget
 
-    return partial(watch, root=request.config.rootpath, typed=typed(request.config))
+    note = partial(note_step, request.node)
+    return BlockBudget(request.config.rootpath, typed(request.config), note)
 
 
 @pytest.fixture
@@ -84,6 +86,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
         register(config, gate)
         gate.log_tt(config)
+        if gate.settings.backend:
+            gate.choose_backend(config)
     elif gate.settings.device != "auto":
         gate.check()
 

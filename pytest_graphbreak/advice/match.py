@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Family, families
-from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
+from pytest_graphbreak.model.record import Break, Eager, Graph, LineRuns, Recompile
 
 _INDEX: Final = re.compile(
     r"tensor '(?P<name>[^\n]{1,200}?)' size mismatch at index (?P<index>\d+)"
@@ -157,7 +157,7 @@ _SPECIFIC: Final[dict[str, tuple[tuple[str, Line], ...]]] = {
 JAX: Final = ("jax", "jax_host")
 """The layers whose programs JAX makes."""
 
-Item = Break | Eager | Recompile | Graph
+Item = Break | Eager | Recompile | Graph | LineRuns
 """What advice can be asked about."""
 
 _IDLE_HINTS = re.compile(

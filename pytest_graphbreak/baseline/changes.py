@@ -63,6 +63,20 @@ def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
     return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
 
 
+def both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Map[str, int]]]:
+    """Executions and reads before and after, of the layers of which both are known."""
+    layers = [at for at in LAYERS if old.knows_runs(at) and new.knows_runs(at)]
+    for what, was, now in (
+        (" executions", old.executions, new.executions),
+        (" reads", old.reads, new.reads),
+    ):
+        yield (
+            what,
+            {at: was[at] for at in layers if at in was},
+            {at: now[at] for at in layers if at in now},
+        )
+
+
 def _moved(before: Values | None, new: Values) -> Iterator[str]:
     """What is another count now, in words: of an entry that is new, the counts alone."""
     old = before or Values()
@@ -74,6 +88,7 @@ def _moved(before: Values | None, new: Values) -> Iterator[str]:
         ("", old.graphs, new.graphs),
         (" recompiles", old.recompiles, new.recompiles),
         (" operations", *both_ops(old, new)),
+        *both_runs(old, new),
     ):
         for layer in LAYERS:
             if was.get(layer, 0) != now.get(layer, 0):

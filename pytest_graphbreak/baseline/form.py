@@ -74,6 +74,9 @@ _COUNTED = Annotated[dict[str, Count], Meta(extra={"holds": "functions to counts
 VALUES: Final[dict[str, Any]] = {
     "graphs": _said(Counts, "How many graphs, by layer."),
     "recompiles": _said(Counts, "How many recompiles, by layer."),
+    "executions": _said(Counts, "How often compiled graphs ran, by layer."),
+    "reads": _said(Counts, "How many values the host waited for, by layer."),
+    "work": _said(Counts, "How many captured operations ran, by layer."),
     "ops": _said(Counts, "How many operations the graphs of a layer hold together."),
     "functions": _said(
         dict[str, _COUNTED],
@@ -87,6 +90,8 @@ VALUES: Final[dict[str, Any]] = {
 """What was measured of a test."""
 COUNTS: Final = ("graphs", "recompiles")
 """Those that count by layer, and are compared and merged alike: one that is absent is zero."""
+RUNS: Final = ("executions", "reads", "work")
+"""Those of what ran: a layer without executions and reads was recorded without them."""
 
 REMARKS: Final = {
     "note": _said(Words, "The user's own words; kept by every update."),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pytest_graphbreak.baseline.form import COUNTS, VALUES
+from pytest_graphbreak.baseline.form import COUNTS, RUNS, VALUES
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
@@ -46,6 +46,9 @@ def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
 def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
     old, new = expected.values, measured.values
     if any(_at(old, key, layer) != _at(new, key, layer) for key in COUNTS):
+        return True
+    # What was recorded without them is not written anew for them.
+    if old.knows_runs(layer) and any(_at(old, key, layer) != _at(new, key, layer) for key in RUNS):
         return True
     ops = new.ops.get(layer)
     if (
@@ -164,7 +167,7 @@ def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
     """Values as they were, but as measured on some layers; zeros and what is empty is left out."""
     new = measured.values
     found: dict[str, Any] = {}
-    for key in (*COUNTS, "ops"):
+    for key in (*COUNTS, *RUNS, "ops"):
         found[key] = _counts(getattr(old, key), getattr(new, key), layers)
     for key in LISTS:
         found[key] = _places(getattr(old, key), getattr(new, key), measured, layers)
@@ -258,7 +261,7 @@ def _otherwise(own: Override, after: Values, entry: Entry, layers: Collection[st
     """
     plain, named = entry.values or Values(), set(own.named)
     found: dict[str, Any] = {}
-    for key in COUNTS:
+    for key in (*COUNTS, *RUNS):
         found[key] = _differences(own, plain, after, key, layers)
     causes = [item for item in own.values.causes if item.layer not in layers]
     for layer in layers:
@@ -309,7 +312,11 @@ def _says_nothing(own: Override, plain: Values, versions: Versions) -> bool:
     """Whether everything that an override names is as the plain values have it."""
     after = own.over(plain)
     return (
-        all(_at(after, key, layer) == _at(plain, key, layer) for key in COUNTS for layer in LAYERS)
+        all(
+            _at(after, key, layer) == _at(plain, key, layer)
+            for key in (*COUNTS, *RUNS)
+            for layer in LAYERS
+        )
         and all(count == plain.ops.get(layer) for layer, count in own.values.ops.items())
         and _same_causes(after.causes, plain.causes)
         and after.functions == plain.functions

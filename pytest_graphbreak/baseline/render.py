@@ -23,7 +23,7 @@ from pytest_graphbreak.model.versions import Versions
 
 INDENT = 2
 LONGEST_COMPACT = 80
-"""Characters of a case in braces, beside its key and its functions."""
+"""Characters of a case in braces, beside its key and what is in ``_LONG``."""
 LONGEST_KEY = 1000
 """Characters of a key in the form ``key: value``; YAML itself ends at 1,024."""
 
@@ -31,6 +31,10 @@ _PLAIN = re.compile(r"[A-Za-z_/](?:[!-9;-~]|:(?=[!-~])| (?=[!-\"$-~]))*")
 _PLAIN_IN_FLOW = re.compile(r"[A-Za-z_/][\w./()+*=<>-]*(?: [A-Za-z_][\w./()+*=<>-]*)*", re.ASCII)
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
+
+
+_LONG = ("functions", *form.RUNS)
+"""What a case in braces may have beside its ``LONGEST_COMPACT``."""
 
 
 class Braces(dict[str, Any]):
@@ -65,7 +69,7 @@ def test(known: Entries, top: Document) -> dict[str, Any]:
 def case(item: Entry, top: Document) -> dict[str, Any]:
     """A case: on one line where it has nothing but counts and is short."""
     found = entry(item, top)
-    short = Braces({key: value for key, value in found.items() if key != "functions"})
+    short = Braces({key: value for key, value in found.items() if key not in _LONG})
     fits = not _remarks(item) and all(map(is_inline, found.values()))
     return Braces(found) if fits and len(inline(short)) <= LONGEST_COMPACT else found
 

@@ -28,7 +28,7 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
-from pytest_graphbreak.baseline.changes import both_ops
+from pytest_graphbreak.baseline.changes import both_ops, both_runs
 from pytest_graphbreak.cli import artifacts
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
 from pytest_graphbreak.cli.messages import complain, listing, say
@@ -287,6 +287,7 @@ def _line(change: Change) -> str:
             ("", old.graphs, new.graphs),
             (" recompiles", old.recompiles, new.recompiles),
             (" operations", *both_ops(old, new)),
+            *both_runs(old, new),
         )
         for layer in LAYERS
         if before.get(layer, 0) != after.get(layer, 0)

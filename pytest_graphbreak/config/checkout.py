@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.config.ini import NEW, OPS, SWAPS, percent
+from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, percent
 
 NAMES: Final = (
     "pytest.toml",
@@ -39,7 +39,8 @@ class Checkout:
 
     ``new`` is whether a test without a baseline fails, or is only reported, ``swaps`` the same
     of a place that is new where no count grew,
-    ``ops`` by how many percent captured operations may fall (None: by any).
+    ``ops`` by how many percent captured operations may fall (None: by any), ``runs`` what more
+    executions and reads do.
     """
 
     root: Path
@@ -48,6 +49,7 @@ class Checkout:
     new: str = "fail"
     ops: float | None = OPS
     swaps: str = SWAPS[0]
+    runs: str = RUNS[0]
 
 
 def find(start: Path, directory: str | None = None) -> Checkout:
@@ -63,11 +65,13 @@ def find(start: Path, directory: str | None = None) -> Checkout:
         given = root / "baselines"
     _refuse_link_out(root, given)
     new, swaps = _one_of(root, keys, "new", NEW), _one_of(root, keys, "swaps", SWAPS)
+    runs = _one_of(root, keys, "runs", RUNS)
     try:
         ops = percent(str(keys.get("graph_budget_ops", OPS)))
     except ValueError as error:
         raise CheckoutError(f"{root}: {error}") from None
-    return Checkout(root, given, _true(keys.get("graph_budget_strict", False)), new, ops, swaps)
+    strict = _true(keys.get("graph_budget_strict", False))
+    return Checkout(root, given, strict, new, ops, swaps, runs)
 
 
 def _one_of(root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:

@@ -9,6 +9,9 @@ NEW: Final = ("fail", "report")
 SWAPS: Final = ("report", "fail")
 """``graph_budget_swaps``: whether a new place fails a test of which no count grew."""
 
+RUNS: Final = ("fail", "report", "off")
+"""``graph_budget_runs``: what more executions or reads do. ``off``: they are not counted."""
+
 OPS: Final = 10.0
 """``graph_budget_ops``: by how many percent captured operations may fall."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_graphbreak.config.ini import NEW, OPS, SWAPS, percent
+from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, percent
 from pytest_graphbreak.config.typed import Typed, typed
 from pytest_graphbreak.model.layers import BACKENDS, LAYERS
 
@@ -23,9 +23,9 @@ ISOLATION: Final = ("test", "none")
 TT_LOGS: Final = ("headers", "full", "off")
 WRITING: Final = ("update", "record", "prune")
 MARKERS: Final = (
-    f"max_graphs(n, {', '.join(f'{layer}=n' for layer in LAYERS)}, recompiles=n, breaks=n): "
-    "fail the test if it makes more graphs (on every layer, or on one), recompiles or breaking "
-    "places. Needs no option.",
+    f"max_graphs(n, {', '.join(f'{layer}=n' for layer in LAYERS)}, recompiles=n, breaks=n, "
+    "executions=n, reads=n): fail the test if it makes more graphs (on every layer, or on one), "
+    "recompiles or breaking places, runs them or reads values more often. Needs no option.",
     "graph_budget(gate=True, isolate=True, reason=''): gate=False takes the test out of the "
     "graph budget, isolate=False leaves the compiler's caches alone before it.",
 )
@@ -38,7 +38,8 @@ class Settings:
     ``report``, ``trace``, ``directory`` and ``infra`` are absolute. ``profile`` is the user's
     template (``tt-{arch}``) or None where the profile is to be detected; ``arch``
     is what the suite's own option ``--arch`` says, as tt-xla's does. ``typed`` is how
-    the session was started, for the commands that texts name.
+    the session was started, for the commands that texts name. ``backend`` is the one that
+    ``torch.compile`` takes, and after it those that it is taken in place of.
     """
 
     root: Path
@@ -57,6 +58,8 @@ class Settings:
     new: str = "fail"
     swaps: str = SWAPS[0]
     ops: float | None = OPS
+    runs: str = RUNS[0]
+    backend: tuple[str, ...] = ()
     reasons: bool = True
     tt_log: str = "headers"
     jax_device: str = ""
@@ -67,6 +70,10 @@ class Settings:
     def active(self) -> bool:
         """Whether every test is measured; with a marker, a test is measured in any case."""
         return self.gate or self.report is not None or self.trace is not None
+
+    @property
+    def counts_runs(self) -> bool:
+        return self.runs != "off"
 
     @property
     def writes(self) -> bool:
@@ -115,6 +122,16 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "_ops": (
         f"{OPS:g}",
         "By how many percent captured operations may fall (0: none); off: they are not compared.",
+    ),
+    "_runs": (
+        RUNS[0],
+        "fail: a test fails if compiled graphs run, or values are read back, more often than was "
+        "recorded; report: that is counted and told; off: it is not counted.",
+    ),
+    "_backend": (
+        "",
+        "The backend that torch.compile takes in a measured run where none is asked for, such as "
+        "eager or aot_eager; after it, names of backends that it is taken in place of, too.",
     ),
     "_tt_log": (
         "headers",
@@ -223,6 +240,8 @@ def from_config(config: pytest.Config) -> Settings:
         tt_log=asked.choice("tt_log", TT_LOGS),
         jax_device=asked.text("jax_device"),
         infra=_directories(config),
+        runs=asked.choice("runs", RUNS),
+        backend=tuple(asked.text("backend").replace(",", " ").split()),
         typed=typed(config),
     )
     _refuse_writing_in_ci(settings)

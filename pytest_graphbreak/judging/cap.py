@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypedDict
 
 from pytest_graphbreak.model.budget import Cap
@@ -10,8 +10,9 @@ from pytest_graphbreak.model.layers import LAYERS
 
 ALLOWED: Final = (
     "allowed: max_graphs(N) for every layer, a layer at a time "
-    f"({', '.join(f'{layer}=N' for layer in LAYERS)}), recompiles=N, breaks=N; "
-    "N is a whole number, 0 or more"
+    f"({', '.join(f'{layer}=N' for layer in LAYERS)}), recompiles=N, breaks=N, "
+    "executions=N, reads=N "
+    "(of these two also by layer: reads={'xla': 0}); N is a whole number, 0 or more"
 )
 
 
@@ -25,6 +26,11 @@ class Limits(TypedDict, total=False):
     jax_host: int
     recompiles: int
     breaks: int
+    executions: int | dict[str, int]
+    reads: int | dict[str, int]
+
+
+_RUNS: Final = ("executions", "reads")
 
 
 class CapError(ValueError):
@@ -46,10 +52,9 @@ def parse(
     if not args and not kwargs:
         raise CapError(f"{name}: says no number; {ALLOWED}")
     for argument in kwargs:
-        if argument not in (*LAYERS, "recompiles", "breaks"):
+        if argument not in (*LAYERS, "recompiles", "breaks", *_RUNS):
             raise CapError(f"{name}: unknown argument {argument!r}; {ALLOWED}")
-    shown = [repr(value) for value in args] + [f"{key}={value!r}" for key, value in kwargs.items()]
-    for value, text in zip((*args, *kwargs.values()), shown, strict=True):
+    for text, value in _numbers(args, kwargs):
         # bool is an int to Python, and max_graphs(True) is a slip of the pen.
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise CapError(f"{name}: {text} is not a count; {ALLOWED}")
@@ -58,5 +63,16 @@ def parse(
         layers={layer: kwargs[layer] for layer in LAYERS if layer in kwargs},
         recompiles=kwargs.get("recompiles"),
         breaks=kwargs.get("breaks"),
+        executions=kwargs.get("executions"),
+        reads=kwargs.get("reads"),
         by=by,
     )
+
+
+def _numbers(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Everything that has to be a count, each with how it was written."""
+    yield from ((repr(value), value) for value in args)
+    for key, value in kwargs.items():
+        by_layer = key in _RUNS and isinstance(value, Mapping) and value and {*value} <= {*LAYERS}
+        for number in value.values() if by_layer else (value,):
+            yield f"{key}={value!r}", number

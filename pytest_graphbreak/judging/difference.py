@@ -28,11 +28,11 @@ from pytest_graphbreak.judging.graphs import (
     has_own_reason,
 )
 from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, numbered
-from pytest_graphbreak.judging.totals import captured, limits, totals
+from pytest_graphbreak.judging.totals import captured, limits, ran, totals
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap
-from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
-from pytest_graphbreak.model.record import Break, Eager, Frame, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, LineRuns, Record
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 NONE: Final[Mapping[str, str]] = {}
@@ -46,17 +46,19 @@ def diff(
     versions: Versions = UNKNOWN,
     packages: Mapping[str, str] = NONE,
     ops: bool = True,
+    runs: bool = True,
 ) -> tuple[Difference, ...]:
     """What of ``after`` is otherwise than ``before``, and which numbers pass ``cap``.
 
     Without both every break is there anew. ``versions`` of compilers and ``packages`` are those
     that made ``after``: reasons are compared only with those of the same minor version of a
     compiler, captured operations also only with the same packages, and only where ``ops`` are asked
-    for.
+    for; runs and reads are only where ``runs`` are.
     """
     before = None if before is None else with_repeats(before, after)
     numbers = [] if before is None else [*totals(before, after)]
     numbers += captured(before, after, versions, packages) if before is not None and ops else []
+    numbers += ran(before, after, versions, packages) if before is not None and runs else []
     numbers += [] if cap is None else limits(cap, after)
     if before is None and cap is not None and not numbers:
         return ()
@@ -200,6 +202,24 @@ def _add_functions(sides: Sides) -> None:
             sides.add(change)
 
 
+def _add_runs(sides: Sides) -> None:
+    """The lines that ran graphs, or read values, more often than they may; those with most first.
+
+    A baseline knows how many there were, and not where. Of a layer with more graphs, or breaks,
+    those are told.
+    """
+    for total in [*sides.totals]:
+        if total.kind not in ("execution", "read") or total.growth <= 0:
+            continue
+        if {total.layer, None} & {*sides.grown("graph"), *sides.grown("break")}:
+            continue
+        items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
+        found = [item for item in items if item.layer == total.layer]
+        for item in sorted(found, key=lambda item: -item.count):
+            change = Difference(total.kind, item.layer, cause=item.cause, where=item.where)
+            sides.add(replace(change, after=item.count), (item,))
+
+
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_breaks,
     add_graphs,
@@ -210,6 +230,7 @@ _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_gone_graphs,
     _add_reworded,
     _add_functions,
+    _add_runs,
     add_explained,
 )
 """What looks for changes, in the order in which they are told."""

@@ -47,6 +47,44 @@ def captured(
             yield _total("ops", layer, recorded, ops[layer])
 
 
+def ran(
+    before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
+) -> Iterator[Difference]:
+    """The runs and reads that are others now, of layers of which both sides know them."""
+    for layer in before.judged(after.layers):
+        if layer not in after.executions or not before.values.knows_runs(layer):
+            continue
+        for kind, was, now in (
+            ("execution", before.values.executions, after.executions),
+            ("read", before.values.reads, after.reads),
+        ):
+            if was.get(layer, 0) != now.get(layer, 0):
+                yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
+        if after.executions[layer] < before.values.executions.get(layer, 0):
+            yield from _work(before, after, layer, versions, packages)
+
+
+def _work(
+    before: Expected, after: Record, layer: str, versions: Versions, packages: Mapping[str, str]
+) -> Iterator[Difference]:
+    """The operations that ran in fewer runs, where both are known, also where they are equal.
+
+    As many graphs may capture less for a reason of their own (``captured``): then less runs.
+    """
+    was, now = before.values.work.get(layer), after.work.get(layer, 0)
+    if was is None or (after.executions[layer] and layer not in after.work):
+        return
+    captured_before, captured_now = before.values.ops.get(layer, 0), after.ops.get(layer, 0)
+    alike = before.values.graphs.get(layer) == after.graphs.get(layer)
+    recompiles = before.values.recompiles.get(layer, 0) - after.recompiles.get(layer, 0)
+    if before.values.executions[layer] - after.executions[layer] <= recompiles:
+        was = min(was, now)  # the calls that were compiled again are gone
+    if alike and 0 < captured_now < captured_before:
+        was = was * captured_now // captured_before
+    if before.counts_ops(layer, versions, packages):
+        yield _total("work", layer, was, now)
+
+
 def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     """Every number that passes the cap, and what it asked for and is not there."""
     for layer in after.layers:
@@ -57,6 +95,7 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
         ):
             if limit is not None and counts.get(layer, 0) > limit:
                 yield _total(kind, layer, limit, counts[layer], cap.by)
+        yield from _run_limits(cap, after, layer)
     if cap.breaks is not None and len(after.breaks) > cap.breaks:
         yield _total("break", None, cap.breaks, len(after.breaks), cap.by)
     # A cap of 0 asks for no graph at all, so none is no loss there.
@@ -67,6 +106,16 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     # But code that the compiler tried and gave up on is: nothing was to be compiled anew.
     if left := forbidden(cap, after):
         yield _total("eager", None, 0, len(left), cap.by)
+
+
+def _run_limits(cap: Cap, after: Record, layer: str) -> Iterator[Difference]:
+    executions, reads = cap.runs(layer)
+    for kind, counts, limit in (
+        ("execution", after.executions, executions),
+        ("read", after.reads, reads),
+    ):
+        if limit is not None and counts.get(layer, 0) > limit:
+            yield _total(kind, layer, limit, counts[layer], cap.by)
 
 
 def forbidden(cap: Cap, after: Record) -> tuple[Eager, ...]:

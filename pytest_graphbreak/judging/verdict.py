@@ -89,7 +89,7 @@ class Verdict:
     @property
     def shrunk(self) -> bool:
         """Whether all that is lost are captured operations; an update writes that."""
-        return self.name == "lost" and all(one.kind == "ops" for one in self.lost)
+        return self.name == "lost" and all(one.kind in ("ops", "work") for one in self.lost)
 
     @property
     def emptied(self) -> bool:
@@ -106,6 +106,7 @@ def judge(
     versions: Versions = UNKNOWN,
     packages: Map[str, str] = NONE,
     ops: float | None = OPS,
+    runs: bool = True,
 ) -> Verdict:
     """The verdict on one record.
 
@@ -115,7 +116,8 @@ def judge(
     that made the record (``{"torch": "2.9.1"}``): reasons are compared only with a
     baseline of the same minor version, since ids change their meaning. Captured
     operations may fall by ``ops`` percent (None: they are not compared), and are
-    compared only with the same versions of the ``packages`` that own the code, too.
+    compared only with the same versions of the ``packages`` that own the code, too. ``runs``:
+    whether executions and reads are held against the baseline.
     """
     if record.errors:
         return Verdict("error")
@@ -123,7 +125,7 @@ def judge(
         if gate and record.judged:
             return Verdict("new", diff(None, record))
         return Verdict("none")
-    changes = _changes(record, expected, cap, versions, packages, ops)
+    changes = _changes(record, expected, cap, versions, packages, ops, runs)
     meant = {one.verdict for one in changes}
     name = next((name for name in MEANINGS if name in meant), "ok")
     return Verdict(
@@ -141,8 +143,10 @@ def _changes(
     versions: Versions,
     packages: Map[str, str],
     ops: float | None,
+    runs: bool = False,
 ) -> tuple[Difference, ...]:
-    found = diff(expected, record, cap, versions=versions, packages=packages, ops=ops is not None)
+    compared = {"ops": ops is not None, "runs": runs}
+    found = diff(expected, record, cap, versions=versions, packages=packages, **compared)
     return tuple(_meaning(found, record, expected, versions, ops))
 
 
@@ -162,13 +166,17 @@ def _meaning(
     """The changes, each with the verdict that it leads to by itself."""
     known = {} if expected is None else expected.causes_with
     named = expected is not None and bool(expected.values.functions)
+    shrunk: set[str | None] = set()
     for one in changes:
         if one.kind == "ops":
             graphs = record.graphs.get(one.layer or "", 0)
             lost = ops is not None and _is_lost(one, changes, graphs, ops, named)
+            shrunk.update((one.layer,) if lost else ())
             yield replace(one, verdict="lost" if lost else "changed")
+        elif one.kind in _RUNS and one.total and one.growth < 0 and one.layer in shrunk:
+            yield one  # less is captured, so less of it runs
         elif one.total:
-            yield replace(one, verdict=_of_total(one))
+            yield replace(one, verdict=_of_total(one, changes))
         elif (
             (one.kind in ("break", "eager") and one.before is not None)
             or (one.kind == "function" and ops is not None)
@@ -190,10 +198,19 @@ def _is_lowered(change: Difference, record: Record) -> bool:
     return bool(found) and all(isinstance(one, Graph) and is_lowered(one) for one in found)
 
 
-def _of_total(one: Difference) -> str:
-    """The verdict that a number leads to, of all but operations."""
+def _of_total(one: Difference, changes: Sequence[Difference]) -> str | None:
+    """The verdict that a number leads to, of all but captured operations."""
+    if one.kind in _RUNS and _follows(one, changes):
+        return None
+    if one.kind == "work":
+        return "lost" if one.growth < 0 else None
     if one.growth > 0:
         return "lost" if one.kind == "eager" else "over"
+    if one.kind == "execution":
+        # Fewer runs are better only where they do as much.
+        work = [item for item in changes if (item.kind, item.layer) == ("work", one.layer)]
+        less = work[0].growth < 0 if work else None
+        return "changed" if less is None else "lost" if less else "improved"
     return "lost" if one.kind == "graph" and not one.after else "improved"
 
 
@@ -240,6 +257,18 @@ def _is_traced(one: Difference, changes: Sequence[Difference]) -> bool:
         item.total and item.kind == "ops" and item.layer == layer and item.growth < 0
         for item in changes
     )
+
+
+_RUNS: Final = ("execution", "read", "work")
+
+
+def _follows(one: Difference, changes: Sequence[Difference]) -> bool:
+    """Whether runs or reads are others since the layer has other graphs or breaks: that is told."""
+    graphs = [item for item in _counts(changes, "graph") if item.layer == one.layer]
+    if any(not item.after for item in graphs):
+        return True
+    more = (*graphs, *_counts(changes, "break"), *_counts(changes, "eager"))
+    return one.growth > 0 and any(item.growth > 0 for item in more)
 
 
 def _counts(changes: Sequence[Difference], kind: str) -> Iterator[Difference]:

@@ -53,12 +53,14 @@ class Observer(ABC):
     """A layer that can be watched: what its description names as ``observer``.
 
     ``reasons``: whether graphs are explained, or only counted; to be read when a window
-    opens. A layer on which explaining costs nothing may always do so. ``shared``: all
+    opens. A layer on which explaining costs nothing may always do so. ``runs``: whether runs of
+    graphs and reads are counted, likewise. ``shared``: all
     processes of a test write to one log, so that the test's own window sees them all.
     """
 
     layer: str
     reasons: bool = True
+    runs: bool = True
     shared: bool = False
 
     @abstractmethod

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.model.record import Break, Eager, Graph, Placed, Recompile, Record
+from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile, Record
 
 OWN: Final = ""
 """The source of records that is this process."""
@@ -24,6 +24,7 @@ MOST: Final = 200
 """Characters of a label; the rest is cut off."""
 
 Listed = TypeVar("Listed", Graph, Recompile)
+Placed = TypeVar("Placed", Break, Eager)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, Final
 
 Hook = Callable[..., Any]
@@ -101,6 +101,54 @@ def beside(before: Before, after: After = nothing) -> Hook:
 
     _never_compiled(hook)
     return hook
+
+
+def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
+    """A function that tells ``called`` of each call of a compiled graph, and passes it on.
+
+    ``called`` must not raise, and neither it nor what it calls may be compiled.
+    """
+
+    def counting(*args: Any) -> Any:
+        __tracebackhide__ = True
+        called(token)
+        return original(*args)
+
+    _never_compiled(counting)
+    return counting
+
+
+COUNTING: Final = next(
+    code
+    for code in around_compiled.__code__.co_consts
+    if isinstance(code, CodeType) and code.co_name == "counting"
+)
+"""The code of what ``around_compiled`` returns. Its caller is code that Dynamo made."""
+
+
+def around_kernel(original: Hook, before: Callable[[Mapping[str, Any]], Any], after: After) -> Hook:
+    """A kernel of an operator that tells of its calls. ``before`` gets the keyword arguments.
+
+    Neither may raise. A call for which ``before`` returns None is not told to ``after``.
+    """
+    from torch._C._dynamo.eval_frame import set_eval_frame
+
+    def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        dynamo = set_eval_frame(None)
+        token = before(kwargs)
+        set_eval_frame(dynamo)
+        if token is None:
+            return original(keys, *args, **kwargs)
+        try:
+            return original(keys, *args, **kwargs)
+        finally:
+            dynamo = set_eval_frame(None)
+            after(token, None)
+            set_eval_frame(dynamo)
+
+    _never_compiled(kernel)
+    return kernel
 
 
 def _never_compiled(function: Any) -> None:

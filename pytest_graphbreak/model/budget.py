@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pytest_graphbreak.model.forms import (
@@ -31,7 +31,8 @@ class Cap(Data, frozen=True):
 
     ``every`` holds for each layer that was observed and is judged without being
     named, ``layers`` for one by name and wins over ``every``. ``recompiles`` holds
-    for each layer, too, ``breaks`` for the number of distinct graph breaks.
+    for each layer, too, ``breaks`` for the number of distinct graph breaks. ``executions`` and
+    ``reads`` hold for each layer, or for those that they name.
     ``by`` is whose cap it is, as texts say it: the ``marker`` of a test, a ``block``
     in it, the ``option`` of a command. A report names a marker only.
     """
@@ -40,11 +41,21 @@ class Cap(Data, frozen=True):
     layers: Counts = {}
     recompiles: Count | None = None
     breaks: Count | None = None
+    executions: Count | Counts | None = None
+    reads: Count | Counts | None = None
     by: Annotated[Text, LOCAL] = "marker"
 
     def graphs(self, layer: str) -> int | None:
         """The most graphs of one layer."""
         return self.layers.get(layer, self.every if layer in JUDGED else None)
+
+    def runs(self, layer: str) -> tuple[int | None, int | None]:
+        """The most executions and the most reads of one layer."""
+        return _of_layer(self.executions, layer), _of_layer(self.reads, layer)
+
+
+def _of_layer(limit: int | Mapping[str, int] | None, layer: str) -> int | None:
+    return limit.get(layer) if isinstance(limit, Mapping) else limit
 
 
 def writable(text: str) -> str:
@@ -129,6 +140,15 @@ class Values(Data, frozen=True):
     recompiles: Annotated[Counts, OPTIONAL] = {}
     breaks: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
     eager: Annotated[tuple[BaselinePlace, ...], OPTIONAL] = ()
+    executions: Annotated[
+        Counts, says("How often compiled graphs ran when it was recorded, by layer."), OPTIONAL
+    ] = {}
+    reads: Annotated[
+        Counts, says("How many values were read when it was recorded, by layer."), OPTIONAL
+    ] = {}
+    work: Annotated[
+        Counts, says("Captured operations that ran when it was recorded, by layer."), OPTIONAL
+    ] = {}
     ops: Annotated[Counts, says("Captured operations that were recorded, by layer."), OPTIONAL] = {}
     causes: Annotated[tuple[Cause, ...], OPTIONAL] = ()
     functions: Annotated[
@@ -151,6 +171,10 @@ class Values(Data, frozen=True):
             single = not any(DESCRIPTIONS[layer].cause(item.cause).is_plain for item in found)
             return found if plain == 0 or (plain == 1 and single) else None
         return found if plain >= 0 else None
+
+    def knows_runs(self, layer: str) -> bool:
+        """Whether runs and reads of a layer were recorded."""
+        return layer in self.executions or layer in self.reads
 
     @property
     def layers(self) -> frozenset[str]:

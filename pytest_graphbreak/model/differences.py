@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pytest_graphbreak.model.forms import OPTIONAL, BadValue, Count, Data, LayerName, Text, says
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Graph, Recompile, Record, Where
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Graph,
+    LineRuns,
+    Recompile,
+    Record,
+    Where,
+)
 
-Item = Break | Eager | Recompile | Graph
+Item = Break | Eager | Recompile | Graph | LineRuns
 """What happened at a place."""
 
 LISTS: Final = {
@@ -16,10 +25,12 @@ LISTS: Final = {
     "break": "breaks",
     "recompile": "recompile_list",
     "eager": "eager",
+    "execution": "execution_list",
+    "read": "read_list",
 }
 """The list of a record that holds the items of a kind. A kind without one has no items."""
 
-KINDS: Final = (*LISTS, "ops", "function")
+KINDS: Final = (*LISTS, "ops", "function", "work")
 MEANINGS: Final = ("over", "lost", "improved", "changed")
 """The verdicts that a change of a number can lead to."""
 
@@ -82,7 +93,7 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
         tuple[Count, ...],
         says(
             "What it is about, by number in the list of the test: graph_list, breaks, "
-            "recompile_list or eager."
+            "recompile_list, eager, execution_list or read_list."
         ),
     ] = ()
     unsure: Annotated[

@@ -157,6 +157,8 @@ def entry_json(test: TestReport) -> Plain:
             found[name] = msgspec.to_builtins(getattr(test, name))
     if test.baseline is not None:
         found["baseline"] = _baseline_json(found["baseline"])
+    if not test.steps:
+        del found["steps"]
     if test.cap is not None:
         del found["cap"]["by"]
     for change in found["changes"] or ():
@@ -181,7 +183,8 @@ _EAGER: Final = ("layer", "reason", "count", "where")
 
 def _record_json(record: Record) -> Plain:
     plain = record.to_dict()
-    for name in ("breaks", "eager", "recompile_list", "graph_list"):
+    lists = ("breaks", "eager", "recompile_list", "graph_list", "execution_list", "read_list")
+    for name in lists:
         for item in plain[name]:
             for key in ("where", "guard", "origin", "disabled"):
                 if key in item and not any(item[key].values()):
@@ -199,6 +202,10 @@ def _record_json(record: Record) -> Plain:
         "eager": [_first(item, *_EAGER) for item in plain["eager"]],
         "recompile_list": plain["recompile_list"],
         "graph_list": plain["graph_list"],
+        "executions": plain["executions"],
+        "reads": plain["reads"],
+        "execution_list": plain["execution_list"],
+        "read_list": plain["read_list"],
         "errors": plain["errors"],
         "note": record.note,
         "settings": plain["settings"],

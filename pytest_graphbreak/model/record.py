@@ -193,6 +193,40 @@ class Graph(Data, frozen=True, rename={"sources": "from"}):
     during: During = None
 
 
+class LineRuns(Data, frozen=True):
+    """Runs of compiled graphs, or reads of values, that one line asked for.
+
+    ``cause`` says what asked: ``call`` of a compiled function, ``sync``, ``access`` (a value was
+    read that was not computed yet), ``item`` and ``copy`` (reads), ``fallback`` (an operation that
+    ran on the host), ``other``. ``graph`` is the graph that ran, where the layer knows it, and
+    ``ops`` the captured operations that ran: those of the graph, times ``count``.
+    """
+
+    layer: LayerName
+    cause: Annotated[Text, says("What asked: call, sync, access, item, copy, fallback, other.")] = (
+        "other"
+    )
+    graph: Annotated[Text, says("The name of the graph that ran, where it is known.")] = ""
+    count: Annotated[Times, says("How often.")] = 1
+    ops: Annotated[Count | None, says("Operations that ran: of the graph, times count.")] = None
+    where: Where = NOWHERE
+    process: Process = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (self.layer, self.cause, self.graph, *self.where.key)
+
+    @property
+    def reason(self) -> str:
+        """Nothing: the cause says it."""
+        return ""
+
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        """The line alone: the calls that led there are not kept."""
+        return (self.where,)
+
+
 class Frames(Data, frozen=True):
     """How many frames Dynamo looked at, and how many of them became graphs."""
 
@@ -229,6 +263,18 @@ class Record(Data, frozen=True):
         tuple[Recompile, ...], says("Each recompile with the guard that failed.")
     ] = ()
     graph_list: Annotated[tuple[Graph, ...], says("Each graph with its one cause.")] = ()
+    executions: Annotated[
+        Counts, says("Runs of compiled graphs, by layer; without a layer whose runs nobody counts.")
+    ] = {}
+    reads: Annotated[
+        Counts, says("Values that the host waited for, by layer; without a layer that has no such.")
+    ] = {}
+    execution_list: Annotated[
+        tuple[LineRuns, ...], says("Which lines ran compiled graphs, and how often.")
+    ] = ()
+    read_list: Annotated[
+        tuple[LineRuns, ...], says("Which lines read values back to the host, and how often.")
+    ] = ()
     errors: Annotated[
         tuple[Text, ...],
         says("Why the gate could not see; any of these makes the verdict error."),
@@ -286,7 +332,8 @@ class Record(Data, frozen=True):
 
     def check(self) -> None:
         """Raise ``BadValue`` where something is counted on a layer that was not observed."""
-        for key, counts in (("graphs", self.graphs), ("recompiles", self.recompiles)):
+        for key in ("graphs", "recompiles", "executions", "reads"):
+            counts: Mapping[str, int] = getattr(self, key)
             for layer, count in counts.items():
                 if count and layer not in self.layers:
                     words = "is counted, but `layers` says it was not observed"
@@ -316,6 +363,17 @@ class Record(Data, frozen=True):
             for layer in LAYERS
             if self.graphs.get(layer) == len(known.get(layer, ()))
             and any(graph.ops is not None for graph in known[layer])
+        }
+
+    @property
+    def work(self) -> dict[str, int]:
+        """Captured operations that ran, by layer, where those of each graph that ran are known."""
+        return {
+            layer: sum(item.ops or 0 for item in ran)
+            for layer, count in self.executions.items()
+            if (ran := [item for item in self.execution_list if item.layer == layer])
+            and all(item.ops is not None for item in ran)
+            and sum(item.count for item in ran) == count
         }
 
     @property
@@ -368,12 +426,16 @@ def merge(records: Sequence[Record]) -> Record:
         eager=_places(item for record in records for item in record.eager),
         recompile_list=tuple(item for record in records for item in record.recompile_list),
         graph_list=tuple(item for record in records for item in record.graph_list),
+        executions=_known(record.executions for record in records),
+        reads=_known(record.reads for record in records),
+        execution_list=_places(item for record in records for item in record.execution_list),
+        read_list=_places(item for record in records for item in record.read_list),
         errors=_once(error for record in records for error in record.errors),
         notes=_once(note for record in records for note in record.notes),
     )
 
 
-Placed = TypeVar("Placed", Break, Eager)
+Placed = TypeVar("Placed", Break, Eager, LineRuns)
 
 
 def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
@@ -388,7 +450,11 @@ def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
 def _together(one: Placed, other: Placed) -> Placed:
     """One place that came up twice. In two processes: then it is that of neither."""
     process = one.process if one.process == other.process else None
-    return replace(one, count=one.count + other.count, process=process)
+    both = replace(one, count=one.count + other.count, process=process)
+    if isinstance(both, LineRuns) and isinstance(other, LineRuns):
+        ops = None if both.ops is None or other.ops is None else both.ops + other.ops
+        return replace(both, ops=ops)
+    return both
 
 
 def _once(texts: Iterable[str]) -> tuple[str, ...]:
@@ -400,3 +466,12 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for count in counts:
         total.update(count)
     return {layer: total[layer] for layer in LAYERS if total[layer]}
+
+
+def _known(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sums by layer; one that is zero says that it was counted, and is kept."""
+    total: dict[str, int] = {}
+    for count in counts:
+        for layer, number in count.items():
+            total[layer] = total.get(layer, 0) + number
+    return {layer: total[layer] for layer in LAYERS if layer in total}

@@ -156,6 +156,14 @@ class Budget(Data, frozen=True):
     graphs: Counts = {}
 
 
+class StepCounts(Data, frozen=True):
+    """What one step of a block ``graph_budget.steps()`` made and ran, by layer."""
+
+    graphs: Counts = {}
+    executions: Counts = {}
+    reads: Counts = {}
+
+
 class TestReport(Data, frozen=True):
     """One test, its last attempt; or a script, or a log, whose path is its ``nodeid``.
 
@@ -178,6 +186,11 @@ class TestReport(Data, frozen=True):
     ] = "none"
     attempts: Annotated[Count, says("How often the test ran.")] = 1
     record: Record = Record()
+    steps: Annotated[
+        tuple[StepCounts, ...],
+        says("What each step of its graph_budget.steps() made and ran, in their order."),
+        OPTIONAL,
+    ] = ()
     leaks: Annotated[
         Settings,
         says(

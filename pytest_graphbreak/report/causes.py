@@ -9,7 +9,16 @@ from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
-from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import (
+    NOWHERE,
+    Break,
+    Eager,
+    Frame,
+    Graph,
+    LineRuns,
+    Recompile,
+    Record,
+)
 from pytest_graphbreak.report.context import Context
 from pytest_graphbreak.report.lines import (
     at,
@@ -23,6 +32,7 @@ from pytest_graphbreak.report.lines import (
     to_try,
 )
 from pytest_graphbreak.report.occurrences import Occurrence, told
+from pytest_graphbreak.report.runs import compiled_still, run_lines
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, signed
 
@@ -56,6 +66,11 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
 
     Nothing where a place that is new tells why there are more graphs, and with that why less.
     """
+    for step in verdict.lost:
+        if step.kind == "work" and step.layer and not _shrank(verdict, step.layer):
+            yield from compiled_still(record, step.layer, MOST_PLACES)
+            yield from _left(verdict)
+            yield from to_try(f"look for {DESCRIPTIONS[step.layer].look_for}")
     lost = {step.layer: step for step in verdict.lost if step.kind == "ops"}
     left = any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes)
     if not lost or (verdict.over and left):
@@ -75,6 +90,11 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     if not left:
         words = "code that was compiled before may run without the compiler now"
         yield from to_try(f"{words}: {_look_for(verdict)}")
+
+
+def _shrank(verdict: Verdict, layer: str) -> bool:
+    """Whether a layer captures less: that is told, and with it why less of it runs."""
+    return any((step.kind, step.layer) == ("ops", layer) for step in verdict.lost)
 
 
 def _look_for(verdict: Verdict) -> str:
@@ -138,6 +158,8 @@ def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
             return break_lines(sign, item, one)
         case (Eager() as item, *_):
             return eager_lines(sign, item)
+        case (LineRuns() as item, *_):
+            return run_lines(sign, item, one.change.growth, read=one.change.kind == "read")
         case (Graph() as item, *_):
             if one.is_entry:
                 return _entry("*" if one.change.unsure else sign, item, one.change.growth)

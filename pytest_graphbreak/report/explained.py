@@ -13,10 +13,11 @@ from msgspec import structs
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
+from pytest_graphbreak.model.record import Break, Eager, Graph, LineRuns, Recompile
 from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
 from pytest_graphbreak.report.lines import at, detail, to_try
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
+from pytest_graphbreak.report.runs import run_lines
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine, signed
 from pytest_graphbreak.text.safe import cut
@@ -67,6 +68,9 @@ def _what(cause: RootCause) -> list[TextLine]:
             return break_lines("+", structs.replace(item, count=1, stack=(), **_NOWHEN))
         case Eager() as item:
             return eager_lines("+", structs.replace(item, count=1, **_NOWHEN))
+        case LineRuns() as item:
+            read = one.change.kind == "read"
+            return run_lines("+", structs.replace(item, process=None), item.count, read=read)
         case Graph(cause="entry") as item:
             return [
                 signed("+", "a function that was not compiled before", "entry   "),

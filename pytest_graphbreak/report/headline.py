@@ -36,6 +36,7 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
     steps = verdict.over or verdict.lost or verdict.fewer
     if not steps:
         return f"{verdict.name}, {totals(record)}"
+    steps = tuple(step for step in steps if step.kind != "work") or steps
     step = max(steps, key=lambda item: (abs(item.growth), item.layer == record.headline))
     sign = f"{step.growth:+d}"
     return f"{_amount(step)}, {_who(step)} {step.before} ({sign})"
@@ -60,6 +61,10 @@ def _amount(step: Difference) -> str:
         return f"{count} {layer} {noun(count, 'graph')}"
     if step.kind == "recompile":
         return f"{count} {layer} {noun(count, 'recompile')}"
+    if step.kind in ("execution", "read"):
+        return f"{count} {layer} {noun(count, step.kind)}"
+    if step.kind == "work":
+        return f"{count} {noun(count, 'operation')} ran in {layer} graphs"
     if step.kind == "ops":
         return f"{count} captured {noun(count, 'operation')} in {layer} graphs"
     if step.kind == "break":
@@ -84,6 +89,9 @@ NAMES: Final = {
     "recompile": "recompiles",
     "break": "breaks",
     "eager": "eager fallbacks",
+    "execution": "executions",
+    "read": "reads",
+    "work": "operations run",
 }
 """What a total is called, where that is not its kind."""
 

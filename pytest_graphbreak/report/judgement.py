@@ -51,6 +51,7 @@ class Rules:
     strict: bool = False
     swaps: str = SWAPS[0]
     ops: float | None = OPS
+    runs: bool = True
     update: bool = False
     record: bool = False
     prune: bool = False
@@ -153,6 +154,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
         versions=case.versions,
         packages=case.packages,
         ops=rules.ops,
+        runs=rules.runs,
     )
     if case.ungated is not None:
         return replace(verdict, name="none"), False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, LineRuns, Recompile
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.output import TextLine
 
@@ -55,7 +55,7 @@ def _call(frame: Frame) -> TextLine:
     return TextLine(f"from {position(frame)}", "call", DEPTH)
 
 
-def process(item: Graph) -> str:
+def process(item: Graph | LineRuns) -> str:
     return f"   in process {item.process}" if item.process else ""
 
 

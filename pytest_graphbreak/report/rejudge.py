@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import by_layer
 from pytest_graphbreak.config.checkout import Checkout
+from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.measured import values
@@ -98,7 +99,13 @@ class Judge:
             packages=_packages(seen),
         )
         checkout = self.checkout
-        rules = Rules(gate=True, strict=checkout.strict, swaps=checkout.swaps, ops=checkout.ops)
+        rules = Rules(
+            gate=True,
+            strict=checkout.strict,
+            swaps=checkout.swaps,
+            ops=checkout.ops,
+            runs=checkout.runs == RUNS[0],
+        )
         judged = judgement(case, rules, lambda: self._context(seen, baseline, line))
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
 

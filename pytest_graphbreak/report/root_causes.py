@@ -162,7 +162,7 @@ def _counts_only(verdict: Verdict, record: Record) -> str:
             return "no tensor operation was found to compile"
         return "nothing was compiled"
     for step in verdict.worse:
-        if step.kind == "ops":
+        if step.kind in ("ops", "work"):
             continue
         layer, what = f"{step.layer} " if step.layer else "", NAMES.get(step.kind, step.kind)
         return f"{'more' if step.growth > 0 else 'fewer'} {layer}{what}, no place is known"

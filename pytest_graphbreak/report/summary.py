@@ -54,7 +54,8 @@ def header(outcome: Outcome) -> str:
         shown = settings.directory
     where = f", baselines in {shown}" if settings.gate else ""
     through = ", tt through xla" if settings.tt_log == "off" and runs_tt(settings.device) else ""
-    return f"graph-budget: {mode}, profile {outcome.profile}{where}{through}"
+    backend = f", torch.compile takes {settings.backend[0]}" if settings.backend else ""
+    return f"graph-budget: {mode}, profile {outcome.profile}{where}{through}{backend}"
 
 
 def lines(outcome: Outcome) -> Iterator[TextLine]:

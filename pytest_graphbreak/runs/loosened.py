@@ -111,6 +111,9 @@ def by_reports(before: TestReport, after: TestReport) -> Iterator[Loosened]:
 
 def _allows_more(old: Cap, new: Cap) -> bool:
     pairs = [(old.graphs(layer), new.graphs(layer)) for layer in LAYERS]
+    pairs += [
+        pair for layer in LAYERS for pair in zip(old.runs(layer), new.runs(layer), strict=True)
+    ]
     pairs += [(old.recompiles, new.recompiles), (old.breaks, new.breaks)]
     return any(was is not None and (most is None or most > was) for was, most in pairs)
 
@@ -119,7 +122,8 @@ def _cap(cap: Cap) -> str:
     """As it is written in the source."""
     parts = [] if cap.every is None else [str(cap.every)]
     parts += [f"{layer}={count}" for layer, count in cap.layers.items()]
-    rest = {"recompiles": cap.recompiles, "breaks": cap.breaks}
+    names = ("recompiles", "breaks", "executions", "reads")
+    rest = {name: getattr(cap, name) for name in names}
     parts += [f"{name}={count}" for name, count in rest.items() if count is not None]
     return f"max_graphs({', '.join(parts)})"
 

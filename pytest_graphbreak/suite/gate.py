@@ -55,7 +55,9 @@ class Gate:
         """What counts are filed under. Raises ``DeviceError`` for a template it cannot fill."""
         from pytest_graphbreak.config.device import profile_name
 
-        return profile_name(self.settings.profile, self.device)
+        found = profile_name(self.settings.profile, self.device)
+        # Counts of another backend are not silently compared with those of its own.
+        return "-".join((found, *self.settings.backend[:1]))
 
     @cached_property
     def baselines(self) -> Baselines:
@@ -161,6 +163,15 @@ class Gate:
             config.add_cleanup(name_device(self.settings.jax_device))
         except ValueError as error:
             raise pytest.UsageError(f"graph_budget_jax_device: {error}") from None
+
+    def choose_backend(self, config: pytest.Config) -> None:
+        """Have ``torch.compile`` take another backend until the end of the session."""
+        from pytest_graphbreak.watching.backend import Backend
+
+        name, *instead_of = self.settings.backend
+        backend = Backend(name, tuple(instead_of))
+        backend.attach()
+        config.add_cleanup(backend.detach)
 
     def log_tt(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
         """Turn on the TT plugin's log until the end of the session, if tests here may use TT.

@@ -60,6 +60,7 @@ def judge(
         strict=settings.strict,
         swaps=settings.swaps,
         ops=settings.ops,
+        runs=settings.runs == "fail",
         update=settings.update,
         record=settings.record,
         prune=settings.prune,

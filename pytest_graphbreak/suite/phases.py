@@ -65,7 +65,7 @@ class Phases:
             return (yield)
         from pytest_graphbreak.watching.measure import Measurement, explain
 
-        explain(self._settings.reasons)
+        explain(self._settings.reasons, self._settings.counts_runs)
         self.end()
         entry = item.stash[ENTRY] = {"nodeid": canonical(item)}
         self._coming, self._around = item, Measurement(self._settings.root)
@@ -108,7 +108,7 @@ class Phases:
             return (yield)
         from pytest_graphbreak.watching.measure import Measurement, explain
 
-        explain(self._settings.reasons)
+        explain(self._settings.reasons, self._settings.counts_runs)
         with Measurement(self._settings.root) as seen:
             result = yield
         entry = item.stash.setdefault(ENTRY, {"nodeid": canonical(item)})
@@ -135,7 +135,7 @@ class Phases:
         """The call, and the end of the window. Raises ``GraphBudgetFailure`` to fail the test."""
         from pytest_graphbreak.watching.measure import explain
 
-        explain(self._settings.reasons)
+        explain(self._settings.reasons, self._settings.counts_runs)
         entry = entries.begin_entry(item, canonical(item))
         item.stash[FAILED_SUBTEST] = False
         if self._window is None or self._measured is not item:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.model.forms import Plain
     from pytest_graphbreak.model.record import Record
+    from pytest_graphbreak.model.report import StepCounts
     from pytest_graphbreak.suite.window import Trace
 
 # What a test did, as one plain dict that travels on its report.
@@ -40,6 +41,12 @@ def begin_entry(item: pytest.Item, nodeid: str) -> Plain:
     kept = {key: before[key] for key in ("setup",) if key in before}
     entry = item.stash[ENTRY] = {"nodeid": nodeid} | kept
     return entry
+
+
+def note_step(item: pytest.Item, counts: StepCounts) -> None:
+    """Add the counts of a step of a test that is running; of one that is not measured, nothing."""
+    if ENTRY in item.stash:
+        item.stash[ENTRY].setdefault("steps", []).append(counts.to_dict())
 
 
 def add_around(entry: Plain, phase: str, graphs: Mapping[str, int]) -> None:

@@ -89,10 +89,14 @@ def follow(root: Path) -> AbstractContextManager[None]:
     return kept(places(root))
 
 
-def explain(reasons: bool) -> None:
-    """Whether the graphs of windows that open from now on are explained, or only counted."""
+def explain(reasons: bool, runs: bool = True) -> None:
+    """What windows that open from now on see beside the graphs that are made.
+
+    ``reasons``: whether graphs are explained, or only counted. ``runs``: whether runs of graphs
+    and values that are read are counted.
+    """
     for observer in observers():
-        observer.reasons = reasons
+        observer.reasons, observer.runs = reasons, runs
 
 
 def pass_over(root: Path, infra: Sequence[str]) -> None:

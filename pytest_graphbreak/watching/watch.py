@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.config.typed import Typed
     from pytest_graphbreak.judging.cap import Limits
     from pytest_graphbreak.report.judgement import Judgement
+    from pytest_graphbreak.watching.steps import Steps
 
 
 class BudgetExceeded(AssertionError):
@@ -79,6 +80,10 @@ class GraphBudget(Protocol):
         self, max_graphs: int | None = None, **limits: Unpack[Limits]
     ) -> AbstractContextManager[Seen]:
         """As ``observe``; files are named from pytest's rootdir."""
+        ...
+
+    def steps(self, warm: int = 1) -> Steps:
+        """A block for the steps of a loop: see ``Steps``."""
         ...
 
 
@@ -139,12 +144,12 @@ class _Block(AbstractContextManager[Seen]):
             return
         # A note would be read by nobody: a block that passes says nothing.
         record = replace(record, errors=(*record.errors, *self._measurement.unfinished))
-        judged = _judged(record, self._cap, self._typed)
-        if judged.fails:
-            raise BudgetExceeded(judged.message or "", packed(judged.lines))
+        found = judged(record, self._cap, self._typed)
+        if found.fails:
+            raise BudgetExceeded(found.message or "", packed(found.lines))
 
 
-def _judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
+def judged(record: Record, cap: Cap, typed: Typed | None) -> Judgement:
     """Whether the block keeps to its budget."""
     from pytest_graphbreak.config.typed import own
     from pytest_graphbreak.report.judgement import Case, judgement

@@ -108,7 +108,8 @@ class Child:
         with contextlib.suppress(Exception):  # the child itself must not fail from this
             record = self.spans.named(during.OWN, self._seen())
             known = self._listens or self._written is not None
-            if not (record.active or known) or not is_alive(self._about.owner):
+            ran = any(record.executions.values()) or any(record.reads.values())
+            if not (record.active or ran or known) or not is_alive(self._about.owner):
                 return
             if record == self._written and not final:
                 return

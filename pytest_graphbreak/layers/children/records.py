@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Frames, Graph, Placed, Record
+from pytest_graphbreak.model.record import Frames, Graph, LineRuns, Placed, Record
 
 
 def since(after: Record, before: Record | None) -> Record:
@@ -28,6 +28,10 @@ def since(after: Record, before: Record | None) -> Record:
         eager=_later(after.eager, before.eager),
         recompile_list=after.recompile_list[len(before.recompile_list) :],
         graph_list=_later_graphs(after, before),
+        executions=_grown(after.executions, before.executions),
+        reads=_grown(after.reads, before.reads),
+        execution_list=_later_runs(after.execution_list, before.execution_list),
+        read_list=_later_runs(after.read_list, before.read_list),
         errors=tuple(error for error in after.errors if error not in before.errors),
     )
 
@@ -51,6 +55,19 @@ def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, .
     return tuple(item for item in left if item.count > 0)
 
 
+def _grown(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """The growth of counts of which zero says that there was something to count."""
+    return {layer: max(0, count - before.get(layer, 0)) for layer, count in after.items()}
+
+
+def _later_runs(after: Sequence[LineRuns], before: Sequence[LineRuns]) -> tuple[LineRuns, ...]:
+    known = {item.key: item.ops for item in before}
+    return tuple(
+        item if item.ops is None else replace(item, ops=item.ops - (known.get(item.key) or 0))
+        for item in _later(after, before)
+    )
+
+
 def of_process(record: Record, process: str) -> Record:
     """The record of a child, marked with its name.
 
@@ -66,6 +83,8 @@ def of_process(record: Record, process: str) -> Record:
         eager=tuple(replace(item, process=process) for item in record.eager),
         recompile_list=tuple(replace(item, process=process) for item in record.recompile_list),
         graph_list=tuple(replace(graph, process=process) for graph in record.graph_list),
+        execution_list=tuple(replace(item, process=process) for item in record.execution_list),
+        read_list=tuple(replace(item, process=process) for item in record.read_list),
         errors=errors,
         notes=notes,
     )

@@ -115,6 +115,8 @@ class Made:
     part: int = 0
     parts: int = 1
     cached: str | None = None
+    whole_ops: int | None = None
+    """Operators of all parts together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,6 +190,8 @@ class Local(threading.local):
         self.unsupported: tuple[str, Any] = ("", None)
         self.buckets: list[Shape] = []
         """What the backend made of the graph that it is called for now, if DDP cut it."""
+        self.made: Made | None = None
+        """The graph that the backend returned last."""
 
     def current(self) -> Attempt | None:
         return self.running[-1] if self.running else None

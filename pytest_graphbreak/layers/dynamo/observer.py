@@ -20,16 +20,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from pytest_graphbreak.layers.base import Observer, Window
 from pytest_graphbreak.layers.dynamo import isolation, late
 from pytest_graphbreak.layers.dynamo.events import Event, Made, Missed, NotObserved, Started
+from pytest_graphbreak.layers.dynamo.executions import since
 from pytest_graphbreak.layers.dynamo.explain import explained
 from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.record import Record, merge
 
 DYNAMO = "torch._dynamo"
 PATIENCE = 60.0
@@ -58,7 +61,7 @@ class DynamoObserver(Observer):
         """Begin to watch. torch is not imported by this: if need be it is waited for."""
         with self._lock:
             if self._sensors is None:
-                self._sensors = DynamoSensors()
+                self._sensors = DynamoSensors(self.runs)
             sensors = self._sensors
             window = DynamoWindow(self, sensors, places, self._isolated)
             self._isolated = None
@@ -152,6 +155,7 @@ class DynamoWindow:
         self._excluded: list[tuple[int, int]] = []
         sensors.check()  # what nobody saw before belongs to the windows before
         self._first = len(sensors.events)
+        self._ran = sensors.ran()
         self._left_threads = LeftThreads()
         self._last_read: tuple[int, Record] | None = None
         self._open = True
@@ -173,6 +177,7 @@ class DynamoWindow:
     def excluded(self) -> Iterator[None]:
         self._sensors.check()
         begin = len(self._sensors.events)
+        ran = self._sensors.ran()
         there = DYNAMO in sys.modules
         mark = isolation.mark() if there and self._isolated is not None else None
         try:
@@ -180,6 +185,8 @@ class DynamoWindow:
         finally:
             self._sensors.check()
             self._excluded.append((begin, len(self._sensors.events)))
+            for key, count in since(self._sensors.ran(), ran).items():
+                self._ran[key] = self._ran.get(key, 0) + count
             if late.package_loaded(self._sensors.events[begin:]):
                 self.fail(late.PACKAGE_BEFORE_TEST)
             try:
@@ -211,7 +218,16 @@ class DynamoWindow:
         until = len(events)
         if self._last_read is None or self._last_read[0] != until:
             self._last_read = (until, self._read(list(self._within(events, until))))
-        return self._last_read[1]
+        return self._with_runs(self._last_read[1])
+
+    def _with_runs(self, record: Record) -> Record:
+        executions = self._sensors.executions
+        if executions is None:
+            return record
+        ran = since(executions.counted(), self._ran, self._left_threads.by_ident)
+        runs = tuple(executions.runs(ran, self._places))
+        count = sum(run.count for run in runs)
+        return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
 
     def _within(self, events: Sequence[Event], until: int) -> Iterator[Event]:
         """The events of this window, of all threads, without those of wider fixtures."""

@@ -64,6 +64,11 @@ BACKEND = Name(
     "OutputGraph.call_user_compiler",
     "graphs can be counted by Dynamo's own counter only",
 )
+INSTALL = Name(
+    "torch._dynamo.output_graph",
+    "OutputGraph.install_global_unsafe",
+    "runs of graphs cannot be counted",
+)
 BREAK = Name(
     "torch._dynamo.symbolic_convert",
     "InstructionTranslatorBase.log_graph_break",
@@ -129,6 +134,7 @@ NAMES = (
     REASONS,
     REASONS_26,
     BACKEND,
+    INSTALL,
     BREAK,
     BREAK_29,
     STACK,

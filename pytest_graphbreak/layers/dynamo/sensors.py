@@ -18,7 +18,7 @@ import functools
 import inspect
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -44,6 +44,7 @@ from pytest_graphbreak.layers.dynamo.events import (
     say,
     shape_of,
 )
+from pytest_graphbreak.layers.dynamo.executions import Counted, GraphRuns
 from pytest_graphbreak.layers.dynamo.guard_values import (
     Signature,
     closest,
@@ -66,10 +67,11 @@ from pytest_graphbreak.model.stacks import Line
 class DynamoSensors:
     """The sensors of this process, from the first open window to the last.
 
-    ``events`` only grows, so that a window is two positions in it.
+    ``events`` only grows, so that a window is two positions in it. Without ``runs`` runs of graphs
+    are not counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, runs: bool = True) -> None:
         self.events: Events[Event] = Events()
         self.attached = False
         self._patches: list[Patch] = []
@@ -81,6 +83,7 @@ class DynamoSensors:
         self._buckets = BucketSensor(self._local, self._sensor_failed)
         self._packages = PackageSensor(self.events, self._above, self._sensor_failed)
         self._modules = ModuleSensor(self.events, self._above, self._sensor_failed)
+        self.executions = GraphRuns() if runs else None
         self._where: dict[str, int] = {}
         self._blind: list[str] = []
         self._captures = 0
@@ -96,6 +99,7 @@ class DynamoSensors:
             names.REASONS: self._reasons,
             names.REASONS_26: self._reasons,
             names.BACKEND: self._backend,
+            names.INSTALL: self._install_global,
             **self._breaks.hooks(),
         }
         for name in names.required(names.torch_version()):
@@ -107,6 +111,8 @@ class DynamoSensors:
                 self._blind.append(names.missing(name, say(fault)))
         self.events.extend(NotObserved(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
+        if self.executions is not None:
+            self._guard_runs(self.executions.attach)
         self._exports.attach()
         self._buckets.attach()
         self._packages.attach()
@@ -135,6 +141,8 @@ class DynamoSensors:
     def detach(self) -> None:
         """Take the sensors out."""
         self._modules.detach()
+        if self.executions is not None:
+            self.executions.detach()
         self._packages.detach()
         self._buckets.detach()
         self._exports.detach()
@@ -300,10 +308,33 @@ class DynamoSensors:
         after_break = bool(getattr(reason, "graph_break", False))
         for part, shape in enumerate(shapes):
             after = after_break and part == len(shapes) - 1
-            made = Made(attempt, number + part, *shape, after, part, len(shapes), cached)
+            whole = sum(one[0] for one in shapes)
+            made = Made(attempt, number + part, *shape, after, part, len(shapes), cached, whole)
             self.events.append(made)
+            self._local.made = made
         attempt.graphs += len(shapes)
         attempt.calls += 1
+
+    def _install_global(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
+        """``install_global_unsafe(output, name, value)``"""
+        __tracebackhide__ = True
+        result = original(*args, **kwargs)
+        if self.executions is not None:
+            name = kwargs["name"] if "name" in kwargs else args[1]
+            self._guard_runs(
+                self.executions.installed, args[0].global_scope, name, self._local.made
+            )
+        return result
+
+    def ran(self) -> Counted:
+        """All runs of graphs up to now."""
+        return {} if self.executions is None else self.executions.counted()
+
+    def _guard_runs(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except Exception as fault:
+            self._sensor_failed("runs of graphs", fault)
 
     def _owner(self, output: Any) -> Attempt | None:
         """The attempt that made a graph which is compiled again while it runs.

@@ -23,6 +23,7 @@ from pytest_graphbreak.layers import hooks
 from pytest_graphbreak.layers.base import NOTIFIER, MissingName
 from pytest_graphbreak.layers.hooks import Patch, beside
 from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph, Piece
 from pytest_graphbreak.layers.xla.reports import CompileReport, DebugFile
 from pytest_graphbreak.model.stacks import Line
@@ -42,7 +43,9 @@ CLEARED = (
 class Meter:
     """The count of this process. One for all windows, since the metric is one for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, cleared: Callable[[], None] = lambda: None) -> None:
+        """``cleared`` is called before the user's code clears the metrics."""
+        self._cleared = cleared
         self._kept = 0
         self._own = 0
         self._seen = native.Compiles(0, ())
@@ -85,6 +88,7 @@ class Meter:
             self._patch = None
 
     def _keep(self) -> None:
+        self._cleared()
         try:
             self.total()
         except Exception:  # the user's call must go through; the next total() tells of it
@@ -168,7 +172,8 @@ class Recorder:
     """Notes compilations while it is running. One for the process."""
 
     def __init__(self) -> None:
-        self.meter = Meter()
+        self.executions = DeviceRuns()
+        self.meter = Meter(self.executions.keep)
         self.debug = DebugFile()
         self.events: list[Event] = []
         self.errors: list[str] = []

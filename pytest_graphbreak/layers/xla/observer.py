@@ -16,12 +16,15 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Final
 
+from msgspec.structs import replace
+
 from pytest_graphbreak.layers.base import MissingName, Observer
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.left_threads import LeftThreads
 from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
+from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.places import Places
@@ -64,7 +67,7 @@ class XlaObserver(Observer):
 
     def open(self, places: Places) -> XlaWindow:
         isolation, self._isolation = self._isolation, None
-        return XlaWindow(places, self.reasons, isolation)
+        return XlaWindow(places, self.reasons, isolation, self.runs)
 
     def isolate(self, key: str) -> None:
         """Settle what earlier code left on the device, and give ``key`` a cache of its own.
@@ -184,15 +187,19 @@ class _Isolation:
 class XlaWindow:
     """One stretch of time on the xla layer."""
 
-    def __init__(self, places: Places, reasons: bool, isolation: _Isolation | None) -> None:
+    def __init__(
+        self, places: Places, reasons: bool, isolation: _Isolation | None, runs: bool
+    ) -> None:
+        self._runs = runs
         self._places = places
         self._reasons = reasons
         self._isolation = isolation
         self._closed = False
         self._last: Record | None = None
         self._excluded: list[tuple[int, int, int]] = []
-        _sensors.acquire(reasons)
+        _sensors.acquire(reasons, runs)
         self._start = (_recorder.graphs, len(_recorder.events), _recorder.meter.gaps)
+        self._ran = self._totals()
         self._loaded = _recorder.loaded
         self._left_threads = LeftThreads()
 
@@ -204,7 +211,7 @@ class XlaWindow:
     @contextmanager
     def excluded(self) -> Iterator[None]:
         graphs, events = self._drained()
-        loaded = _recorder.loaded
+        loaded, ran = _recorder.loaded, self._totals()
         try:
             if self._isolation is not None:
                 with self._isolation.excluded():
@@ -215,6 +222,13 @@ class XlaWindow:
             now, until = self._drained()
             self._excluded.append((now - graphs, events, until))
             self._loaded += _recorder.loaded - loaded
+            self._ran = self._ran.plus(self._totals().since(ran))
+
+    def _totals(self) -> Totals:
+        """What ran and what was read up to now."""
+        wanted = self._runs and native.loaded()
+        found = _recorder.guard(_recorder.executions.totals) if wanted else None
+        return found or NOTHING
 
     def _drained(self) -> tuple[int, int]:
         """How many graphs and events there were up to now."""
@@ -260,7 +274,8 @@ class XlaWindow:
             for number, event in enumerate(events)
             if is_recompile(event) or str(number) in guards
         ]
-        return Record.of(
+        ran, runs = self._totals().since(self._ran), _recorder.executions.runs
+        record = Record.of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),
@@ -278,6 +293,15 @@ class XlaWindow:
             graph_list=explained,
             errors=errors,
             notes=(*notes, *self._left_threads.notes(LAYER, Counter(left.values()))),
+        )
+        if not self._runs:
+            return record
+        return replace(
+            record,
+            executions={LAYER: ran.executions},
+            reads={LAYER: ran.reads},
+            execution_list=tuple(runs(ran.ran, ran.executions, self._places)),
+            read_list=tuple(runs(ran.read, ran.reads, self._places)),
         )
 
     def _left_thread(self, event: Event) -> Thread | None:

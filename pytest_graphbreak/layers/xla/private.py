@@ -91,6 +91,17 @@ def compiles() -> Compiles:
     return Compiles(0, ()) if data is None else Compiles(data[0], data[2])
 
 
+def samples(metric: str) -> int:
+    """How often a metric was noted, since the metrics were last cleared."""
+    data = function("_xla_metric_data")(metric)
+    return 0 if data is None else int(data[0])
+
+
+def counter(name: str) -> int:
+    """The value of a counter, since the counters were last cleared."""
+    return int(function("_xla_counter_value")(name) or 0)
+
+
 def client_open() -> bool:
     return bool(function("_xla_runtime_is_initialized")())
 
@@ -114,7 +125,7 @@ def fallbacks() -> dict[str, int]:
 
 def resharded() -> int:
     """How many sharded tensors were put together, since the counters were last cleared."""
-    return int(function("_xla_counter_value")("ReplicateShardedData") or 0)
+    return counter("ReplicateShardedData")
 
 
 def cache_hits() -> int:
@@ -123,7 +134,7 @@ def cache_hits() -> int:
     ``PersistentCacheHit`` (torch_xla/csrc/runtime/cache.h) counts what was loaded. ``CompileTime``
     does not.
     """
-    return int(function("_xla_counter_value")("PersistentCacheHit") or 0)
+    return counter("PersistentCacheHit")
 
 
 def pending() -> int:

@@ -11,7 +11,7 @@ import sys
 from functools import cache, partial
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_graphbreak.layers.base import MissingName
 from pytest_graphbreak.layers.hooks import (
@@ -26,6 +26,7 @@ from pytest_graphbreak.layers.hooks import (
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder
+from pytest_graphbreak.layers.xla.executions import DeviceRuns
 from pytest_graphbreak.layers.xla.ir import StepGraphs
 
 
@@ -53,6 +54,7 @@ SETTLE = Sensor(
     "_xla_sync_multi",
     "inputs that are settled before a compiled program runs are seen there",
 )
+CACHED = Sensor("_XLAC", "_run_cached_graph", "the lines that run compiled graphs are seen there")
 CALL = Sensor(
     "torch.fx.graph_module",
     "_WrappedCall.__call__",
@@ -77,6 +79,7 @@ SENSORS: Final = (
     TRY,
     RUN,
     SETTLE,
+    CACHED,
     CALL,
     INTERPRET,
     BACKWARD,
@@ -85,22 +88,40 @@ SENSORS: Final = (
 )
 
 
-def _hooks(bridge: Bridge, steps: StepGraphs) -> dict[Sensor, tuple[Before, After]]:
+def _hooks(
+    bridge: Bridge, steps: StepGraphs, executions: DeviceRuns
+) -> dict[Sensor, tuple[Before, After]]:
     """What is done before and after each function."""
     lazy = bridge.lazy
+    syncs = executions.syncing, executions.synced
     return {
         EXTRACT: (bridge.extracting, bridge.extracted),
         EXTRACT_COPY: (bridge.extracting, bridge.extracted),
         LOWER: (bridge.lowering, bridge.lowered),
         TRY: (bridge.trying, bridge.tried),
         RUN: (bridge.running, bridge.ran),
-        SETTLE: (bridge.settling, bridge.settled),
+        SETTLE: _both((bridge.settling, bridge.settled), syncs),
+        CACHED: (executions.calling, nothing),
         CALL: (lazy.calling, lazy.called),
         INTERPRET: (lazy.interpreting, nothing),
         BACKWARD: (bridge.backward_begins, bridge.backward_ends),
         COMPILE: (bridge.compiling, bridge.compiled),
-        MARK: (steps.marking, steps.marked),
+        MARK: _both((steps.marking, steps.marked), syncs),
     }
+
+
+def _both(outer: tuple[Before, After], inner: tuple[Before, After]) -> tuple[Before, After]:
+    """What is done before and after a function that two look at."""
+
+    def before(args: tuple[Any, ...]) -> tuple[Any, Any]:
+        return outer[0](args), inner[0](args)
+
+    def after(tokens: tuple[Any, Any] | None, result: Any) -> None:
+        if tokens is not None:
+            inner[1](tokens[1], result)
+            outer[1](tokens[0], result)
+
+    return before, after
 
 
 class XlaSensors:
@@ -110,17 +131,19 @@ class XlaSensors:
         self.recorder = Recorder()
         self._bridge = Bridge(self.recorder)
         self._steps = StepGraphs(self.recorder)
-        self._hooks = _hooks(self._bridge, self._steps)
+        self._hooks = _hooks(self._bridge, self._steps, self.recorder.executions)
         self._windows = 0
         self._reasons = 0
+        self._counts_runs = False
         self._imports = ImportWatch((*native.IMPORTED, BRIDGE), self._attach)
         self._patches: dict[Sensor, Patch | None] = {}
 
-    def acquire(self, reasons: bool) -> None:
+    def acquire(self, reasons: bool, runs: bool = False) -> None:
         """One window more. Faults are kept in the recorder's ``errors``."""
         recorder = self.recorder
         with recorder.lock:
             self._windows += 1
+            self._counts_runs = self._counts_runs or runs
             self._reasons += reasons
             if self._windows == 1:
                 recorder.errors.clear()
@@ -148,6 +171,8 @@ class XlaSensors:
             recorder.guard(recorder.begin)
         if self._reasons and recorder.debug.off:
             recorder.guard(recorder.debug.arm)
+        if self._counts_runs:
+            recorder.guard(recorder.executions.attach)
         for sensor in SENSORS:
             if sensor not in self._patches and sensor.module in sys.modules:
                 self._patches[sensor] = recorder.guard(self._patch, sensor)
@@ -170,6 +195,8 @@ class XlaSensors:
     def _detach(self) -> None:
         self._imports.detach()
         self.recorder.guard(self.recorder.meter.detach)
+        self.recorder.guard(self.recorder.executions.detach)
+        self._counts_runs = False
         copy = sys.modules.get(COPY)
         for patch in reversed(self._patches.values()):
             if patch is None:

@@ -83,6 +83,22 @@ def test_counts_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
     assert {name: result["errors"] for name, result in seen.items() if result["errors"]} == {}
 
 
+@pytest.mark.parametrize("how", [("forked",), ("order", "1")])
+def test_runs_and_reads_are_those_of_a_fresh_process(how: tuple[str, ...]) -> None:
+    bare = {
+        name: (found["executions"] + found["executions_replicated"], found["reads"])
+        for name, found in runs("raw").items()
+    }
+    seen = {name: (found["executions"], found["reads"]) for name, found in runs(*how).items()}
+    assert seen == bare
+
+
+def test_most_runs_and_reads_have_the_line_that_asked() -> None:
+    listed = [run for found in runs("order", "1").values() for run in found["runs"]]
+    lost = sum(run["count"] for run in listed if run["cause"] == "other")
+    assert lost * 10 < sum(run["count"] for run in listed)
+
+
 def test_what_dynamo_does_is_the_same_with_and_without_us() -> None:
     bare, seen = runs("raw"), runs("forked")
     assert {name: seen[name]["dynamo"] for name in seen} == {

@@ -1,0 +1,143 @@
+"""How often captured graphs ran, and which lines called them.
+
+A backend returns a function for each graph, and Dynamo puts it under a name of its own,
+``__compiled_fn_...``, into the globals of the function that it compiled; the code that Dynamo made
+looks it up there each time. While a window is open, a function that counts stands in its place.
+So each run is counted with the graph that ran, in all threads, and a frame without a graph is not.
+(Guards tell only that some code was found: ``set_guard_complete_hook`` of torch 2.7 and later is
+called for frames without a graph, too, and has one place, which guard collectives take.)
+
+What was compiled before the sensors went in is found by the hooks with which Dynamo takes these
+names away again (``CleanupManager``).
+
+Sources: ``OutputGraph.install_global_unsafe`` of torch/_dynamo/output_graph.py, ``CleanupManager``
+of torch/_dynamo/utils.py (bytecode_transformation.py until 2.5); the same in torch 2.6 to 2.13.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from pytest_graphbreak.layers.dynamo.events import Made
+from pytest_graphbreak.layers.hooks import around_compiled
+from pytest_graphbreak.model.places import Naming
+from pytest_graphbreak.model.record import NOWHERE, LineRuns
+
+LAYER: Final = "dynamo"
+_NAME: Final = "__compiled_fn"
+
+Key = tuple[int, int, int]
+"""Where a graph was called: the ``id`` of the code object, its instruction, the thread."""
+Counted = dict[tuple[int, Key], int]
+"""How often each compiled function (by number) was called from each place."""
+
+
+class _Compiled:
+    """A function that a backend returned, with the calls of it by place."""
+
+    def __init__(self, scope: dict[str, Any], name: str, made: Made | None) -> None:
+        self.made = made
+        self.calls: dict[Key, int] = {}
+        self._scope = scope
+        self._name = name
+        self._original = scope[name]
+        self._counting: Any = None
+
+    def attach(self, called: Callable[[dict[Key, int]], None]) -> None:
+        self._counting = around_compiled(self._original, called, self.calls)
+        self._scope[self._name] = self._counting
+
+    def detach(self) -> None:
+        """Put the backend's function back, if ours is still there."""
+        if self._scope.get(self._name) is self._counting:
+            self._scope[self._name] = self._original
+
+
+class GraphRuns:
+    """All runs of compiled graphs while it is attached."""
+
+    def __init__(self) -> None:
+        self._compiled: list[_Compiled] = []
+        self._codes: dict[int, tuple[CodeType, bool]] = {}
+
+    def attach(self) -> None:
+        """Count the runs of what was compiled before, too."""
+        from torch._dynamo.decorators import skip_code
+        from torch._dynamo.utils import CleanupManager
+
+        skip_code(GraphRuns._called.__code__)
+        skip_code(GraphRuns._is_torchs.__code__)
+        for hooks in [*CleanupManager.instance.values.values()]:
+            for hook in hooks:
+                self.installed(hook.scope, hook.name, None)
+
+    def installed(self, scope: dict[str, Any], name: str, made: Made | None) -> None:
+        """Dynamo put something into the globals of a function that it compiled."""
+        if name.startswith(_NAME) and name in scope:
+            compiled = _Compiled(scope, name, made)
+            compiled.attach(self._called)
+            self._compiled.append(compiled)
+
+    def detach(self) -> None:
+        for compiled in self._compiled:
+            compiled.detach()
+
+    def _called(self, calls: dict[Key, int]) -> None:
+        """A compiled function is called. No other thread writes the same key."""
+        # Frames: this one, that of around_compiled, the code that Dynamo made, what called it.
+        frame: FrameType | None = sys._getframe(3)
+        while frame is not None and self._is_torchs(frame.f_code):
+            frame = frame.f_back
+        thread = threading.get_ident()
+        key = (0, 0, thread) if frame is None else (id(frame.f_code), frame.f_lasti, thread)
+        calls[key] = calls.get(key, 0) + 1
+
+    def _is_torchs(self, code: CodeType) -> bool:
+        known = self._codes.get(id(code))
+        if known is None:
+            # The code object is kept, so that its id stays its own.
+            known = self._codes[id(code)] = (code, "/torch/" in code.co_filename)
+        return known[1]
+
+    def counted(self) -> Counted:
+        """All calls up to now."""
+        return {
+            (number, key): count
+            for number, compiled in enumerate([*self._compiled])
+            for key, count in [*compiled.calls.items()]
+        }
+
+    def runs(self, counted: Mapping[tuple[int, Key], int], places: Naming) -> Iterator[LineRuns]:
+        """What these calls ran, with the lines that called."""
+        for (number, (code, instruction, _)), count in counted.items():
+            made = self._compiled[number].made
+            times = count * (made.parts if made is not None else 1)
+            where = NOWHERE
+            if known := self._codes.get(code):
+                line = _line(known[0], instruction)
+                where = places.frame(known[0].co_filename, line, known[0].co_name)
+            ops = None if made is None or made.whole_ops is None else made.whole_ops * count
+            name = made.attempt.id if made is not None else ""
+            yield LineRuns(LAYER, "call", name, times, ops, where)
+
+
+def since(after: Counted, before: Counted, threads: Iterable[int] = ()) -> Counted:
+    """The calls after a moment, without those in ``threads``."""
+    left = {*threads}
+    return {
+        key: count - before.get(key, 0)
+        for key, count in after.items()
+        if count > before.get(key, 0) and key[1][2] not in left
+    }
+
+
+def _line(code: CodeType, instruction: int) -> int:
+    found = code.co_firstlineno
+    for begin, end, line in code.co_lines():
+        if begin <= instruction < end and line is not None:
+            return line
+    return found

@@ -1,0 +1,245 @@
+"""How often graphs ran on the device, how often the host waited for a value, and which lines asked.
+
+The numbers are torch_xla's own metrics, read and never cleared: ``ExecuteTime`` and
+``ExecuteReplicatedTime`` (SPMD), ``TransferFromDeviceTime``. Graphs run in threads of torch_xla's:
+who reads the numbers waits for the devices first.
+
+The lines come from functions that are watched: of a sync, of a compiled graph that runs, of a value
+that is read. Reads call no Python; so, while a window is open, Python kernels stand before those
+of torch_xla for ``_local_scalar_dense`` (``item()``, ``bool()``, ``float()``), ``_to_copy``
+(``cpu()``, ``tolist()``, ``print``) and ``_to_cpu`` (an operation that runs on the host), and pass
+on to them (``torch.library.get_kernel``, torch 2.9). What asked otherwise has no line.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import CodeType, FrameType
+from typing import Any, Final, NamedTuple
+
+from pytest_graphbreak.layers.hooks import COUNTING, around_kernel
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.model.places import Naming
+from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
+from pytest_graphbreak.model.stacks import Line, users
+
+LAYER: Final = "xla"
+_RAN: Final = ("ExecuteTime", "ExecuteReplicatedTime")
+_READ: Final = ("TransferFromDeviceTime",)
+_LOOKED_UP: Final = ("CachedCompile", "UncachedCompile")
+"""Counters of lookups of graphs that are about to run; the bridge may clear them."""
+_DEPTH: Final = 6
+"""Frames of a stack that are kept, without those of torch and torch_xla."""
+_THEIRS: Final = ("/torch/", "/torch_xla/", "/pytest_graphbreak/layers/")
+
+_KERNELS: Final = {"_local_scalar_dense": "item", "_to_copy": "copy", "_to_cpu": "fallback"}
+"""Operators that read, and what a read by them is called."""
+
+Stack = tuple[tuple[int, int], ...]
+"""Frames from the innermost outwards: the ``id`` of the code object, and the instruction."""
+
+
+class Asked(NamedTuple):
+    """Why something ran or was read, and where."""
+
+    cause: str
+    stack: Stack
+
+
+class Totals(NamedTuple):
+    """What the metrics counted so far, and the lines that asked."""
+
+    executions: int
+    reads: int
+    ran: Counter[Asked]
+    read: Counter[Asked]
+
+    def since(self, before: Totals) -> Totals:
+        return Totals(
+            self.executions - before.executions,
+            self.reads - before.reads,
+            self.ran - before.ran,
+            self.read - before.read,
+        )
+
+    def plus(self, other: Totals) -> Totals:
+        return Totals(
+            self.executions + other.executions,
+            self.reads + other.reads,
+            self.ran + other.ran,
+            self.read + other.read,
+        )
+
+
+NOTHING: Final = Totals(0, 0, Counter(), Counter())
+
+
+class _Reading(threading.local):
+    reads = False
+
+
+class DeviceRuns:
+    """The runs and reads of this process. One for all windows, since the metrics are."""
+
+    def __init__(self) -> None:
+        self._kept = [0, 0]
+        self._ran: Counter[Asked] = Counter()
+        self._read: Counter[Asked] = Counter()
+        self._codes: dict[int, tuple[CodeType, bool]] = {}
+        self._library: Any = None
+        self._lock = threading.Lock()
+        self._local = _Reading()
+
+    def keep(self) -> None:
+        """The metrics are about to be cleared by the user's code."""
+        with suppress(Exception):  # the user's call must go through
+            native.wait()
+            self._kept[0] += _sum(_RAN)
+            self._kept[1] += _sum(_READ)
+
+    def totals(self) -> Totals:
+        """Everything up to now. Waits for the devices. Only differences have a meaning."""
+        if not native.client_open():
+            return Totals(self._kept[0], self._kept[1], Counter(self._ran), Counter(self._read))
+        native.wait()
+        with self._lock:
+            ran, read = Counter(self._ran), Counter(self._read)
+        return Totals(self._kept[0] + _sum(_RAN), self._kept[1] + _sum(_READ), ran, read)
+
+    # Functions of torch_xla that run graphs or read values.
+
+    def syncing(self, args: tuple[Any, ...]) -> tuple[Asked, int]:
+        return Asked("sync", self._stack()), _looked_up()
+
+    def synced(self, token: tuple[Asked, int] | None, result: Any) -> None:
+        if token is not None:
+            self._note(self._ran, token[0], _looked_up() - token[1])
+
+    def calling(self, args: tuple[Any, ...]) -> None:
+        self._note(self._ran, Asked("call", self._stack()))
+
+    def _reading(self, cause: str) -> tuple[Asked, int] | None:
+        """None inside of another read, which one kernel of torch_xla is for another."""
+        if self._local.reads:
+            return None
+        self._local.reads = True
+        return Asked(cause, self._stack()), _looked_up()
+
+    def _was_read(self, token: tuple[Asked, int], result: Any) -> None:
+        self._local.reads = False
+        asked, before = token
+        self._note(self._read, asked)
+        self._note(self._ran, asked._replace(cause="access"), _looked_up() - before)
+
+    def _note(self, counter: Counter[Asked], asked: Asked, count: int = 1) -> None:
+        if count > 0:
+            with self._lock:
+                counter[asked] += count
+
+    def _stack(self) -> Stack:
+        """The innermost frames that are not torch's, nor ours."""
+        found: list[tuple[int, int]] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and len(found) < _DEPTH:
+            code = frame.f_code
+            if code is COUNTING and frame.f_back is not None:
+                frame = frame.f_back.f_back  # not the code that Dynamo made, but what called it
+                continue
+            known = self._codes.get(id(code))
+            if known is None:
+                theirs = any(part in code.co_filename for part in _THEIRS)
+                known = self._codes[id(code)] = (code, theirs)
+            if not known[1]:
+                found.append((id(code), frame.f_lasti))
+            frame = frame.f_back
+        return tuple(found)
+
+    # Kernels that see reads.
+
+    def attach(self) -> None:
+        """Put the kernels in. Without ``get_kernel`` reads have no line."""
+        torch = sys.modules["torch"]
+        if self._library is not None or not hasattr(torch.library, "get_kernel"):
+            return
+        library = torch.library.Library("aten", "IMPL")
+        for name, cause in _KERNELS.items():
+            overload = getattr(torch.ops.aten, name).default
+            original = torch.library.get_kernel(overload, "XLA")
+            kernel = around_kernel(original.call_boxed, self._asks(cause), self._was_read)
+            with _without_warning():
+                library.impl(name, kernel, "XLA", with_keyset=True, allow_override=True)
+        self._library = library
+
+    def _asks(self, cause: str) -> Callable[[Mapping[str, Any]], tuple[Asked, int] | None]:
+        def asks(kwargs: Mapping[str, Any]) -> tuple[Asked, int] | None:
+            device = kwargs.get("device")
+            # Another dtype is no read, and neither is what is moved to a device.
+            if cause == "copy" and (device is None or device.type != "cpu"):
+                return None
+            return self._reading(cause)
+
+        return asks
+
+    def detach(self) -> None:
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+
+    # What it is called in a record.
+
+    def runs(self, counter: Mapping[Asked, int], total: int, places: Naming) -> Iterator[LineRuns]:
+        """The lines that asked, ``total`` in all; what nobody noted has no line."""
+        left = total
+        for asked, noted in counter.items():
+            count = min(noted, left)
+            left -= count
+            if count > 0:
+                yield LineRuns(
+                    LAYER, asked.cause, count=count, where=self._where(asked.stack, places)
+                )
+        if left > 0:
+            yield LineRuns(LAYER, "other", count=left)
+
+    def _where(self, stack: Stack, places: Naming) -> Frame:
+        lines = [_line(self._codes[code][0], at) for code, at in reversed(stack)]
+        found = users(lines, places)
+        return found[-1] if found else NOWHERE
+
+
+def _line(code: CodeType, instruction: int) -> Line:
+    number = code.co_firstlineno
+    for begin, end, line in code.co_lines():
+        if begin <= instruction < end and line is not None:
+            number = line
+    return Line(code.co_filename, number, code.co_name)
+
+
+def _sum(metrics: tuple[str, ...]) -> int:
+    return sum(map(native.samples, metrics))
+
+
+def _looked_up() -> int:
+    return sum(map(native.counter, _LOOKED_UP))
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    """torch warns once in a process that a kernel stands before another one: ours gives way."""
+    show = warnings._showwarnmsg  # type: ignore[attr-defined]
+    thread = threading.get_ident()
+
+    def shown(message: Any) -> None:
+        if threading.get_ident() != thread:
+            show(message)
+
+    warnings._showwarnmsg = shown  # type: ignore[attr-defined]
+    try:
+        with suppress(UserWarning):  # made an error by the user's filters; the kernel is in
+            yield
+    finally:
+        warnings._showwarnmsg = show  # type: ignore[attr-defined]

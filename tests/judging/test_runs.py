@@ -1,0 +1,122 @@
+"""Executions and reads against a baseline and a cap: over, lost, improved, changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_graphbreak.baseline.model import Expected
+from pytest_graphbreak.judging import cap
+from pytest_graphbreak.judging.measured import values
+from pytest_graphbreak.judging.verdict import Verdict, judge
+from pytest_graphbreak.model.budget import Cap, Values
+from pytest_graphbreak.model.layers import COMPILERS
+from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Record, merge
+
+HERE = Frame("model.py", "Stack.forward", 12, "torch_xla.sync()")
+VERSIONS = dict.fromkeys(COMPILERS, "2.9.1")
+
+
+def xla(executions: int, reads: int = 0) -> Record:
+    runs = (LineRuns("xla", "sync", count=executions, where=HERE),) if executions else ()
+    read = (LineRuns("xla", "item", count=reads, where=HERE),) if reads else ()
+    return Record(
+        layers=("xla",),
+        graphs={"xla": 1},
+        graph_list=(Graph("xla", "1", "sync", where=HERE),),
+        executions={"xla": executions},
+        reads={"xla": reads},
+        execution_list=runs,
+        read_list=read,
+    )
+
+
+def dynamo(times: int, ops: int = 12, graphs: int = 1) -> Record:
+    names = [f"{number}/0" for number in range(graphs)]
+    return Record(
+        layers=("dynamo",),
+        graphs={"dynamo": graphs},
+        graph_list=tuple(Graph("dynamo", name, "entry", ops=ops // graphs) for name in names),
+        executions={"dynamo": times * graphs},
+        execution_list=tuple(
+            LineRuns("dynamo", "call", name, times, ops // graphs * times, HERE) for name in names
+        ),
+    )
+
+
+def against(before: Record, after: Record, **rules: Any) -> Verdict:
+    known = values(before)
+    expected = Expected(
+        known,
+        profile="cpu",
+        versions=VERSIONS,
+        recorded=True,
+        own=frozenset(before.layers),
+        ops_with=dict.fromkeys(before.layers, "2.9"),
+    )
+    return judge(after, expected, gate=True, versions=VERSIONS, **rules)
+
+
+def test_more_executions_are_over_with_the_line() -> None:
+    verdict = against(xla(3), xla(36))
+    assert verdict.name == "over"
+    (total,) = verdict.over
+    assert (total.kind, total.layer, total.before, total.after) == ("execution", "xla", 3, 36)
+    (place,) = [one for one in verdict.changes if not one.total]
+    assert (place.where, place.cause, place.after) == (HERE, "sync", 36)
+
+
+def test_more_reads_are_over_and_fewer_are_improved() -> None:
+    assert against(xla(3, 1), xla(3, 6)).name == "over"
+    assert against(xla(3, 0), xla(3, 5)).name == "over"
+    assert against(xla(3, 6), xla(3, 1)).name == "improved"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        (dynamo(4), dynamo(1), "lost"),
+        (dynamo(2, graphs=2), dynamo(2), "improved"),
+        (dynamo(4), dynamo(4), "ok"),
+        (xla(36), xla(3), "changed"),
+        # As many graphs that capture less, within what captured operations may fall by.
+        (dynamo(2, 100), dynamo(2, 95), "changed"),
+    ],
+)
+def test_fewer_executions_are_better_where_as_much_runs(
+    before: Record, after: Record, name: str
+) -> None:
+    assert against(before, after).name == name
+
+
+def test_a_baseline_without_them_is_judged_as_before() -> None:
+    plain = Values(graphs={"xla": 1})
+    known = Expected(plain, "cpu", VERSIONS, recorded=True, own=frozenset({"xla"}))
+    assert judge(xla(36, 9), known, gate=True, versions=VERSIONS).name == "ok"
+    assert against(xla(3), replace(xla(36), executions={}, reads={})).name == "ok"
+    assert against(xla(3), xla(36), runs=False).name == "ok"
+
+
+def test_limits_in_code_hold_every_layer_or_one() -> None:
+    record = merge([dynamo(3), xla(3, 2)])
+
+    def judged(**limits: Any) -> list[tuple[str, str | None]]:
+        verdict = judge(record, cap=cap.parse((), limits))
+        return [(one.kind, one.layer) for one in verdict.over]
+
+    assert judged(executions=3, reads=2) == []
+    assert judged(executions=2) == [("execution", "dynamo"), ("execution", "xla")]
+    assert judged(executions={"xla": 2}, reads=0) == [("execution", "xla"), ("read", "xla")]
+
+
+@pytest.mark.parametrize("wrong", [-1, True, {"gpu": 1}, {}, {"xla": -1}, "2"])
+def test_a_limit_that_is_no_count_is_refused(wrong: Any) -> None:
+    with pytest.raises(cap.CapError, match="executions"):
+        cap.parse((), {"executions": wrong})
+
+
+def test_a_limit_travels_in_a_report() -> None:
+    limits = cap.parse((2,), {"executions": {"xla": 2}, "reads": 0})
+    assert Cap.from_dict(limits.to_dict()) == limits

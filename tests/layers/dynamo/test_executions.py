@@ -1,0 +1,136 @@
+"""Runs of graphs: as many as calls of the functions that the backend returned, in any order."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cases.dynamo import Case  # noqa: E402
+from pytest_graphbreak import observe  # noqa: E402
+from pytest_graphbreak.model.record import Record  # noqa: E402
+from tests.layers.dynamo.test_cases import HERE, _quiet, observer, places  # noqa: E402, F401
+
+OTHERS = (
+    "backend_error",
+    "backend_error_suppressed",
+    "backend_that_compiles",
+    "explain_call",
+    "backend_called_to_verify",
+)
+"""Cases that bring a backend of their own, or in which torch itself calls what one returned."""
+
+
+class Oracle:
+    """A backend like ``eager``, which counts the calls of what it returns."""
+
+    def __init__(self) -> None:
+        self._calls: list[None] = []
+
+    @property
+    def calls(self) -> int:
+        return len(self._calls)
+
+    def __call__(self, gm: Any, inputs: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            self._calls.append(None)  # in one step, whatever the threads do
+            return gm.forward(*args)
+
+        return run
+
+    def compile(self, function: Any, **options: Any) -> Any:
+        return torch.compile(function, **{"backend": self, **options})
+
+
+def watch(case: Case) -> tuple[int, Record]:
+    oracle = Oracle()
+    observer.isolate(case.name)
+    window = observer.open(places)
+    try:
+        case.run(oracle.compile)
+    finally:
+        seen = window.close()
+    assert seen is not None
+    return oracle.calls, seen
+
+
+MEASURED = [case for case in HERE if case.name not in OTHERS]
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
+def test_runs_are_calls_of_what_the_backend_returned(case: Case) -> None:
+    calls, seen = watch(case)
+    assert seen.executions == {"dynamo": calls}
+    assert sum(item.count for item in seen.execution_list) == calls
+    for item in seen.execution_list:
+        assert item.graph in {graph.name.partition("#")[0] for graph in seen.graph_list}
+        assert item.where.code, item
+
+
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.nightly)])
+def test_order_changes_no_run(step: int) -> None:
+    order = MEASURED[::step]
+    random.Random(2).shuffle(order)
+    found = {case.name: watch(case) for case in order}
+    wrong = {name: (n, seen.executions) for name, (n, seen) in found.items() if not agree(n, seen)}
+    assert wrong == {}
+
+
+def agree(calls: int, seen: Record) -> bool:
+    return seen.executions == {"dynamo": calls}
+
+
+def test_runs_in_threads_and_of_what_was_compiled_before() -> None:
+    oracle = Oracle()
+    compiled = oracle.compile(lambda x: torch.sin(x) + 1)
+    x = torch.ones(3)
+    compiled(x)
+
+    def often() -> None:
+        for _ in range(200):
+            compiled(x)
+
+    with observe() as seen:
+        threads = [threading.Thread(target=often) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert oracle.calls == 801
+    assert seen.record.graphs == {}
+    assert seen.record.executions == {"dynamo": 800}
+    assert {item.where.code for item in seen.record.execution_list} == {"compiled(x)"}
+
+
+def test_windows_nest_and_the_function_is_put_back() -> None:
+    oracle = Oracle()
+    compiled = oracle.compile(lambda x: torch.sin(x) + 1)
+    x = torch.ones(3)
+    compiled(x)
+    before = {name: value for name, value in globals().items() if "__compiled_fn" in name}
+    with observe() as outer:
+        compiled(x)
+        with observe() as inner:
+            compiled(x)
+        compiled(x)
+    assert inner.record.executions == {"dynamo": 1}
+    assert outer.record.executions == {"dynamo": 3}
+    assert {name: globals()[name] for name in before} == before
+    compiled(x)
+    assert outer.record.executions == {"dynamo": 3}
+
+
+def test_code_that_leaves_the_compiler_runs_less() -> None:
+    oracle = Oracle()
+    compiled = oracle.compile(lambda x: torch.sin(x) + 1)
+    with observe() as seen:
+        for step in range(4):
+            with torch.compiler.set_stance("default" if step == 0 else "force_eager"):
+                compiled(torch.ones(3))
+    assert seen.record.graphs == seen.record.executions == {"dynamo": 1}
+    assert seen.record.work == {"dynamo": 2}
