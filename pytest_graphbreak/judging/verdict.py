@@ -89,7 +89,9 @@ class Verdict:
     @property
     def shrunk(self) -> bool:
         """Whether all that is lost are captured operations; an update writes that."""
-        return self.name == "lost" and all(one.kind in ("ops", "work") for one in self.lost)
+        return self.name == "lost" and all(
+            one.kind in ("ops", "work", "execution") for one in self.lost
+        )
 
     @property
     def emptied(self) -> bool:
