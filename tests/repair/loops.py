@@ -375,7 +375,7 @@ def f(a):
 OPEN: Final = {
     "greedy decoding into a buffer": "Could not extract specialized integer",
     "jacobi with a view": "alias",
-    "a history": "append|side effect|mutat",
+    "a history": "append|[Ss]ide.?[Ee]ffect|[Mm]utat",
     "a return in the middle": "it holds `return",
     "a growing result": "shape|size",
 }

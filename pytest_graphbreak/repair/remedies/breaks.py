@@ -69,10 +69,11 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         )
     heads = here.code.startswith(("if ", "while "))
     if branching:
-        yield SourcePatch("the loop became torch.while_loop", (Rewrite("while_loop", here),))
+        loop = Rewrite("while_loop", here)
+        if not _reads_later(loop, trial):
+            yield SourcePatch("the loop became torch.while_loop", (loop,))
         yield SourcePatch(
-            "the loop became torch.while_loop, its numbers nodes of the graph",
-            (Rewrite("while_loop", here), SCALARS),
+            "the loop became torch.while_loop, its numbers nodes of the graph", (loop, SCALARS)
         )
     if name in ("item", "tolist", "unbacked", "branch") and not heads:
         yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
@@ -80,6 +81,19 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             "the value stays a tensor, and others become nodes of the graph",
             (Rewrite("keep_tensor", here), SCALARS),
         )
+
+
+def _reads_later(loop: Rewrite, trial: Trial) -> bool:
+    """Whether a number of the loop is read behind it, so that ``.item()`` comes in."""
+    from pytest_graphbreak.repair.rewrite import apply
+    from pytest_graphbreak.repair.rewrite.scope import UnfitError
+
+    source = trial.source(loop.where)
+    try:
+        changed = apply(source, loop.kind, loop.where) or ""
+    except UnfitError:
+        return False
+    return changed.count(".item()") > source.count(".item()")
 
 
 def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
