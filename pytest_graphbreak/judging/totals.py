@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.model.budget import BaselinePlace, Cap
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.layers import JUDGED
+from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import Break, Eager, Record
 from pytest_graphbreak.model.versions import Versions
+
+_OUTSIDE: Final = "eager"
+"""The cause of a graph that one operation makes where nothing was compiled around it."""
 
 
 def totals(before: Expected, after: Record) -> Iterator[Difference]:
@@ -23,6 +27,8 @@ def totals(before: Expected, after: Record) -> Iterator[Difference]:
         for layer in judged:
             if was.get(layer, 0) != now.get(layer, 0):
                 yield _total(kind, layer, was.get(layer, 0), now.get(layer, 0))
+            elif kind == "graph" and (outside := _outside(before, after, layer)):
+                yield _total("eager", layer, *outside)
     places: Sequence[BaselinePlace]
     items: Sequence[Break | Eager]
     for kind, places, items in (
@@ -33,6 +39,24 @@ def totals(before: Expected, after: Record) -> Iterator[Difference]:
         seen = sum(item.layer in judged for item in items)
         if known != seen:
             yield _total(kind, None, known, seen)
+
+
+def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | None:
+    """How many graphs operations made that run outside of what the user compiles, before and now.
+
+    None but where these took the place of functions that were compiled: as many graphs, and fewer
+    of functions. JAX compiles such an operation by itself (``eager``).
+    """
+    recorded = before.values.causes_of(layer)
+    if _OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
+        return None
+    description = DESCRIPTIONS[layer]
+    was = sum(item.count for item in recorded if item.cause == _OUTSIDE)
+    others = sum(item.count for item in recorded if not description.cause(item.cause).is_plain)
+    causes = [graph.cause for graph in after.graph_list if graph.layer == layer]
+    now, functions = causes.count(_OUTSIDE), sum(description.cause(one).is_plain for one in causes)
+    fewer = functions < before.values.graphs.get(layer, 0) - others
+    return (was, now) if now > was and fewer else None
 
 
 def captured(

@@ -220,3 +220,27 @@ def test_a_recompile_at_another_place_is_new_to_an_older_baseline() -> None:
     older = base(seen(graph("xla", "sync"), graph("xla", "sync")))
     now = seen(graph("xla", "sync"), graph("xla", "recompile", "g"))
     assert judge(structs.replace(now, recompiles={"xla": 1}), older).name == "over"
+
+
+def of_jax(*causes: str) -> Record:
+    graphs = tuple(graph("jax", cause, f"f{n}") for n, cause in enumerate(causes))
+    return structs.replace(seen(*graphs), layers=("jax",), frames=Frames())
+
+
+def known_of_jax(*causes: str) -> Expected:
+    return replace(base(of_jax(*causes)), causes_with={"jax": "0.10"})
+
+
+def test_an_operation_in_place_of_a_compiled_function_is_lost() -> None:
+    """``jax.vmap(f)`` where ``jax.jit(jax.vmap(f))`` was: one graph before and after."""
+    verdict = judge(of_jax("eager"), known_of_jax("jit"))
+    assert verdict.name == "lost"
+    assert [(one.kind, one.before, one.after) for one in verdict.lost] == [("eager", 0, 1)]
+    assert (
+        judge(of_jax("jit", "eager", "eager"), known_of_jax("jit", "jit", "eager")).name == "lost"
+    )
+
+
+def test_another_operation_outside_is_not_lost() -> None:
+    assert judge(of_jax("jit", "eager"), known_of_jax("jit", "eager")).name == "ok"
+    assert judge(of_jax("jit", "eager"), known_of_jax("jit", "transfer")).name != "lost"
