@@ -88,6 +88,7 @@ def edited(tmp_path: Path) -> Any:
     return measure
 
 
+@pytest.mark.graph_budget(gate=False, reason="its edits break and lose graphs")
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.nightly), 6])
 def test_planted_edits(edited: Any, every: int) -> None:
     """Red where something became eager, green where not, but for those that cannot be told."""
