@@ -64,8 +64,12 @@ def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
 
 
 def both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Map[str, int]]]:
-    """Executions and reads before and after, of the layers of which both are known."""
-    layers = [at for at in LAYERS if old.knows_runs(at) and new.knows_runs(at)]
+    """Executions and reads before and after, where both are known, of layers with equal graphs."""
+    layers = [
+        at
+        for at in LAYERS
+        if old.knows_runs(at) and new.knows_runs(at) and old.graphs.get(at) == new.graphs.get(at)
+    ]
     for what, was, now in (
         (" executions", old.executions, new.executions),
         (" reads", old.reads, new.reads),
