@@ -83,7 +83,7 @@ def observed(record: Record) -> tuple[Difference, ...]:
     _add_breaks(sides)
     sides.add_recompiles(record.recompile_list)
     sides.add_eager(record.eager, None)
-    own = (graph for graph in record.graph_list if has_own_reason(graph))
+    own = (graph for graph in record.graph_list if has_own_reason(graph, sides))
     for same in alike(graph for graph in own if not cause_of(graph).is_expected):
         add_graph(sides, same, None)
     return numbered(sides.drafts, record)

@@ -32,7 +32,8 @@ def add_graphs(sides: Sides) -> None:
                 )
                 add_graph(sides, same, before)
         elif layer in grown:
-            for same in alike(filter(has_own_reason, graphs)):
+            own = (graph for graph in graphs if has_own_reason(graph, sides))
+            for same in alike(own):
                 add_graph(sides, same, None)
 
 
@@ -59,9 +60,10 @@ def cause_of(graph: Graph) -> GraphCause:
     return DESCRIPTIONS[graph.layer].cause(graph.cause)
 
 
-def has_own_reason(graph: Graph) -> bool:
+def has_own_reason(graph: Graph, sides: Sides) -> bool:
     """Whether a graph has a reason of its own, and no break or recompile that tells it."""
-    return not (cause_of(graph).is_plain or cause_of(graph).explained_by)
+    told = cause_of(graph).is_plain or cause_of(graph).explained_by
+    return not told and (graph.layer, graph.name) not in sides.recompiled
 
 
 def _is_told(graph: Graph, sides: Sides, above: bool) -> bool:

@@ -211,3 +211,16 @@ def test_a_device_graph_that_is_compiled_again_goes_with_the_break_that_cut_its_
     (broke,) = [n for n, one in enumerate(changes) if one.kind == "break" and not one.total]
     # What the user compiled (frame 0) has a reason of its own.
     assert parents == {"y went from": broke, "x went from": None}
+
+
+def test_a_graph_that_is_told_by_its_recompile_is_told_once() -> None:
+    graphs = tuple(Graph("xla", str(n), "recompile", 1, where=OUTER, reason="x") for n in (1, 2, 3))
+    record = Record(
+        ("xla",),
+        {"xla": 3},
+        {"xla": 3},
+        graph_list=graphs,
+        recompile_list=tuple(Recompile("xla", one.name, "x", OUTER) for one in graphs),
+    )
+    for found in (observed(record), diff(None, record, Cap(every=0))):
+        assert [(one.kind, one.after) for one in found if not one.total] == [("recompile", 3)]
