@@ -36,6 +36,7 @@ def a_break(where: Data | None = None, **changes: Any) -> Data:
         "stack": [place("tests/test_a.py", "test_b", 20, "compiled(x)"), dict(where)],
         "process": None,
         "during": None,
+        "disabled": {},
         **changes,
     }
 

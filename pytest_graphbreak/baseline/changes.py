@@ -34,7 +34,12 @@ class Change:
         moved = ", ".join(_moved(self.old, self.new or Values()))
         if self.kind not in ("added", "changed"):
             return self.nodeid
-        return f"{self.nodeid}  {moved or 'no graphs'}  ({self.profile})"
+        return f"{self.nodeid}  {moved or self.without_counts}  ({self.profile})"
+
+    @property
+    def without_counts(self) -> str:
+        """Say what changed where no count did."""
+        return "no graphs" if self.old is None else "other places or reasons"
 
 
 @dataclass(frozen=True, slots=True)

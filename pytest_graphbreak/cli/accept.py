@@ -293,7 +293,7 @@ def _line(change: Change) -> str:
         if before.get(layer, 0) != after.get(layer, 0)
     ]
     lost = [layer for layer in LAYERS if old.graphs.get(layer, 0) and not new.graphs.get(layer, 0)]
-    words = ", ".join(counts) or ("no graphs" if change.old is None else "other places or reasons")
+    words = ", ".join(counts) or change.without_counts
     if lost:
         words += f"   LOST: no {' and no '.join(lost)} graph any more"
     return f"  {'+' if change.kind == 'added' else '~'} {name}   {change.profile}   {words}"

@@ -114,10 +114,12 @@ def _in_a_log(live: Record) -> Record:
     """Without what no log of Dynamo says.
 
     How large a graph is and of which functions, what came instead of what a guard
-    expected, and whether a frame was compiled that made no graph.
+    expected, whether a frame was compiled that made no graph, and how often graphs ran.
     """
     return replace(
         live,
+        executions={},
+        execution_list=(),
         frames=Frames(
             live.frames.attempted, len({g.name.partition("+")[0] for g in live.graph_list})
         ),

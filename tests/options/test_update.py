@@ -163,8 +163,8 @@ def test_what_was_there_is_updated_and_what_was_not_recorded(suite: Suite) -> No
     result = suite.run("--graph-budget-update")
     result.stdout.fnmatch_lines(
         [
-            "recorded   test_it.py::test_other  dynamo 1  (cpu)",
-            "updated    test_it.py::test_model  dynamo 1 -> 2, breaks 0 -> 1  (cpu)",
-            "2 tests on cpu: 1 recorded, 1 updated",
+            "recorded   test_it.py::test_other  dynamo 1  (*cpu)",
+            "updated    test_it.py::test_model  dynamo 1 -> 2, breaks 0 -> 1  (*cpu)",
+            "2 tests on *cpu: 1 recorded, 1 updated",
         ]
     )
