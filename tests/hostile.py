@@ -80,6 +80,8 @@ def everywhere(text: str, nodeid: str | None = None) -> Data:
                 "reason": text,
                 "where": where,
                 "stack": [where],
+                "guard": where,
+                "origin": where,
                 **when,
             }
         ],
