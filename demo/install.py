@@ -15,7 +15,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 BEFORE: Final = """\
-The demo downloads about 4 GB into {where}, where it takes 7 GB:
+The demo downloads about 4 GB, which take 7 GB in
+{where}:
 torch 2.9 with its CUDA libraries (its wheel for Linux needs them to be there,
 the demo does not use them), torch_xla 2.9, transformers, pytest. No model is
 downloaded and no GPU is needed.
