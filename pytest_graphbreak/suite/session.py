@@ -43,8 +43,9 @@ def register(config: pytest.Config, gate: Gate) -> None:
     """
     collector = Collector(config)
     config.pluginmanager.register(collector, "graphbreak-collector")
+    # In a worker, too: a test may change the variables by which the device is chosen.
+    gate.check()
     if not hasattr(config, "workerinput"):
-        gate.check()
         config.pluginmanager.register(Session(config, gate, collector), "graphbreak-session")
 
 
