@@ -225,7 +225,11 @@ class DynamoWindow:
         if executions is None:
             return record
         ran = since(executions.counted(), self._ran, self._left_threads.by_ident)
-        runs = tuple(executions.runs(ran, self._places))
+        try:
+            runs = tuple(executions.runs(ran, self._places))
+        except Exception as fault:
+            error = f"dynamo: what ran could not be read: {type(fault).__name__}: {fault}"
+            return replace(record, errors=(*record.errors, error))
         count = sum(run.count for run in runs)
         return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
 

@@ -28,7 +28,7 @@ from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Graph, Recompile, Record
+from pytest_graphbreak.model.record import NOWHERE, Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (
@@ -261,6 +261,8 @@ class XlaWindow:
         made = max(0, made - len(left))
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
         explained, guards = seen or ([], {})
+        ran = self._totals().since(self._ran)
+        ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolated(made, explained)
         errors += _recorder.errors
         if not errors and not _recorder.meter.attached:
@@ -274,7 +276,6 @@ class XlaWindow:
             for number, event in enumerate(events)
             if is_recompile(event) or str(number) in guards
         ]
-        ran, runs = self._totals().since(self._ran), _recorder.executions.runs
         record = Record.of(
             LAYER,
             graphs=made,
@@ -300,8 +301,16 @@ class XlaWindow:
             record,
             executions={LAYER: ran.executions},
             reads={LAYER: ran.reads},
-            execution_list=tuple(runs(ran.ran, ran.executions, self._places)),
-            read_list=tuple(runs(ran.read, ran.reads, self._places)),
+            execution_list=ran_by,
+            read_list=read_by,
+        )
+
+    def _lines(self, ran: Totals) -> tuple[tuple[LineRuns, ...], tuple[LineRuns, ...]]:
+        """The lines that ran graphs, and those that read values."""
+        runs = _recorder.executions.runs
+        return (
+            tuple(runs(ran.ran, ran.executions, self._places)),
+            tuple(runs(ran.read, ran.reads, self._places)),
         )
 
     def _left_thread(self, event: Event) -> Thread | None:

@@ -26,6 +26,7 @@ ALWAYS = {
     names.COMPILE,
     names.SUPPRESS,
     names.BACKEND,
+    names.INSTALL,
     names.STACK,
     names.UNSUPPORTED,
     names.COUNTERS,
