@@ -129,6 +129,5 @@ def test_what_compiles_nothing_is_not_kept_when_the_runs_are_used_up(shop: Shop)
     shop.write("a.py", UNSURE)
     said = shop.run("fix", "a.py", "--runs", "4")
     assert said.code == 1
-    assert "tried, not kept: the branch became torch.where: nothing is compiled with it" in said.out
     assert "stopped: the number of runs" in said.out
     assert [path.name for path in Path().iterdir()] == ["a.py"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -51,11 +52,12 @@ class Oracle:
 def watch(case: Case) -> tuple[int, Record]:
     oracle = Oracle()
     observer.isolate(case.name)
-    window = observer.open(places)
+    window, hook = observer.open(places), sys.excepthook
     try:
         case.run(oracle.compile)
     finally:
         seen = window.close()
+        sys.excepthook = hook  # torch.distributed sets its own (distributed_c10d.py)
     assert seen is not None
     return oracle.calls, seen
 
