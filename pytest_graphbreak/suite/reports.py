@@ -141,7 +141,7 @@ def colour(report: pytest.TestReport) -> None:
     The text itself crosses processes as a plain str, and stays one in junit.
     """
     block = getattr(report, "graphbreak_block", None)
-    if block:
+    if block and hasattr(report.longrepr, "toterminal"):  # a plain str under --forked
         from pytest_graphbreak.report.failure import BlockText
 
         report.longrepr.toterminal = BlockText(report.longrepr, unpacked(block))  # type: ignore[union-attr, method-assign]

@@ -118,7 +118,7 @@ def test_it(graph_budget):
         assert grown.graphs == 1  # read in the block, too
     assert warm.graphs == 0
     (graph,) = grown.record.graph_list
-    assert (graph.layer, graph.cause, graph.process) == ("xla", "access", "engine")
+    assert (graph.layer, graph.cause, graph.process) == ("xla", "recompile", "engine")
     assert "device=\\"xla\\") * 2).sum().item()" in graph.where.code
     server.process.kill()
     server.process.join()

@@ -484,6 +484,7 @@ def test_a_fault_of_ours_while_explaining_is_an_error_and_the_count_stays(
     assert (seen.graphs, seen.graph_list) == ({"xla": 1}, ())
     assert seen.errors == (
         "the xla layer cannot be observed: ValueError in explain: no such place",
+        "the xla layer cannot be observed: ValueError in lines: no such place",
     )
 
 
