@@ -73,9 +73,10 @@ def _ahead(block: Block, at: int) -> bytes | None:
 
 def event(report: CompileReport, graph: FxGraph) -> Event:
     """A compilation as the sensors would note it. ``graph``: what Dynamo made last."""
+    called = bool(report.frames)
     report.frames = without_hooks(report.frames)
-    # A thread without Python frames is autograd's.
-    backward = not report.frames and not report.said
+    # A thread without Python frames is autograd's, also where a kernel of ours was called in it.
+    backward = not report.frames and (called or not report.said)
     return Event(report, LoweringContext("backward") if backward else None, lowering=graph)
 
 
