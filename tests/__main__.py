@@ -110,6 +110,7 @@ ONCE: Final = (
     "tests/cli/test_run_watched.py",
     "tests/config/test_typed.py",
     "tests/layers/dynamo/test_counters.py",
+    "tests/layers/dynamo/test_late.py",
     "tests/options/test_dir.py",
     "tests/options/test_graph_budget.py",
     "tests/options/test_new.py",

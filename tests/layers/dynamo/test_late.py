@@ -79,8 +79,8 @@ def report(folder: Path, cache: str, test: str) -> list[dict[str, object]]:
 @pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++"))), reason="inductor needs a C++ compiler"
 )
+@pytest.mark.usefixtures("forks")
 def test_counts_are_the_same_cold_and_warm(tmp_path: Path) -> None:
-    """In new Pythons: torch 2.9 reads the name of the cache when it is imported."""
     pytest.importorskip("torch._dynamo.package", reason="this torch has no packages")
     for name, text in {
         "pytest.ini": "[pytest]\n",
