@@ -108,7 +108,7 @@ class _EventReader:
         """Why there is a program, and of which function it is."""
         if program.cause == "eager":
             return program.reason
-        if program.defined is None:
+        if program.defined is None or LIBRARIES.search(program.defined.file):
             return program.reason or (program.name if program.cause == "jit" else "")
         where = self._places.frame(*program.defined)
         function = f"{program.defined.name} of {where.file}:{where.line}"

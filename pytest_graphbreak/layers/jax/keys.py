@@ -215,7 +215,7 @@ def _parts(tree: Any) -> tuple[Any, Any, Sequence[Any]]:
 
     A leaf has no kind, and neither has what is no tree.
     """
-    with suppress(AttributeError, TypeError):
+    with suppress(Exception):  # what is static in a tree is the user's, and may raise anything
         if (node := tree.node_data()) is not None:
             return node[0], () if node[1] is None else node[1], tree.children()
     return None, (), ()
