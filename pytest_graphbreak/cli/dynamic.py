@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import add_program, find
+from pytest_graphbreak.cli.program import UNUSABLE, add_program, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
-from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair.dynamic import Marks, Way, advice, ways
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.terminal import columns, table
 
-DONE, UNUSABLE = 0, 2
+DONE = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,12 +31,7 @@ def run(args: argparse.Namespace) -> int:
     target = find("dynamic", args)
     if target is None:
         return UNUSABLE
-    try:
-        with ending.cleared_up(), bench(args.timeout) as trials:
-            return _compared(args, target, trials)
-    except ServerError as error:
-        complain(f"graphbreak dynamic: {error}")
-        return UNUSABLE
+    return on_bench("dynamic", args.timeout, partial(_compared, args, target))
 
 
 def _compared(args: argparse.Namespace, target: Target, trials: Bench) -> int:

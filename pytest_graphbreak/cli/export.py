@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.advice import match
-from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import add_program, find
+from pytest_graphbreak.cli.program import UNUSABLE, add_program, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
-from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
 
-EXPORTS, FAILS, UNUSABLE = 0, 1, 2
+EXPORTS, FAILS = 0, 1
 MODES: Final = ("strict", "not strict")
 
 
@@ -33,12 +32,7 @@ def run(args: argparse.Namespace) -> int:
     target = find("export", args)
     if target is None:
         return UNUSABLE
-    try:
-        with ending.cleared_up(), bench(args.timeout) as trials:
-            return _exported(args, target, trials)
-    except ServerError as error:
-        complain(f"graphbreak export: {error}")
-        return UNUSABLE
+    return on_bench("export", args.timeout, partial(_exported, args, target))
 
 
 def _exported(args: argparse.Namespace, target: Target, trials: Bench) -> int:

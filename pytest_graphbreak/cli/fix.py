@@ -14,15 +14,14 @@ from typing import TextIO
 from pytest_graphbreak import advice
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say, say_all
-from pytest_graphbreak.cli.program import add_program, does_not_run, find
+from pytest_graphbreak.cli.program import UNUSABLE, add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
-from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair.build import Diff
 from pytest_graphbreak.repair.search import Problem, Search, SearchResult
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, Trial, bench
+from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine
@@ -30,7 +29,7 @@ from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.text.safe import printable
 from pytest_graphbreak.text.terminal import columns, table
 
-FIXED, NOTHING, UNUSABLE = 0, 1, 2
+FIXED, NOTHING = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,13 +61,13 @@ def run(args: argparse.Namespace) -> int:
     target = find("fix", args)
     if target is None or not _writable(target):
         return UNUSABLE
-    try:
-        with ending.cleared_up(), bench(args.timeout) as desk, _diff_stream(args.diff) as out:
-            desk.tidy(target)
-            return _fix(args, target, desk, out)
-    except ServerError as error:
-        complain(f"graphbreak fix: {error}")
-        return UNUSABLE
+
+    def work(trials: Bench) -> int:
+        with _diff_stream(args.diff) as out:
+            trials.tidy(target)
+            return _fix(args, target, trials, out)
+
+    return on_bench("fix", args.timeout, work)
 
 
 def _lacks_libcst() -> bool:

@@ -1,4 +1,4 @@
-"""What ``fix`` and ``repro`` have in common: which program they run, and that it does not run."""
+"""What the commands have in common that run a program: which one, where, and that it fails."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import argparse
 import importlib.util
 import shlex
 import sys
+from collections.abc import Callable
+from typing import Final
 
+from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.elsewhere import add_timeout
 from pytest_graphbreak.cli.messages import complain
+from pytest_graphbreak.layers.children.runner import ServerError
 from pytest_graphbreak.repair.target import Target, TargetError, parse
-from pytest_graphbreak.repair.trial import Trial
+from pytest_graphbreak.repair.trial import Bench, Trial, bench
+
+UNUSABLE: Final = 2
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +47,16 @@ def find(command: str, args: argparse.Namespace) -> Target | None:
     except TargetError as error:
         complain(f"graphbreak {command}: {error}")
         return None
+
+
+def on_bench(command: str, timeout: float, work: Callable[[Bench], int]) -> int:
+    """The exit code of what ``work`` does with a bench, which is gone afterwards."""
+    try:
+        with ending.cleared_up(), bench(timeout) as trials:
+            return work(trials)
+    except ServerError as error:
+        complain(f"graphbreak {command}: {error}")
+        return UNUSABLE
 
 
 def does_not_run(command: str, target: Target, first: Trial) -> None:

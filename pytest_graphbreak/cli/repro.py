@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import add_program, does_not_run, find
+from pytest_graphbreak.cli.program import UNUSABLE, add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions import at_commit
-from pytest_graphbreak.layers.children.runner import ServerError, runner
+from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, bench
+from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import labelled
 
-DONE, UNVERIFIED, UNUSABLE = 0, 1, 2
+DONE, UNVERIFIED = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.on and not args.as_test:
         complain("graphbreak repro: --on runs the tests that --as-test writes: add --as-test")
         return UNUSABLE
-    try:
-        with ending.cleared_up(), bench(args.timeout) as desk:
-            return _repro(args, target, desk)
-    except ServerError as error:
-        complain(f"graphbreak repro: {error}")
-        return UNUSABLE
+    return on_bench("repro", args.timeout, partial(_repro, args, target))
 
 
 def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:

@@ -242,6 +242,18 @@ def _compiled() -> int:
     return made
 
 
+@contextlib.contextmanager
+def error_kept(answer: dict[str, Any]) -> Iterator[None]:
+    """What the program raises goes into ``answer`` as ``error``, but for an interrupt."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as raised:  # SystemExit and pytest's outcomes among them
+        if not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
+            answer["error"] = f"{type(raised).__name__}: {raised}".splitlines()[0]
+
+
 def _named(option: Any) -> Any:
     """An option of ``torch.compile`` as it can be written down; an object becomes None."""
     return option if isinstance(option, str | bool | int | float) else None

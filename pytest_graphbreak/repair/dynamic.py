@@ -85,7 +85,7 @@ def _way(
     bench: Bench, target: Target, name: str, dynamic: bool | None, marks: Marks
 ) -> tuple[Way, Marks]:
     answer, _ = bench.run(target, {"timing": {"dynamic": dynamic, "marks": marks}})
-    times = [call["seconds"] for call in answer.get("calls") or ()]
+    times = answer.get("calls") or ()
     found = Way(
         name,
         Record.from_dict(answer.get("record") or {}),

@@ -15,7 +15,7 @@ from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import NOWHERE, Break
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, mode, seed
+from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, error_kept, mode, seed
 
 Answer = dict[str, Any]
 
@@ -28,14 +28,8 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     @contextmanager
     def around() -> Any:
         seed()
-        try:
-            with torch.compiler.set_stance("force_eager"):
-                yield
-        except KeyboardInterrupt:
-            raise
-        except BaseException as raised:  # SystemExit and pytest's outcomes among them
-            if not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
-                answer["error"] = f"{type(raised).__name__}: {raised}".splitlines()[0]
+        with error_kept(answer), torch.compiler.set_stance("force_eager"):
+            yield
 
     with recorder.installed():
         answer.update(go(around) or {})

@@ -9,10 +9,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
-from torch._dynamo.utils import counters
 
 from pytest_graphbreak.repair import sizes
-from pytest_graphbreak.repair.capture import Capture, CompiledCall, copied, mode, seed, wait
+from pytest_graphbreak.repair.capture import (
+    Capture,
+    CompiledCall,
+    copied,
+    error_kept,
+    mode,
+    seed,
+    wait,
+)
 
 Answer = dict[str, Any]
 
@@ -32,7 +39,7 @@ class _Timed(Capture):
         self._dynamic = dynamic
         self._marks = marks
         self._inputs: dict[object, tuple[CompiledCall, Any, Any]] = {}
-        self.timed: list[Answer] = []
+        self.seconds: list[float] = []
 
     def _compile(self, inner: Callable[..., Any], model: Any, options: dict[str, Any]) -> Any:
         return super()._compile(inner, model, options | {"dynamic": self._dynamic})
@@ -40,7 +47,7 @@ class _Timed(Capture):
     def _noted(
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        """A call of compiled code: how long it took, and how many graphs it compiled."""
+        """A call of compiled code, and how long it took."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             named = dict(sizes.tensors(entry.original, args, kwargs))
@@ -48,12 +55,10 @@ class _Timed(Capture):
             shapes = tuple((name, tuple(leaf.shape)) for name, leaf in named.items())
             if len(self._inputs) < MOST_INPUTS:
                 self._inputs.setdefault((id(entry), shapes), (entry, *copied((args, kwargs))))
-            before, began = _graphs(), time.perf_counter()
+            began = time.perf_counter()
             result = inner(*args, **kwargs)
             wait()
-            took = time.perf_counter() - began
-            name = sizes.name_of(entry.original)
-            self.timed.append({"name": name, "seconds": took, "graphs": _graphs() - before})
+            self.seconds.append(time.perf_counter() - began)
             return result
 
         return super()._noted(entry, timed, args, kwargs)
@@ -90,11 +95,6 @@ class _Timed(Capture):
         return statistics.median(taken[1:])
 
 
-def _graphs() -> int:
-    """Graphs that Dynamo captured (``counters`` of torch/_dynamo/utils.py; read, never cleared)."""
-    return int(counters["stats"]["unique_graphs"])
-
-
 def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     """Run the target as ``order["timing"]`` says: ``dynamic`` and ``marks``."""
     from pytest_graphbreak import observe
@@ -106,20 +106,14 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
     @contextmanager
     def around() -> Any:
         seed()
-        with observe() as seen:
-            try:
-                yield
-                wait()
-            except KeyboardInterrupt:
-                raise
-            except BaseException as raised:  # SystemExit and pytest's outcomes among them
-                if not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
-                    answer["error"] = f"{type(raised).__name__}: {raised}".splitlines()[0]
+        with observe() as seen, error_kept(answer):
+            yield
+            wait()
         answer["record"] = seen.record.to_dict()
 
     with timed.installed():
         answer.update(go(around) or {})
-    answer["calls"] = timed.timed
+    answer["calls"] = timed.seconds
     answer["varies"] = timed.varies()
     answer["again"] = None if answer.get("error") else timed.again()
     return answer

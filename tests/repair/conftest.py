@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli import dynamic, export, fix, main, repro
+from pytest_graphbreak.cli import main, program
 from pytest_graphbreak.layers.children.runner import end, serve
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench
@@ -87,7 +87,6 @@ def opened(
         with tempfile.TemporaryDirectory() as directory:
             yield Bench(Path(directory), timeout, server)
 
-    for command in (dynamic, export, fix, repro):
-        monkeypatch.setattr(command, "bench", bench)
+    monkeypatch.setattr(program, "bench", bench)
     monkeypatch.chdir(path)
     return Shop(path, capture)
