@@ -52,7 +52,7 @@ def main() -> None:
             flush=True,
         )
         for problem in search.outcome.problems:
-            if not problem.mended:
+            if not problem.fixed:
                 for one in problem.tried:
                     print(f"      {problem.title[:40]}: {one.patch.title[:50]}: {one.why[:120]}")
         for script in scripts:

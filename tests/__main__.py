@@ -3,7 +3,7 @@
 ``xla`` is the rest in an environment that comes after that of ``torch``: what no layer of a device
 and no version of torch changes is left out (``ONCE``, and tests that are marked ``once``). What is
 marked ``nightly`` repeats another test with more data: it is left out of all three. ``whole`` runs
-all that there is, both halves of it, with three times as many examples (``tests/drawn.py``).
+all that there is, both halves of it, with three times as many examples (``tests/examples.py``).
 ``jax`` is what needs JAX, in an environment without torch.
 
 With more arguments it runs just these, as pytest does: ``python -m tests torch
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests import drawn
+from tests import examples
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -64,10 +64,10 @@ PURE: Final = (
     "tests/cli/test_compare.py",
     "tests/cli/test_elsewhere.py",
     "tests/cli/test_history.py",
-    "tests/cli/test_hostile.py",
+    "tests/cli/test_untrusted.py",
     "tests/cli/test_import_csv.py",
     "tests/cli/test_report.py",
-    "tests/cli/test_strange_checkouts.py",
+    "tests/cli/test_unusual_checkouts.py",
     "tests/advice/test_match.py",
     "tests/golden/test_recorded.py",
     "tests/benchmarks/test_planted.py",
@@ -103,7 +103,7 @@ APART: Final = (
 
 ONCE: Final = (
     "tests/advice/test_registry.py",
-    "tests/cli/test_hostile_ids.py",
+    "tests/cli/test_untrusted_ids.py",
     "tests/cli/test_live.py",
     "tests/cli/test_pasted.py",
     "tests/cli/test_run.py",
@@ -206,7 +206,7 @@ def _with_torch(options: Sequence[str], left: Sequence[str]) -> list[list[str]]:
 
 def main(half: str, *arguments: str) -> int:
     if half == "whole":
-        os.environ[drawn.ALL] = "1"
+        os.environ[examples.ALL] = "1"
     codes = [pytest(list(arguments))] if arguments else [pytest(run) for run in runs(half)]
     return next((code for code in codes if code), 0)
 

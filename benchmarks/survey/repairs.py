@@ -103,7 +103,7 @@ def repaired(name: str, most: int, timeout: float, patches: Path | None = None) 
         "drops": [patch.drops for patch in out.kept if patch.drops],
         "compared": out.last.compared if out.kept else 0,
         "unseen": seen,
-        "open": [_open(problem) for problem in out.problems if not problem.mended],
+        "open": [_open(problem) for problem in out.problems if not problem.fixed],
         "stopped": out.stopped,
         "runs": runs,
         "seconds": round(time.monotonic() - began),

@@ -247,14 +247,14 @@ def _overridden(entry: Entry, measured: Measured, layers: Collection[str], file:
     versions = _versions(old.versions, measured, file, layers, always=before is None)
     plain = entry.values or Values()
     own = replace(old, versions=versions)
-    own = _otherwise(own, merged(own.over(plain), measured, layers), entry, layers)
+    own = _override(own, merged(own.over(plain), measured, layers), entry, layers)
     overrides = {**entry.overrides, measured.profile: own}
     if entry.values is not None and _says_nothing(own, plain, entry.versions):
         del overrides[measured.profile]
     return replace(entry, overrides=overrides)
 
 
-def _otherwise(own: Override, after: Values, entry: Entry, layers: Collection[str]) -> Override:
+def _override(own: Override, after: Values, entry: Entry, layers: Collection[str]) -> Override:
     """The override of a profile that has the values ``after``, without what is as the plain ones.
 
     Only ``layers`` are looked at; what it names of others stays.

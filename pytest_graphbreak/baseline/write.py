@@ -74,11 +74,11 @@ def clear(directory: Path) -> None:
     """Remove what killed writers left here, and nothing of a writer that lives."""
     with suppress(OSError):
         for name in os.listdir(directory):
-            if _LEFT.fullmatch(name) and not _is_held(directory / name):
+            if _LEFT.fullmatch(name) and not _is_locked(directory / name):
                 os.unlink(directory / name)
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     """Whether a living process holds its temporary file; it does so until that is in place."""
     with suppress(OSError), open(path, "rb", opener=_open_own) as file:
         return not hold(file.fileno())

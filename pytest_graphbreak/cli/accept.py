@@ -95,7 +95,7 @@ def add_writing(parser: argparse._ActionsContainer) -> None:
 
 
 @dataclass(slots=True)
-class Harvest:
+class Collected:
     """What reports offer: measurements to write, and how many tests are left out, and why."""
 
     take: list[Measured] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Offer:
     """What reports would write to the baselines of a checkout: ``gone`` are entries to drop."""
 
     together: Union
-    harvest: Harvest
+    collected: Collected
     gone: list[Stale] | None
     changes: Changes
 
@@ -147,21 +147,23 @@ def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Of
     """What the reports would write; nothing is written. Raises ``BaselineError``."""
     baselines = Baselines(checkout.directory)
     wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
-    harvest = gather(together, baselines, wanted, args.base_profile)
+    collected = gather(together, baselines, wanted, args.base_profile)
     gone: list[Stale] | None = None
     if args.prune:
         gone = [
             item for item in stale_entries(checkout, baselines, together) if wanted(item.nodeid)
         ]
-    changes = preview(checkout.directory, harvest.take, prune=gone, base_profile=args.base_profile)
-    return Offer(together, harvest, gone, changes)
+    changes = preview(
+        checkout.directory, collected.take, prune=gone, base_profile=args.base_profile
+    )
+    return Offer(together, collected, gone, changes)
 
 
 def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> str:
     """Show what would change; how much that is, empty for nothing."""
     for line in difference(offer.moved, checkout.root):
         say(line)
-    _show_left_out(offer.harvest, offer.together, offer.changes, pruning=args.prune)
+    _show_left_out(offer.collected, offer.together, offer.changes, pruning=args.prune)
     if not offer.changes.files:
         say("Nothing to write: the baselines say this already.")
         return ""
@@ -188,7 +190,9 @@ def settle(command: str, args: argparse.Namespace, checkout: Checkout, offer: Of
         if not _agreed(f"Write {question}? [y/N] "):
             say("Nothing is written.")
             return DECLINED
-    update(checkout.directory, offer.harvest.take, prune=offer.gone, base_profile=args.base_profile)
+    update(
+        checkout.directory, offer.collected.take, prune=offer.gone, base_profile=args.base_profile
+    )
     say(f"Wrote {question}.")
     return OK
 
@@ -236,9 +240,9 @@ def pattern(text: str | None, known: Collection[str] = ()) -> _Filter:
 
 def gather(
     together: Union, baselines: Baselines, wanted: _Filter, base_profile: str | None
-) -> Harvest:
+) -> Collected:
     """Every test that was measured, the base profile's first."""
-    harvest = Harvest()
+    collected = Collected()
     ordered = sorted(together.seen.values(), key=lambda seen: seen.profile != base_profile)
     for seen in ordered:
         if not wanted(seen.nodeid):
@@ -247,19 +251,19 @@ def gather(
             record = seen.test.record
             # A test that compiles nothing has no entry, unless it has one already.
             if record.judged or baselines.entry(seen.nodeid) is not None:
-                harvest.take.append(
+                collected.take.append(
                     measured(seen.nodeid, seen.profile, seen.report.environment, record)
                 )
         elif seen.level == BLIND:
-            harvest.blind.append(
+            collected.blind.append(
                 f"{seen.nodeid}   {seen.test.record.errors[0]}   on {seen.profile}"
             )
         elif seen.level == FAILED:
-            left = harvest.xfailed if seen.test.outcome == "xfailed" else harvest.failed
+            left = collected.xfailed if seen.test.outcome == "xfailed" else collected.failed
             left.append(f"{seen.nodeid}   on {seen.profile}")
         else:
-            harvest.unmeasured += 1
-    return harvest
+            collected.unmeasured += 1
+    return collected
 
 
 def difference(moved: Sequence[Change], root: Path) -> Iterator[str]:
@@ -337,11 +341,13 @@ def _place_line(item: BaselinePlace) -> str:
     return f"{words}   x{item.count}" if item.count > 1 else words
 
 
-def _show_left_out(harvest: Harvest, together: Union, changes: Changes, *, pruning: bool) -> None:
+def _show_left_out(
+    collected: Collected, together: Union, changes: Changes, *, pruning: bool
+) -> None:
     """What is left out, and what cannot be told from these reports."""
-    listing("not seen", harvest.blind)
-    listing("failed", harvest.failed, 20)
-    listing("xfailed", harvest.xfailed, 20)
+    listing("not seen", collected.blind)
+    listing("failed", collected.failed, 20)
+    listing("xfailed", collected.xfailed, 20)
     ungated = changes.of("ungated")
     listing("ungated", (item.nodeid for item in ungated), 20)
     parts = [
@@ -352,10 +358,10 @@ def _show_left_out(harvest: Harvest, together: Union, changes: Changes, *, pruni
             (len(changes.of("unchanged")), "as recorded"),
             (len(changes.of("pruned")), "gone"),
             (len(ungated), "ungated"),
-            (len(harvest.failed), "failed by themselves and left out"),
-            (len(harvest.xfailed), "xfailed and left out"),
-            (len(harvest.blind), "that could not be seen and are left out"),
-            (harvest.unmeasured, "skipped or crashed"),
+            (len(collected.failed), "failed by themselves and left out"),
+            (len(collected.xfailed), "xfailed and left out"),
+            (len(collected.blind), "that could not be seen and are left out"),
+            (collected.unmeasured, "skipped or crashed"),
         )
         if count
     ]

@@ -22,7 +22,15 @@ from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import accepting, explained, swaps
 from pytest_graphbreak.report.rejudge import Judge, Judged
 from pytest_graphbreak.report.root_causes import root_causes
-from pytest_graphbreak.report.view import NAMED, REPORTED, Aside, counted, row, standing, weight
+from pytest_graphbreak.report.view import (
+    NAMED,
+    REPORTED,
+    CheckNotes,
+    counted,
+    row,
+    standing,
+    weight,
+)
 from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
@@ -142,8 +150,8 @@ def _check(args: argparse.Namespace) -> int:
     result.allow_missing = args.allow_missing
     _compare(result, checkout, args.base, other)
     _show(result, together, reports, _accept(args.reports, made_by))
-    aside = replace(_aside(result), accept=accept_line(made_by))
-    written = write_pages(_rewritten(reports, result), args, aside)
+    notes = replace(_notes(result), accept=accept_line(made_by))
+    written = write_pages(_rewritten(reports, result), args, notes)
     return result.code if written else UNUSABLE
 
 
@@ -212,8 +220,8 @@ def _compare(result: Result, checkout: Checkout, asked: str | None, other: Union
                     result.loosened.append(item)
 
 
-def _aside(result: Result) -> Aside:
-    return Aside(
+def _notes(result: Result) -> CheckNotes:
+    return CheckNotes(
         no_verdict=result.no_verdict,
         problems=tuple(result.unusable),
         missing=(*result.lost, *result.missing),

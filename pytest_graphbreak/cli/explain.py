@@ -24,8 +24,8 @@ from pytest_graphbreak.cli.messages import complain, say_all
 from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.report import explained, mending
-from pytest_graphbreak.report.mending import Finding
+from pytest_graphbreak.report import assistant, explained
+from pytest_graphbreak.report.assistant import Finding
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.text.output import BLANK, TextLine
@@ -96,12 +96,12 @@ def _of_reports(args: argparse.Namespace) -> int:
         return 2
     tests = [test for report in reports for test in report.tests]
     wanted = pattern(args.tests, {test.nodeid for test in tests})
-    found = mending.findings([test for test in tests if wanted(test.nodeid)])
+    found = assistant.findings([test for test in tests if wanted(test.nodeid)])
     if not found:
         complain("graphbreak explain: nothing in these reports is red, and nothing broke")
     elif args.json:
         sources = CheckoutSources(sources_root())
-        _print(mending.to_dict(one, sources) for one in found)
+        _print(assistant.to_dict(one, sources) for one in found)
     else:
         say_all(_findings(found))
     return 0
@@ -114,7 +114,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
         if number:
             yield BLANK
         yield from explained.cause_lines(one.cause)
-        page = mending.page(one.cause)
+        page = assistant.page(one.cause)
         if page is None or page.family in pages:
             continue
         pages.add(page.family)

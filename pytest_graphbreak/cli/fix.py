@@ -123,7 +123,7 @@ def _header(target: Target) -> str:
     return f"{words}Imported it patches nothing."
 
 
-def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> int:
+def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) -> int:
     progress = Progress()
 
     def speak(text: str) -> None:
@@ -133,7 +133,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> 
     progress.step(0, 1, f"{target.name} as it is")
     search = Search(
         target,
-        desk,
+        bench,
         most=args.runs,
         keep_side_effects=args.keep_side_effects,
         assume=args.assume,
@@ -153,7 +153,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> 
         search.finish()
         stop = error
     progress.clear()
-    code, timed_out = _result(target, desk, search.outcome, progress, proved=stop is not None)
+    code, timed_out = _result(target, bench, search.outcome, progress, proved=stop is not None)
     stop = stop or timed_out
     if args.diff and code == FIXED:
         _show(search.diff(), out)
@@ -167,7 +167,7 @@ def _fix(args: argparse.Namespace, target: Target, desk: Bench, out: TextIO) -> 
 
 
 def _result(
-    target: Target, desk: Bench, outcome: SearchResult, progress: Progress, *, proved: bool
+    target: Target, bench: Bench, outcome: SearchResult, progress: Progress, *, proved: bool
 ) -> tuple[int, KeyboardInterrupt | None]:
     """Write the file, run it as it stands, and tell; the exit code, and what interrupted it."""
     stop: KeyboardInterrupt | None = None
@@ -191,7 +191,7 @@ def _result(
         if not proved:
             try:
                 progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as it stands")
-                words = _prove(fixed, desk, outcome)
+                words = _prove(fixed, bench, outcome)
             except KeyboardInterrupt as error:  # its text was proved as a trial
                 outcome.stopped = "interrupted"
                 stop = error
@@ -224,11 +224,11 @@ def _show(diff: Diff, out: TextIO) -> None:
         out.write(diff.text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def _prove(fixed: Target, desk: Bench, outcome: SearchResult) -> str:
+def _prove(fixed: Target, bench: Bench, outcome: SearchResult) -> str:
     """Run the written file, with fullgraph=True where the user has it and it can hold."""
     whole = not outcome.last.record.breaks and outcome.first.fullgraph
     drops = any(patch.drops for patch in outcome.kept)
-    trial = desk.measure(fixed, allow_breaks=not whole, alone=True, own_errors=drops)
+    trial = bench.measure(fixed, allow_breaks=not whole, alone=True, own_errors=drops)
     if not trial.same:
         return trial.error or trial.mismatch or ""
     outcome.last = trial
@@ -265,9 +265,9 @@ def _problem(problem: Problem) -> Iterator[TextLine]:
     for patch in problem.kept:
         yield _state("kept", patch.title)
     if problem.kept:
-        if not problem.mended:
+        if not problem.fixed:
             yield TextLine("still there, with fewer graphs", indent=4)
-    elif problem.mended:
+    elif problem.fixed:
         yield _state("gone", "with the patches for other places")
     else:
         yield _state("open", _why(problem))
@@ -302,7 +302,7 @@ def _rows(outcome: SearchResult) -> Iterator[tuple[str, ...]]:
             for number, patch in enumerate(problem.kept):
                 yield (name if not number else "", patch.title, moved, "yes", "")
         else:
-            yield (name, "fixed by another" if problem.mended else "none", "", "", "")
+            yield (name, "fixed by another" if problem.fixed else "none", "", "", "")
     last = outcome.last
     equal = _compared(last) if outcome.kept else ""
     yield ("all", "", f"{outcome.before} -> {outcome.after}", equal, _time(outcome))

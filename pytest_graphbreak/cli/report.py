@@ -18,7 +18,7 @@ from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
     NAMED,
     NOTHING,
-    Aside,
+    CheckNotes,
     ProfileRun,
     counted,
     row,
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
             made_by = run_of(args)
             reports = load_all(args.reports)
             if args.markdown or args.html or args.junit:
-                aside = Aside(accept=accept_line(made_by))
-                return 0 if write_pages(reports, args, aside) else 2
+                notes = CheckNotes(accept=accept_line(made_by))
+                return 0 if write_pages(reports, args, notes) else 2
             show(runs(reports))
             return 0
     except ReportError as error:
@@ -78,13 +78,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write_pages(
-    reports: Sequence[RunReport], args: argparse.Namespace, aside: Aside = NOTHING
+    reports: Sequence[RunReport], args: argparse.Namespace, notes: CheckNotes = NOTHING
 ) -> bool:
     """Write every page that ``args`` names; False where one could not be written."""
     found = runs(reports)
     pages: dict[str, Callable[[], str]] = {
-        "markdown": lambda: markdown.render(found, aside=aside),
-        "html": lambda: html.render(found, sources_root(), aside),
+        "markdown": lambda: markdown.render(found, notes=notes),
+        "html": lambda: html.render(found, sources_root(), notes),
         "junit": lambda: junit.render(found),
     }
     written = [write(path, page()) for name, page in pages.items() if (path := getattr(args, name))]

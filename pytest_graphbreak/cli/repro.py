@@ -46,11 +46,11 @@ def run(args: argparse.Namespace) -> int:
     return on_bench("repro", args.timeout, partial(_repro, args, target))
 
 
-def _repro(args: argparse.Namespace, target: Target, desk: Bench) -> int:
+def _repro(args: argparse.Namespace, target: Target, bench: Bench) -> int:
     progress = Progress()
     progress.step(0, 1, f"{target.name} as it is")
     try:
-        work = Repro(target, desk, Path(args.out), as_test=args.as_test)
+        work = Repro(target, bench, Path(args.out), as_test=args.as_test)
     except OSError as error:
         progress.clear()
         complain(f"graphbreak repro: {args.out}: cannot be written to: {error.strerror or error}")

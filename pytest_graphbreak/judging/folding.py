@@ -22,17 +22,17 @@ class Folding:
     """
 
     def __init__(self, record: Record, breaks: Sequence[Break]) -> None:
-        self._heads: list[Break] = []
+        self._leading: list[Break] = []
         self._stacks: list[set[tuple[str, ...]]] = []
         self._followers: dict[int, Break] = {}
         for item in breaks:
-            head = next((one for one in self._heads if _follows(item, one)), None)
+            head = next((one for one in self._leading if _follows(item, one)), None)
             if head is None:
-                self._heads.append(item)
+                self._leading.append(item)
                 self._stacks.append(_functions(item))
             else:
                 self._followers[id(item)] = head
-                self._stacks[self._heads.index(head)] |= _functions(item)
+                self._stacks[self._leading.index(head)] |= _functions(item)
         self._causes = {one.name: one.cause for one in record.graph_list if one.layer == "dynamo"}
         entries = (name for name, cause in self._causes.items() if cause == "entry")
         self._entries = {_frame(name) for name in entries}
@@ -56,7 +56,7 @@ class Folding:
         if rule == "call":
             # The very function whose sync computes what eager code left pending.
             here = item.where.key[:2]
-            calls = ((one.stack[:1], one) for one in self._heads)
+            calls = ((one.stack[:1], one) for one in self._leading)
             return next((one for outer, one in calls if outer and outer[0].key[:2] == here), None)
         if rule == "sources":
             # Since the break, the function that was waited for is a graph of its own.
@@ -68,7 +68,7 @@ class Folding:
 
     def through(self, where: Frame) -> Break | None:
         """The first break that runs through the function of a place."""
-        pairs = zip(self._stacks, self._heads, strict=True)
+        pairs = zip(self._stacks, self._leading, strict=True)
         return next((head for stack, head in pairs if where.key[:2] in stack), None)
 
 

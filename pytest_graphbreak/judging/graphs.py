@@ -15,8 +15,8 @@ from pytest_graphbreak.model.record import Graph
 def add_graphs(sides: Sides) -> None:
     """Graphs that exist for a reason of their own and are new, each place once.
 
-    Most of dynamo are told by breaks, recompiles and entries. Where the baseline does not know
-    the causes of a layer that grew, all of its graphs are told.
+    Breaks, recompiles and entries report most graphs of dynamo. Where the baseline does not know
+    the causes of a layer that grew, all of its graphs are reported.
     """
     grown = sides.grown("graph")
     for layer in sides.after.layers:
@@ -25,10 +25,10 @@ def add_graphs(sides: Sides) -> None:
         if matched is not None:
             new = set(map(id, matched.added))
             above = DESCRIPTIONS[layer].above in grown
-            for same in alike(item for item in matched.added if _is_told(item, sides, above)):
-                known = sum(_likeness(item) == _likeness(same[0]) for item in graphs)
+            for same in alike(item for item in matched.added if _is_reported(item, sides, above)):
+                known = sum(_group_key(item) == _group_key(same[0]) for item in graphs)
                 before = known - sum(
-                    id(item) in new and _likeness(item) == _likeness(same[0]) for item in graphs
+                    id(item) in new and _group_key(item) == _group_key(same[0]) for item in graphs
                 )
                 add_graph(sides, same, before)
         elif layer in grown:
@@ -62,16 +62,16 @@ def cause_of(graph: Graph) -> GraphCause:
 
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
     """Whether a graph has a reason of its own, and no break or recompile that tells it."""
-    told = cause_of(graph).is_plain or cause_of(graph).explained_by
-    return not told and (graph.layer, graph.name) not in sides.recompiled
+    reported = cause_of(graph).is_plain or cause_of(graph).explained_by
+    return not reported and (graph.layer, graph.name) not in sides.recompiled
 
 
-def _is_told(graph: Graph, sides: Sides, above: bool) -> bool:
-    """Whether nothing else that is told makes this new graph; ``above``: more came from there."""
+def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
+    """Whether no other reported change explains this graph; ``above``: more came from there."""
     cause = cause_of(graph)
     if (graph.layer, graph.name) in sides.recompiled:
         return False
-    if cause.is_plain:  # an entry is told by its function
+    if cause.is_plain:  # an entry is reported by its function
         return DESCRIPTIONS[graph.layer].above is not None and not above
     if cause.explained_by == "break":
         return not (sides.new_breaks or sides.new_eager or _again(sides))
@@ -84,22 +84,22 @@ def _again(sides: Sides) -> bool:
     return any(cause_of(graph).kind == "repeat" for graph in added)
 
 
-def _likeness(graph: Graph) -> tuple[str, ...]:
-    """What graphs have in common that are told as one."""
+def _group_key(graph: Graph) -> tuple[str, ...]:
+    """The key of graphs that are reported as one."""
     return (graph.layer, graph.cause, graph.reason, *graph.where.key)
 
 
 def alike(graphs: Iterable[Graph]) -> list[list[Graph]]:
     found: dict[tuple[str, ...], list[Graph]] = {}
     for graph in graphs:
-        found.setdefault(_likeness(graph), []).append(graph)
+        found.setdefault(_group_key(graph), []).append(graph)
     return list(found.values())
 
 
 def add_entries(sides: Sides) -> None:
     """The functions that are compiled and were not, with a sign, and how often.
 
-    Which of them are new may not be known. They are told then where
+    Which of them are new may not be known. They are reported then where
     nothing else tells why there are more. Where none is allowed all of them are new.
     """
     for layer in DESCRIPTIONS.values():
@@ -147,12 +147,12 @@ def _by_place(graphs: Iterable[Graph]) -> list[list[Graph]]:
 
 
 def add_explained(sides: Sides) -> None:
-    """The new graphs that exist for something else that is told, each with that."""
-    told = {id(item) for draft in sides.drafts for item in draft.items}
+    """The new graphs that another reported change explains, each with that change."""
+    reported = {id(item) for draft in sides.drafts for item in draft.items}
     groups = [
         same
         for matched in sides.matched.values()
-        for same in alike(graph for graph in matched.added if id(graph) not in told)
+        for same in alike(graph for graph in matched.added if id(graph) not in reported)
     ]
     if not groups:
         return

@@ -22,7 +22,7 @@ from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import DECORATORS, Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import SourceError, lines, read
 
-_FOREIGN = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
+_PATCHED = re.compile(r"<patched (?P<module>[\w.]+):(?P<function>[\w.]+)>")
 
 _REPLACE = '''
 def _graphbreak_replace(module, name, source):
@@ -82,7 +82,7 @@ def build(
     Raises ``BuildError`` if a rewrite fits nothing.
     """
     head: list[str] = []
-    foreign: dict[tuple[str, str], str] = {}
+    patched: dict[tuple[str, str], str] = {}
     texts: dict[str, str] = {}
     for edit in (edit for patch in patches for edit in patch.edits):
         if isinstance(edit, Preamble):
@@ -100,8 +100,8 @@ def build(
         else:
             text = texts.get(other.module) or text_of(other.path)
             texts[other.module] = text = rewritten(text, edit)
-            foreign[other.module, edit.where.function] = _function(text, edit.where.function)
-    for (module, name), text in foreign.items():
+            patched[other.module, edit.where.function] = _function(text, edit.where.function)
+    for (module, name), text in patched.items():
         head.append(f"_graphbreak_replace({module!r}, {name!r}, {_quoted(text)})")
     joined = "\n".join(head)
     for name, helper in (("_graphbreak_replace(", _REPLACE), ("_graphbreak_wrap(", _WRAP)):
@@ -112,7 +112,7 @@ def build(
 
 def home(where: Frame) -> tuple[str, str] | None:
     """Module and function of a place in a body that a patch put in, or None."""
-    found = _FOREIGN.fullmatch(where.file)
+    found = _PATCHED.fullmatch(where.file)
     return (found["module"], found["function"]) if found else None
 
 

@@ -31,7 +31,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
 
     from pytest_graphbreak.model.places import places
 
-    knife = _Knife(
+    cutter = _FrameCutter(
         {tuple(pair) for pair in order["cut"]},
         places(Path.cwd()),
         Path(order["folder"]),
@@ -44,7 +44,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
         seed()
         try:
             with torch.compiler.set_stance("force_eager"):
-                sys.setprofile(knife.look)
+                sys.setprofile(cutter.look)
                 try:
                     yield
                 finally:
@@ -55,10 +55,10 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
             error.append(f"{type(raised).__name__}: {raised}")
 
     go(around)
-    return {"cuts": knife.cuts, "error": error[0] if error else None}
+    return {"cuts": cutter.cuts, "error": error[0] if error else None}
 
 
-class _Knife:
+class _FrameCutter:
     """Finds the frames that are wanted, and saves each once."""
 
     def __init__(

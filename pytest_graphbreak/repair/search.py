@@ -47,7 +47,7 @@ class Problem:
     tried: list[Tried] = field(default_factory=list)
     kept: list[SourcePatch] = field(default_factory=list)
     after: int | None = None
-    mended: bool = False
+    fixed: bool = False
     note: str = ""
 
     @property
@@ -84,7 +84,7 @@ def graphs(record: Record) -> int:
 
 
 def places(record: Record) -> list[Break]:
-    """What can be mended one by one: the breaks, and the cuts of xla graphs by their place."""
+    """What can be fixed one by one: the breaks, and the cuts of xla graphs by their place."""
     found = list(record.breaks)
     cuts: dict[tuple[str, str, str], Break] = {}
     for graph in record.graph_list:
@@ -177,8 +177,8 @@ class Search:
         self._share = 0.0
         self._waiting = 0
         self._copies: set[str] = set()
-        self._doubt: list[SourcePatch] = []
-        self._sure: tuple[list[SourcePatch], Trial] | None = None  # before the first of them
+        self._uncertain: list[SourcePatch] = []
+        self._certain: tuple[list[SourcePatch], Trial] | None = None  # before the first of them
         self._sites: dict[str, Site] = {}
         first = bench.measure(target, compare=False)
         self._sites = dict(first.sites)
@@ -194,7 +194,7 @@ class Search:
         while (problem := self._next(seen)) is not None:
             out.problems.append(problem)
             self._waiting = len({self._key(one) for one in places(out.last.record)} - seen)
-            self._mend(problem)
+            self._fix(problem)
             if out.stopped:
                 break
         self._share = 1.0
@@ -234,7 +234,7 @@ class Search:
                 seen.add(self._key(_item(problem)))
                 out.problems.append(problem)
                 if patch in out.kept:
-                    problem.mended = True
+                    problem.fixed = True
                 else:
                     self._keep(problem, patch, trial)
 
@@ -314,7 +314,7 @@ class Search:
             return remedies.for_recompiles(last)
         return remedies.for_break(problem.item, last)
 
-    def _mend(self, problem: Problem) -> None:
+    def _fix(self, problem: Problem) -> None:
         """Try the remedies for one problem in turn, until one holds."""
         out = self.outcome
         doubtful: tuple[SourcePatch, Trial] | None = None
@@ -355,8 +355,8 @@ class Search:
             if why != _UNWRITABLE:
                 problem.tried.append(Tried(patch, why or ""))
         if doubtful is not None and not problem.kept:
-            self._sure = self._sure or (list(out.kept), out.last)
-            self._doubt.append(doubtful[0])
+            self._certain = self._certain or (list(out.kept), out.last)
+            self._uncertain.append(doubtful[0])
             self._keep(problem, *doubtful, word="on trial")
 
     def _refused(self, patch: SourcePatch) -> str | None:
@@ -409,7 +409,7 @@ class Search:
     def _weed(self) -> None:
         """Take out what is on trial and does not pay for itself."""
         out = self.outcome
-        for patch in list(self._doubt):
+        for patch in list(self._uncertain):
             if self._bench.runs >= self._most:
                 return
             rest = [one for one in out.kept if one is not patch]
@@ -432,13 +432,13 @@ class Search:
     def _settle(self) -> None:
         """Without a gain, what was on trial goes, and what was kept on top of it."""
         out = self.outcome
-        if self._sure is None or not any(patch in out.kept for patch in self._doubt):
+        if self._certain is None or not any(patch in out.kept for patch in self._uncertain):
             return
-        before, after = self._sure[1].record, out.last.record
+        before, after = self._certain[1].record, out.last.record
         if better(before, after) or cleaner(before, after):
             return
-        gone = [patch for patch in out.kept if patch not in self._sure[0]]
-        out.kept, out.last = self._sure
+        gone = [patch for patch in out.kept if patch not in self._certain[0]]
+        out.kept, out.last = self._certain
         for problem in out.problems:
             for patch in [one for one in problem.kept if one in gone]:
                 problem.kept.remove(patch)
@@ -451,9 +451,9 @@ class Search:
         left = {self._key(item) for item in places(out.last.record)}
         for problem in out.problems:
             if problem.item is None:
-                problem.mended = not _recompiled(out.last.record)
+                problem.fixed = not _recompiled(out.last.record)
             else:
-                problem.mended = bool(out.kept) and self._key(problem.item) not in left
+                problem.fixed = bool(out.kept) and self._key(problem.item) not in left
         if out.kept:
             out.source = self._built(out.kept, self._header)
 

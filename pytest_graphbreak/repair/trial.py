@@ -202,8 +202,8 @@ class Bench:
 def bench(timeout: float) -> Iterator[Bench]:
     """A bench whose directory is gone afterwards, however the block ends."""
     with scratch() as directory:
-        desk = Bench(directory, timeout)
+        made = Bench(directory, timeout)
         try:
-            yield desk
+            yield made
         finally:
-            desk.close()
+            made.close()

@@ -49,10 +49,10 @@ class FailureText:
 
     def shorten(self, first: str) -> None:
         """Show three lines instead of all: ``first`` is a test whose failure tells the same."""
-        self.lines = list(told_before(self.lines, first))
+        self.lines = list(pointing_to(self.lines, first))
 
 
-def told_before(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
+def pointing_to(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
     """The headline of a failure, its first cause and place, and the test that tells the rest."""
     yield lines[0]
     causes = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]

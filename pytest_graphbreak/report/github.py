@@ -18,7 +18,7 @@ from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import accepting, explained, markdown, swaps
 from pytest_graphbreak.report.lines import detail
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
-from pytest_graphbreak.report.view import REPORTED, Aside, ProfileRun, standing
+from pytest_graphbreak.report.view import REPORTED, CheckNotes, ProfileRun, standing
 from pytest_graphbreak.text.numbers import noun
 from pytest_graphbreak.text.output import TextLine, plain
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
@@ -65,7 +65,7 @@ def warnings(
 
 def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
     """The markdown of a step summary, below the size at which GitHub drops it."""
-    return markdown.render(list(runs), markdown.SUMMARY, Aside(accept=accept))
+    return markdown.render(list(runs), markdown.SUMMARY, CheckNotes(accept=accept))
 
 
 def notice(tests: Iterable[TestReport], accept: str) -> Iterator[str]:

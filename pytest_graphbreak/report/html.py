@@ -25,7 +25,7 @@ from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.report.view import (
     NOTHING,
     ORDER,
-    Aside,
+    CheckNotes,
     Move,
     ProfileRun,
     counted,
@@ -42,13 +42,15 @@ MOST_CAUSES: Final = 100
 """Causes behind red tests that a page tells; the rest are counted."""
 
 
-def render(runs: Sequence[ProfileRun], root: Path | None = None, aside: Aside = NOTHING) -> str:
+def render(
+    runs: Sequence[ProfileRun], root: Path | None = None, notes: CheckNotes = NOTHING
+) -> str:
     """The page. ``root`` is a checkout to take source excerpts from, or None."""
-    return fill("page", "Graph budget", page_data(runs, CheckoutSources(root), aside))
+    return fill("page", "Graph budget", page_data(runs, CheckoutSources(root), notes))
 
 
 def page_data(
-    runs: Sequence[ProfileRun], sources: CheckoutSources, aside: Aside = NOTHING
+    runs: Sequence[ProfileRun], sources: CheckoutSources, notes: CheckNotes = NOTHING
 ) -> Plain:
     """Everything that the page shows, in the order in which it shows it."""
     shared = Shared(sources)
@@ -62,12 +64,12 @@ def page_data(
         "verdicts": list(ORDER),
         **cause_kinds(),
         "runs": [_run(run) for run in runs],
-        "noVerdict": aside.no_verdict,
-        "base": _clean(aside.base),
+        "noVerdict": notes.no_verdict,
+        "base": _clean(notes.base),
         "beside": {
-            "problems": [_clean(text) for text in aside.problems],
-            "missing": [_clean(text) for text in aside.missing],
-            "loosened": [_clean(text) for text in aside.loosened],
+            "problems": [_clean(text) for text in notes.problems],
+            "missing": [_clean(text) for text in notes.missing],
+            "loosened": [_clean(text) for text in notes.loosened],
         },
         "causes": _causes(runs, [nodeid for nodeid, _ in ordered], shared),
         "frames": shared.frames,

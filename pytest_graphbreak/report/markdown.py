@@ -22,7 +22,7 @@ from pytest_graphbreak.report.view import (
     REPORTED,
     UNGATED,
     UNJUDGED,
-    Aside,
+    CheckNotes,
     ProfileRun,
     captured,
     counted,
@@ -65,23 +65,23 @@ _RESERVE: Final = 700
 """Bytes kept for the lines at the end: what was left out, what to do next."""
 
 
-def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTHING) -> str:
+def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes = NOTHING) -> str:
     """The comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     rows = sorted(
         ((run, test) for run in runs for test in run.tests if standing(test) in NAMED),
         key=lambda pair: weight(pair[1]),
     )
     page = BoundedText(limit - _RESERVE)
-    page.add(f"{MARK}\n### {_headline(runs, aside)}\n\n")
+    page.add(f"{MARK}\n### {_headline(runs, notes)}\n\n")
     failing = {named(test, run, runs): (run, test) for run, test in rows if test.verdict in FAILING}
     found = root_causes((name, test) for name, (_, test) in failing.items())
     page.add(_causes(found, limit // 4))
     _listed(page, _environment(runs), len(runs), "run", limit // 8)
     for title, names in (
-        ("Cannot be judged", list(aside.problems)),
-        ("Missing", list(aside.missing)),
+        ("Cannot be judged", list(notes.problems)),
+        ("Missing", list(notes.missing)),
         ("Unmeasured", [name for run in runs for name in run.unmeasured]),
-        (f"Taken out of the gate since {_code(aside.base)}", list(aside.loosened)),
+        (f"Taken out of the gate since {_code(notes.base)}", list(notes.loosened)),
         ("Not gated", [name for run in runs for name in run.ungated]),
         ("Stale baseline entries", [name for run in runs for name in run.stale]),
     ):
@@ -95,12 +95,12 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, aside: Aside = NOTH
     folded = [
         pair for name, pair in failing.items() if name in firsts or pair[1].failed_by != "gate"
     ]
-    untold = _details(page, folded)
+    left_out = _details(page, folded)
     page.add(_same(len(failing) - len(folded)))
     page.add(_looked_at(runs))
     page.reserve(_RESERVE)
-    page.add(_left_out(len(rows) - shown, untold))
-    page.add(_next(rows, aside.accept))
+    page.add(_left_out(len(rows) - shown, left_out))
+    page.add(_next(rows, notes.accept))
     return page.text
 
 
@@ -129,9 +129,9 @@ class BoundedText:
         return "".join(self._parts)
 
 
-def _headline(runs: Sequence[ProfileRun], aside: Aside) -> str:
+def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
     verdicts = counted(test for run in runs for test in run.tests)
-    parts = [f"no verdict, {aside.no_verdict}"] if aside.no_verdict else []
+    parts = [f"no verdict, {notes.no_verdict}"] if notes.no_verdict else []
     parts += [
         f"{verdicts[verdict]} {_WORDS[verdict][verdicts[verdict] != 1]}"
         for verdict in FAILING

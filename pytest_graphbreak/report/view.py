@@ -222,7 +222,7 @@ def counted(tests: Iterable[TestReport]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class CheckNotes:
     """What a verdict says beside its tests.
 
     ``no_verdict`` says why there is none, in words of ours; ``problems`` are those
@@ -239,4 +239,4 @@ class Aside:
     accept: str = ""
 
 
-NOTHING: Final = Aside()
+NOTHING: Final = CheckNotes()

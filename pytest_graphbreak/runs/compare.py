@@ -203,7 +203,7 @@ def _pair(
     if not _same(before, after):
         same = _comparable(one, other)
         steps = _steps(Attribution(before, layers).causes, Attribution(after, layers).causes, same)
-        breaks = _Heads(steps)
+        breaks = _LeadingBreaks(steps)
         heads: dict[int, CauseChange] = {}
         for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
             head = breaks.of(step)
@@ -267,7 +267,7 @@ def _package(where: Frame, found: Comparison) -> Package | None:
     return Package(name, before, after) if before or after else None
 
 
-class _Heads:
+class _LeadingBreaks:
     """The breaks of one test that came or went, by the functions that they run through."""
 
     def __init__(self, steps: Iterable[_Step]) -> None:

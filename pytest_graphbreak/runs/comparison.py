@@ -103,7 +103,7 @@ class CauseChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PerhapsMoved:
+class PossibleMove:
     """What is gone at one place and new at another, and may be the same. ``why`` it may be."""
 
     before: CauseChange
@@ -188,7 +188,7 @@ class Comparison:
     before: ComparedSide
     after: ComparedSide
     changes: list[CauseChange] = field(default_factory=list)
-    moved: list[PerhapsMoved] = field(default_factory=list)
+    moved: list[PossibleMove] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     once: list[Once] = field(default_factory=list)
     unequal: list[Unequal] = field(default_factory=list)

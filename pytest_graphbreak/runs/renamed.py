@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, get_args
 
 from pytest_graphbreak.model.layers import EXPECTED
-from pytest_graphbreak.runs.comparison import Alike, CauseChange, PerhapsMoved
+from pytest_graphbreak.runs.comparison import Alike, CauseChange, PossibleMove
 
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -20,10 +20,10 @@ def without_numbers(reason: str) -> str:
     return _NUMBER.sub("#", reason)
 
 
-def paired(changes: Iterable[CauseChange]) -> tuple[list[PerhapsMoved], list[CauseChange]]:
+def paired(changes: Iterable[CauseChange]) -> tuple[list[PossibleMove], list[CauseChange]]:
     """Those that are gone and those that are new where they may be the same, and all others."""
     ordered = sorted(changes, key=lambda one: (-abs(one.growth), -len(one.effects), one.where.key))
-    found: list[PerhapsMoved] = []
+    found: list[PossibleMove] = []
     taken: set[int] = set()
     for why in get_args(Alike):
         news: dict[tuple[object, ...], list[CauseChange]] = {}
@@ -35,7 +35,7 @@ def paired(changes: Iterable[CauseChange]) -> tuple[list[PerhapsMoved], list[Cau
             if one.how == "gone" and id(one) not in taken:
                 other = _first(news, _alike(one, why), taken)
                 if other is not None:
-                    found.append(PerhapsMoved(one, other, why))
+                    found.append(PossibleMove(one, other, why))
                     taken |= {id(one), id(other)}
     return found, [change for change in ordered if id(change) not in taken]
 

@@ -68,7 +68,7 @@ class Session:
         self.settings = gate.settings
         self.collector = collector
         self.tallies: dict[str, Tally] = {}
-        self._told: dict[Hashable, str] = {}
+        self._first_failures: dict[Hashable, str] = {}
         """The first test that failed for the same causes."""
         self.written: Path | None = None
         self.outcome = summary.Outcome(
@@ -91,7 +91,7 @@ class Session:
         tally.data = {**tally.data, **data}
         _take_outcome(tally, report)
         if report.when == "call" and (causes := _causes(data)):
-            first = self._told.setdefault(causes, nodeid)
+            first = self._first_failures.setdefault(causes, nodeid)
             if first != nodeid and (shorten := getattr(report.longrepr, "shorten", None)):
                 shorten(first)
 

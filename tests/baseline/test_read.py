@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_graphbreak.baseline import BaselineError, BaselinePlace, Baselines, Values, tree
 from pytest_graphbreak.baseline.model import Document
 from pytest_graphbreak.baseline.read import LARGEST, document, load
-from tests.drawn import examples
+from tests.examples import examples
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\n'
 FULL = """\
@@ -369,7 +369,7 @@ def test_a_file_is_read_once(tmp_path: Path) -> None:
     assert baselines.entry("test_a.py::test_mlp") is not None
 
 
-# hostile input
+# untrusted input
 
 PIECES = st.sampled_from(
     [

@@ -28,7 +28,7 @@ from pytest_graphbreak.baseline import plan as planning
 from pytest_graphbreak.baseline.model import nodeid_of
 from pytest_graphbreak.baseline.read import document, is_cut_off
 from pytest_graphbreak.model.budget import writable
-from tests.drawn import examples
+from tests.examples import examples
 
 LAYERS = ("dynamo", "xla", "tt")
 AWKWARD = [

@@ -29,7 +29,7 @@ class Said:
     err: str
 
 
-class Desk:
+class Workspace:
     """A directory of a checkout. ``run`` types a command in it."""
 
     def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
@@ -63,10 +63,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(
+def workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
+) -> Workspace:
     path = tmp_path / "checkout"
     path.mkdir()
     monkeypatch.chdir(path)
-    return Desk(path, capsys)
+    return Workspace(path, capsys)

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from tests.cli.conftest import Desk
-from tests.hostile import PATHS, a_hostile_report
+from tests.cli.conftest import Workspace
 from tests.reports import a_break, a_graph, a_report, a_test, over, place
+from tests.untrusted import PATHS, an_untrusted_report
 
 T = "tests/test_a.py::test_b"
 
@@ -18,15 +18,15 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
 
-def test_new_entries(desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(T, 2), a_test("tests/test_b.py::test[x/1]")))
-    said = desk.run("accept", "--yes", "one.json")
+def test_new_entries(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T, 2), a_test("tests/test_b.py::test[x/1]")))
+    said = workspace.run("accept", "--yes", "one.json")
     assert said.code == 0
     assert "baselines/tests/test_a.yaml" in said.out
     assert "+ test_b   cpu   dynamo 2" in said.out
     assert "+ GB0124  Unsupported Tensor.item() call  models/head.py::Head.forward" in said.out
     assert "Wrote 2 changes in 2 files below baselines." in said.out
-    assert desk.baseline() == (
+    assert workspace.baseline() == (
         'version: 1\nprofile: cpu\ntorch: "2.13"\ntests:\n  test_b:\n    graphs: {dynamo: 2}\n'
         "    ops: {dynamo: 12}\n"
         '    causes: [{layer: dynamo, cause: break, where: "models/head.py::Head.forward", '
@@ -34,23 +34,23 @@ def test_new_entries(desk: Desk) -> None:
         "    breaks:\n      - reason: Unsupported Tensor.item() call\n        id: GB0124\n"
         '        where: models/head.py::Head.forward\n        code: "if scores[0].item():"\n'
     )
-    assert "cases:\n      x/1: {graphs: {dynamo: 1}, ops: {dynamo: 12}}\n" in desk.baseline(
+    assert "cases:\n      x/1: {graphs: {dynamo: 1}, ops: {dynamo: 12}}\n" in workspace.baseline(
         "tests/test_b.yaml"
     )
 
 
-def test_what_is_accepted_passes_the_check(desk: Desk) -> None:
-    desk.report("one.json", a_report(over(T, 1, 4), a_test("tests/test_b.py::t", 2)))
-    assert desk.run("check", "one.json").code == 1
-    assert desk.run("accept", "--yes", "one.json").code == 0
-    assert desk.run("check", "one.json").code == 0
-    again = desk.run("accept", "--yes", "one.json")
+def test_what_is_accepted_passes_the_check(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(over(T, 1, 4), a_test("tests/test_b.py::t", 2)))
+    assert workspace.run("check", "one.json").code == 1
+    assert workspace.run("accept", "--yes", "one.json").code == 0
+    assert workspace.run("check", "one.json").code == 0
+    again = workspace.run("accept", "--yes", "one.json")
     assert again.code == 0
     assert "Nothing to write" in again.out
 
 
-def test_every_test_but_those_that_failed_by_themselves(desk: Desk) -> None:
-    desk.report(
+def test_every_test_but_those_that_failed_by_themselves(workspace: Workspace) -> None:
+    workspace.report(
         "one.json",
         a_report(
             over("tests/test_a.py::gate", 1, 3),
@@ -65,9 +65,9 @@ def test_every_test_but_those_that_failed_by_themselves(desk: Desk) -> None:
             over("tests/test_a.py::blind", 1, 2, verdict="error", errors=["a sensor is missing"]),
         ),
     )
-    said = desk.run("accept", "--yes", "one.json")
+    said = workspace.run("accept", "--yes", "one.json")
     assert said.code == 0
-    text = desk.baseline()
+    text = workspace.baseline()
     for name in ("gate", "passed", "xpassed", "xfailed_by_gate"):
         assert f"  {name}:\n" in text
     for name in ("own", "xfailed", "skipped", "crashed", "nothing", "blind"):
@@ -78,159 +78,161 @@ def test_every_test_but_those_that_failed_by_themselves(desk: Desk) -> None:
     assert "not seen   tests/test_a.py::blind   a sensor is missing   on cpu" in said.out
 
 
-def test_what_was_lost_is_shown_loudly(desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(T, 4)))
-    desk.run("accept", "--yes", "one.json")
-    desk.report(
+def test_what_was_lost_is_shown_loudly(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T, 4)))
+    workspace.run("accept", "--yes", "one.json")
+    workspace.report(
         "two.json", a_report(a_test(T, 0, verdict="lost", failed_by="gate", outcome="failed"))
     )
-    said = desk.run("accept", "--dry-run", "two.json")
+    said = workspace.run("accept", "--dry-run", "two.json")
     assert "dynamo 4 -> 0   LOST: no dynamo graph any more" in said.out
 
 
 # profiles
 
 
-def test_profiles_in_one_go_base_first(desk: Desk) -> None:
-    desk.report("n300.json", a_report(a_test(T, 3), profile="tt-n300"))
-    desk.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
-    desk.report("p150.json", a_report(a_test(T, 1), profile="tt-p150"))
+def test_profiles_in_one_go_base_first(workspace: Workspace) -> None:
+    workspace.report("n300.json", a_report(a_test(T, 3), profile="tt-n300"))
+    workspace.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
+    workspace.report("p150.json", a_report(a_test(T, 1), profile="tt-p150"))
     reports = ("n300.json", "n150.json", "p150.json")
-    said = desk.run("accept", "--yes", "--base-profile", "tt-n150", *reports)
+    said = workspace.run("accept", "--yes", "--base-profile", "tt-n150", *reports)
     assert said.code == 0
-    text = desk.baseline()
+    text = workspace.baseline()
     assert "profile: tt-n150" in text
     assert (
         "graphs: {dynamo: 1}\n    ops: {dynamo: 12}\n    overrides:\n      tt-n300:\n"
         "        graphs: {dynamo: 3}\n        ops: {dynamo: 12}\n" in text
     )
     assert "tt-p150" not in text  # as the plain values
-    assert desk.run("check", *reports).code == 0
+    assert workspace.run("check", *reports).code == 0
 
 
-def test_without_a_base_profile_the_first_report_is_it(desk: Desk) -> None:
-    desk.report("n300.json", a_report(a_test(T, 3), profile="tt-n300"))
-    desk.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
-    desk.run("accept", "--yes", "n300.json", "n150.json")
-    assert "profile: tt-n300" in desk.baseline()
-    assert "tt-n150:\n        graphs: {dynamo: 1}" in desk.baseline()
+def test_without_a_base_profile_the_first_report_is_it(workspace: Workspace) -> None:
+    workspace.report("n300.json", a_report(a_test(T, 3), profile="tt-n300"))
+    workspace.report("n150.json", a_report(a_test(T, 1), profile="tt-n150"))
+    workspace.run("accept", "--yes", "n300.json", "n150.json")
+    assert "profile: tt-n300" in workspace.baseline()
+    assert "tt-n150:\n        graphs: {dynamo: 1}" in workspace.baseline()
 
 
-def test_a_base_profile_that_no_report_has_is_refused(desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(T)))
-    said = desk.run("accept", "--yes", "--base-profile", "tt-n150", "one.json")
+def test_a_base_profile_that_no_report_has_is_refused(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T)))
+    said = workspace.run("accept", "--yes", "--base-profile", "tt-n150", "one.json")
     assert said.code == 2
     assert "no report is of tt-n150; they are of cpu" in said.err
-    assert not (desk.path / "baselines").exists()
+    assert not (workspace.path / "baselines").exists()
 
 
 # shards, retries, contradictions
 
 
-def test_shards_and_retries(desk: Desk) -> None:
+def test_shards_and_retries(workspace: Workspace) -> None:
     crashed = a_test("tests/test_a.py::t2", 0, outcome="crashed", failed_by="test")
     own = a_test("tests/test_a.py::t3", 9, outcome="failed", failed_by="test")
-    desk.report("1.json", a_report(a_test("tests/test_a.py::t1"), crashed, own))
-    desk.report("2.json", a_report(a_test("tests/test_a.py::t2"), a_test("tests/test_a.py::t3")))
-    assert desk.run("accept", "--yes", "1.json", "2.json").code == 0
+    workspace.report("1.json", a_report(a_test("tests/test_a.py::t1"), crashed, own))
+    workspace.report(
+        "2.json", a_report(a_test("tests/test_a.py::t2"), a_test("tests/test_a.py::t3"))
+    )
+    assert workspace.run("accept", "--yes", "1.json", "2.json").code == 0
     for name in ("t1", "t2", "t3"):
-        assert f"  {name}:\n    graphs: {{dynamo: 1}}\n" in desk.baseline()
+        assert f"  {name}:\n    graphs: {{dynamo: 1}}\n" in workspace.baseline()
 
 
-def test_contradictions_are_refused_and_all_named(desk: Desk) -> None:
+def test_contradictions_are_refused_and_all_named(workspace: Workspace) -> None:
     names = ("tests/test_a.py::t1", "tests/test_a.py::t2")
-    desk.report("1.json", a_report(*(a_test(name, 1) for name in names)))
-    desk.report("2.json", a_report(*(a_test(name, 2) for name in names)))
-    before = desk.files()
-    said = desk.run("accept", "--yes", "1.json", "2.json")
+    workspace.report("1.json", a_report(*(a_test(name, 1) for name in names)))
+    workspace.report("2.json", a_report(*(a_test(name, 2) for name in names)))
+    before = workspace.files()
+    said = workspace.run("accept", "--yes", "1.json", "2.json")
     assert said.code == 2
     for name in names:
         assert f"{name} on cpu: 1 or 2 dynamo graphs\n  1.json\n  2.json" in said.err
-    assert desk.files() == before
+    assert workspace.files() == before
 
 
 # asking
 
 
-def test_nowhere_to_ask_nothing_is_written(desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(T)))
-    before = desk.files()
-    said = desk.run("accept", "one.json")
+def test_nowhere_to_ask_nothing_is_written(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T)))
+    before = workspace.files()
+    said = workspace.run("accept", "one.json")
     assert said.code == 2
     assert "+ test_b   cpu   dynamo 1" in said.out
     assert "--yes writes without asking" in said.err
-    assert desk.files() == before
+    assert workspace.files() == before
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "written"), [("y\n", 0, True), ("\n", 1, False), ("", 1, False)]
 )
 def test_a_terminal_is_asked(
-    answer: str, code: int, written: bool, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    answer: str, code: int, written: bool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = io.StringIO(answer)
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
-    desk.report("one.json", a_report(a_test(T)))
-    said = desk.run("accept", "one.json")
+    workspace.report("one.json", a_report(a_test(T)))
+    said = workspace.run("accept", "one.json")
     assert said.code == code
     assert "Write 1 change in 1 file below baselines? [y/N]" in said.out
-    assert (desk.path / "baselines").exists() == written
+    assert (workspace.path / "baselines").exists() == written
 
 
-def test_a_dry_run_shows_and_stops(desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(T)))
-    before = desk.files()
-    said = desk.run("accept", "--dry-run", "--yes", "one.json")
+def test_a_dry_run_shows_and_stops(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T)))
+    before = workspace.files()
+    said = workspace.run("accept", "--dry-run", "--yes", "one.json")
     assert said.code == 0
     assert "+ test_b   cpu   dynamo 1" in said.out
     assert "Would write 1 change in 1 file below baselines." in said.out
-    assert desk.files() == before
+    assert workspace.files() == before
 
 
 # what is kept
 
 
-def test_notes_comments_and_other_entries_are_kept(desk: Desk) -> None:
+def test_notes_comments_and_other_entries_are_kept(workspace: Workspace) -> None:
     before = (
         "# ours\nversion: 1\nprofile: cpu\ntorch: '2.13'\ntests:\n"
         "  # why\n  test_b:\n    note: a flag is read back\n    graphs: {dynamo: 1}\n"
         "  test_other:\n    graphs:   {dynamo: 2}   # two\n"
     )
-    path = desk.path / "baselines/tests/test_a.yaml"
+    path = workspace.path / "baselines/tests/test_a.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(before)
-    desk.report("one.json", a_report(a_test(T, 1, recompiles={"dynamo": 1})))
-    said = desk.run("accept", "--yes", "one.json")
+    workspace.report("one.json", a_report(a_test(T, 1, recompiles={"dynamo": 1})))
+    said = workspace.run("accept", "--yes", "one.json")
     assert said.code == 0
     assert "~ test_b   cpu   dynamo recompiles 0 -> 1" in said.out
-    text = desk.baseline()
+    text = workspace.baseline()
     assert "  # why\n  test_b:\n    note: a flag is read back\n" in text
     assert "  test_other:\n    graphs:   {dynamo: 2}   # two\n" in text
     assert text.startswith("# ours\n")
 
 
-def test_places_that_came_and_went_are_shown(desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(T, 2, breaks=[a_break(place(code="old()"))])))
-    desk.run("accept", "--yes", "one.json")
-    desk.report("two.json", a_report(a_test(T, 2, breaks=[a_break(place(code="new()"))])))
-    said = desk.run("accept", "--yes", "two.json")
+def test_places_that_came_and_went_are_shown(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(T, 2, breaks=[a_break(place(code="old()"))])))
+    workspace.run("accept", "--yes", "one.json")
+    workspace.report("two.json", a_report(a_test(T, 2, breaks=[a_break(place(code="new()"))])))
+    said = workspace.run("accept", "--yes", "two.json")
     assert "~ test_b   cpu   other places or reasons" in said.out
     plus, minus = said.out.index("new()"), said.out.index("old()")
     assert said.out[:plus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("+ GB0124")
     assert said.out[:minus].rstrip().rsplit("\n", 1)[-1].lstrip().startswith("- GB0124")
 
 
-def test_splits_that_came_and_went_are_shown_with_their_places(desk: Desk) -> None:
+def test_splits_that_came_and_went_are_shown_with_their_places(workspace: Workspace) -> None:
     split = a_graph("a", "split", layer="xla", where=place(code="y = old(x)"))
     fx = a_graph("b", "fx", layer="xla")
     one = a_test(T, 1, layers=["dynamo", "xla"], graphs={"dynamo": 1, "xla": 2})
-    desk.report("one.json", a_report(one | {"graph_list": [*one["graph_list"], fx, split]}))
-    said = desk.run("accept", "--yes", "one.json")
+    workspace.report("one.json", a_report(one | {"graph_list": [*one["graph_list"], fx, split]}))
+    said = workspace.run("accept", "--yes", "one.json")
     assert "      + xla split  models/head.py::Head.forward\n          y = old(x)\n" in said.out
     assert "xla fx" not in said.out
-    desk.report("two.json", a_report(a_test(T, 1, layers=["dynamo", "xla"])))
-    said = desk.run("accept", "--yes", "two.json")
+    workspace.report("two.json", a_report(a_test(T, 1, layers=["dynamo", "xla"])))
+    said = workspace.run("accept", "--yes", "two.json")
     assert "      - xla split  models/head.py::Head.forward\n          y = old(x)\n" in said.out
 
 
@@ -248,10 +250,10 @@ def test_splits_that_came_and_went_are_shown_with_their_places(desk: Desk) -> No
         ("[ab]", []),
     ],
 )
-def test_only_the_tests_asked_for(pattern: str, taken: list[str], desk: Desk) -> None:
+def test_only_the_tests_asked_for(pattern: str, taken: list[str], workspace: Workspace) -> None:
     names = ("test_yolo[a]", "test_yolo[b]", "test_bert")
-    desk.report("one.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
-    said = desk.run("accept", "--dry-run", "--tests", pattern, "one.json")
+    workspace.report("one.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
+    said = workspace.run("accept", "--dry-run", "--tests", pattern, "one.json")
     assert said.code == 0
     assert [name for name in names if f"+ {name}   " in said.out] == taken
 
@@ -259,7 +261,7 @@ def test_only_the_tests_asked_for(pattern: str, taken: list[str], desk: Desk) ->
 # --prune
 
 
-def shards(desk: Desk, *numbers: int, of: int = 4) -> tuple[str, ...]:
+def shards(workspace: Workspace, *numbers: int, of: int = 4) -> tuple[str, ...]:
     """A report for each test of one file, as shards make them."""
     names = [f"tests/test_a.py::test[{number}]" for number in range(of)]
     for number in numbers:
@@ -267,159 +269,159 @@ def shards(desk: Desk, *numbers: int, of: int = 4) -> tuple[str, ...]:
         report = a_report(
             a_test(names[number]), collected=of, deselected=of - 1, deselected_tests=others
         )
-        desk.report(f"{number}.json", report)
+        workspace.report(f"{number}.json", report)
     return tuple(f"{number}.json" for number in numbers)
 
 
-def with_a_stale_entry(desk: Desk) -> None:
+def with_a_stale_entry(workspace: Workspace) -> None:
     names = [f"tests/test_a.py::test[{number}]" for number in range(4)]
     stale = ("tests/test_a.py::test[gone]", "tests/test_b.py::also_gone")
-    desk.report("old.json", a_report(*(a_test(name) for name in (*names, *stale))))
-    assert desk.run("accept", "--yes", "old.json").code == 0
+    workspace.report("old.json", a_report(*(a_test(name) for name in (*names, *stale))))
+    assert workspace.run("accept", "--yes", "old.json").code == 0
 
 
-def test_shards_prune_together(desk: Desk) -> None:
-    with_a_stale_entry(desk)
-    said = desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 2, 3))
+def test_shards_prune_together(workspace: Workspace) -> None:
+    with_a_stale_entry(workspace)
+    said = workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 2, 3))
     assert said.code == 0
     assert "- test[gone]   its test is gone" in said.out
-    assert "gone" not in desk.baseline()
-    assert "also_gone" in desk.baseline("tests/test_b.yaml")  # no shard ran that file
+    assert "gone" not in workspace.baseline()
+    assert "also_gone" in workspace.baseline("tests/test_b.yaml")  # no shard ran that file
 
 
-def test_a_missing_shard_loses_nothing(desk: Desk) -> None:
+def test_a_missing_shard_loses_nothing(workspace: Workspace) -> None:
     """The others know which tests it had."""
-    with_a_stale_entry(desk)
-    said = desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 3))
+    with_a_stale_entry(workspace)
+    said = workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 3))
     assert said.code == 0
-    text = desk.baseline()
+    text = workspace.baseline()
     assert "gone" not in text
     for number in range(4):
         assert f'      "{number}": {{graphs: {{dynamo: 1}}, ops: {{dynamo: 12}}}}\n' in text
 
 
-def test_a_file_collected_in_part_prunes_nothing(desk: Desk) -> None:
-    with_a_stale_entry(desk)
-    before = desk.baseline()
+def test_a_file_collected_in_part_prunes_nothing(workspace: Workspace) -> None:
+    with_a_stale_entry(workspace)
+    before = workspace.baseline()
     test = a_test("tests/test_a.py::test[0]")
-    desk.report("one.json", a_report(test, collected_whole=[]))
-    said = desk.run("accept", "--yes", "--prune", "one.json")
+    workspace.report("one.json", a_report(test, collected_whole=[]))
+    said = workspace.run("accept", "--yes", "--prune", "one.json")
     assert said.code == 0
     assert "1 file collected in part only: nothing of theirs is dropped" in said.out
-    assert desk.baseline() == before
+    assert workspace.baseline() == before
 
 
-def test_a_function_collected_whole_prunes_its_own_cases(desk: Desk) -> None:
+def test_a_function_collected_whole_prunes_its_own_cases(workspace: Workspace) -> None:
     """tt-xla names one function of a file of models: `test_models.py::test_all_models_torch`."""
     names = ("test[0]", "test[gone]", "other[0]", "other[gone]")
-    desk.report("old.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
-    desk.run("accept", "--yes", "old.json")
+    workspace.report("old.json", a_report(*(a_test(f"tests/test_a.py::{name}") for name in names)))
+    workspace.run("accept", "--yes", "old.json")
     test = a_test("tests/test_a.py::test[0]")
-    desk.report("one.json", a_report(test, collected_whole=["tests/test_a.py::test"]))
-    said = desk.run("accept", "--yes", "--prune", "one.json")
+    workspace.report("one.json", a_report(test, collected_whole=["tests/test_a.py::test"]))
+    said = workspace.run("accept", "--yes", "--prune", "one.json")
     assert "- test[gone]   its test is gone" in said.out
-    assert desk.baseline().count("gone") == 1
+    assert workspace.baseline().count("gone") == 1
 
 
-def test_without_prune_nothing_is_dropped(desk: Desk) -> None:
-    with_a_stale_entry(desk)
-    before = desk.baseline()
-    desk.run("accept", "--yes", *shards(desk, 0, 1, 2, 3))
-    assert desk.baseline() == before
+def test_without_prune_nothing_is_dropped(workspace: Workspace) -> None:
+    with_a_stale_entry(workspace)
+    before = workspace.baseline()
+    workspace.run("accept", "--yes", *shards(workspace, 0, 1, 2, 3))
+    assert workspace.baseline() == before
 
 
-def test_prune_keeps_to_the_tests_asked_for(desk: Desk) -> None:
-    with_a_stale_entry(desk)
-    reports = shards(desk, 0, 1, 2, 3)
-    desk.run("accept", "--yes", "--prune", "--tests", "test[0]", *reports)
-    assert "gone" in desk.baseline()
+def test_prune_keeps_to_the_tests_asked_for(workspace: Workspace) -> None:
+    with_a_stale_entry(workspace)
+    reports = shards(workspace, 0, 1, 2, 3)
+    workspace.run("accept", "--yes", "--prune", "--tests", "test[0]", *reports)
+    assert "gone" in workspace.baseline()
 
 
-def test_the_baseline_of_a_deleted_file_goes(desk: Desk) -> None:
-    with_a_stale_entry(desk)
-    (desk.path / "tests/test_b.py").unlink()
-    said = desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 2, 3))
+def test_the_baseline_of_a_deleted_file_goes(workspace: Workspace) -> None:
+    with_a_stale_entry(workspace)
+    (workspace.path / "tests/test_b.py").unlink()
+    said = workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 2, 3))
     assert "- also_gone   its test is gone" in said.out
-    assert not (desk.path / "baselines/tests/test_b.yaml").exists()
+    assert not (workspace.path / "baselines/tests/test_b.yaml").exists()
 
 
-def test_a_checkout_of_something_else_loses_nothing(desk: Desk) -> None:
-    with_a_stale_entry(desk)
+def test_a_checkout_of_something_else_loses_nothing(workspace: Workspace) -> None:
+    with_a_stale_entry(workspace)
     for name in ("tests/test_a.py", "tests/test_b.py"):
-        (desk.path / name).unlink()
-    desk.run("accept", "--yes", "--prune", *shards(desk, 0, 1, 2, 3))
-    assert (desk.path / "baselines/tests/test_b.yaml").exists()
+        (workspace.path / name).unlink()
+    workspace.run("accept", "--yes", "--prune", *shards(workspace, 0, 1, 2, 3))
+    assert (workspace.path / "baselines/tests/test_b.yaml").exists()
 
 
 # where
 
 
-def test_the_directory_comes_from_the_ini_file_or_the_option(desk: Desk) -> None:
-    (desk.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = ci/graphs\n")
-    desk.report("one.json", a_report(a_test(T)))
-    desk.run("accept", "--yes", "one.json")
-    assert (desk.path / "ci/graphs/tests/test_a.yaml").is_file()
-    desk.run("accept", "--yes", "--graph-budget-dir", "mine", "one.json")
-    assert (desk.path / "mine/tests/test_a.yaml").is_file()
+def test_the_directory_comes_from_the_ini_file_or_the_option(workspace: Workspace) -> None:
+    (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = ci/graphs\n")
+    workspace.report("one.json", a_report(a_test(T)))
+    workspace.run("accept", "--yes", "one.json")
+    assert (workspace.path / "ci/graphs/tests/test_a.yaml").is_file()
+    workspace.run("accept", "--yes", "--graph-budget-dir", "mine", "one.json")
+    assert (workspace.path / "mine/tests/test_a.yaml").is_file()
 
 
-def test_a_broken_baseline_is_named_and_nothing_is_written(desk: Desk) -> None:
-    path = desk.path / "baselines/tests/test_a.yaml"
+def test_a_broken_baseline_is_named_and_nothing_is_written(workspace: Workspace) -> None:
+    path = workspace.path / "baselines/tests/test_a.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: -1}\n")
-    desk.report("one.json", a_report(a_test(T), a_test("tests/test_b.py::t")))
-    before = desk.files()
-    said = desk.run("accept", "--yes", "one.json")
+    workspace.report("one.json", a_report(a_test(T), a_test("tests/test_b.py::t")))
+    before = workspace.files()
+    said = workspace.run("accept", "--yes", "one.json")
     assert said.code == 2
     assert "baselines/tests/test_a.yaml:5" in said.err
-    assert desk.files() == before
+    assert workspace.files() == before
 
 
-# hostile
+# untrusted
 
 
 @pytest.mark.parametrize("nodeid", PATHS)
-def test_a_forged_node_id_writes_nothing_anywhere(nodeid: str, desk: Desk) -> None:
-    desk.report("evil.json", a_report(a_test("tests/test_b.py::fine"), a_test(nodeid)))
-    above = sorted(desk.path.parent.rglob("*"))
-    said = desk.run("accept", "--yes", "evil.json")
+def test_a_forged_node_id_writes_nothing_anywhere(nodeid: str, workspace: Workspace) -> None:
+    workspace.report("evil.json", a_report(a_test("tests/test_b.py::fine"), a_test(nodeid)))
+    above = sorted(workspace.path.parent.rglob("*"))
+    said = workspace.run("accept", "--yes", "evil.json")
     assert said.code == 2
     assert "evil.json: " in said.err
-    assert sorted(desk.path.parent.rglob("*")) == above
+    assert sorted(workspace.path.parent.rglob("*")) == above
     assert said.err.replace("\n", "").isprintable()
 
 
-def test_a_link_out_of_the_directory_is_not_followed(desk: Desk) -> None:
-    outside = desk.path.parent / "outside"
+def test_a_link_out_of_the_directory_is_not_followed(workspace: Workspace) -> None:
+    outside = workspace.path.parent / "outside"
     outside.mkdir()
-    (desk.path / "baselines").mkdir()
-    (desk.path / "baselines/tests").symlink_to(outside)
-    desk.report("one.json", a_report(a_test(T)))
-    said = desk.run("accept", "--yes", "one.json")
+    (workspace.path / "baselines").mkdir()
+    (workspace.path / "baselines/tests").symlink_to(outside)
+    workspace.report("one.json", a_report(a_test(T)))
+    said = workspace.run("accept", "--yes", "one.json")
     assert said.code == 2
     assert "symbolic link" in said.err
     assert not list(outside.iterdir())
 
 
 @pytest.mark.parametrize("file", ["tests/" + "x" * 300 + ".py", "/".join("x" * 600)])
-def test_a_name_that_no_file_system_takes_is_refused(file: str, desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(f"{file}::t")))
-    said = desk.run("accept", "--yes", "one.json")
+def test_a_name_that_no_file_system_takes_is_refused(file: str, workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(a_test(f"{file}::t")))
+    said = workspace.run("accept", "--yes", "one.json")
     assert said.code in (0, 2)
     assert "Traceback" not in said.err
 
 
-def test_a_wholly_hostile_report(desk: Desk) -> None:
-    report = a_hostile_report()
-    desk.report("one.json", report)
-    before = desk.files()
-    said = desk.run("accept", "--yes", "one.json")
+def test_a_wholly_hostile_report(workspace: Workspace) -> None:
+    report = an_untrusted_report()
+    workspace.report("one.json", report)
+    before = workspace.files()
+    said = workspace.run("accept", "--yes", "one.json")
     assert said.code == 2  # real newlines in node ids
-    assert desk.files() == before
+    assert workspace.files() == before
 
 
 @pytest.mark.parametrize("cases", [25, pytest.param(500, marks=pytest.mark.nightly)])
-def test_scale_of_40_reports(desk: Desk, cases: int) -> None:
+def test_scale_of_40_reports(workspace: Workspace, cases: int) -> None:
     """All of it is accepted; `docs/how-to/tt-xla-ci-gate.md` says how long 20,000 tests take."""
     names = []
     for shard in range(40):
@@ -427,8 +429,8 @@ def test_scale_of_40_reports(desk: Desk, cases: int) -> None:
             a_test(f"tests/test_{shard}.py::test_model[case-{number}]", 1 + number % 3)
             for number in range(cases)
         ]
-        names.append(desk.report(f"{shard}.json", a_report(*tests)))
-    said = desk.run("accept", "--yes", *names)
+        names.append(workspace.report(f"{shard}.json", a_report(*tests)))
+    said = workspace.run("accept", "--yes", *names)
     assert said.code == 0
     assert f"Wrote {40 * cases:,} changes in 40 files" in said.out
-    assert f"{40 * cases:,}" in desk.run("check", *names).out
+    assert f"{40 * cases:,}" in workspace.run("check", *names).out

@@ -80,7 +80,7 @@ def test_json_has_every_key_and_what_only_logs_have(tmp_path: Path) -> None:
     assert [graph["name"] for graph in entry["graph_list"]] == [
         f"SyncTensorsGraph.{number * 19 + 12}" for number in (1, 2, 3)
     ]
-    assert len(entry["bearing"]) == 2
+    assert len(entry["gaps"]) == 2
     assert entry["run"][-1] == "graphbreak analyze run.log"
     kept = entry["log"]
     assert (kept["attempted"], kept["completed"], kept["failed"]) == (3, 2, 1)
@@ -94,14 +94,14 @@ def test_a_log_that_bears_nothing_is_still_written(tmp_path: Path) -> None:
     assert run(log(tmp_path, text=b"hello\n"), "--json", str(path)) == 0
     (entry,) = entries(path)
     assert entry["graphs"] == {}
-    assert entry["bearing"]
+    assert entry["gaps"]
 
 
 def test_a_log_that_bears_everything_has_no_doubts(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     assert run(log(tmp_path, text=whole()), "--json", str(path)) == 0
     (entry,) = entries(path)
-    assert entry["bearing"] == []
+    assert entry["gaps"] == []
     assert entry["run"] == []
 
 

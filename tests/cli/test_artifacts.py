@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test, over
 
 T = "tests/test_a.py::test_b"
@@ -26,7 +26,7 @@ place.mkdir()
 
 
 @pytest.fixture
-def gh(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gh:
+def gh(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gh:
     return Gh(tmp_path / "bin", monkeypatch)
 
 
@@ -56,28 +56,28 @@ class Gh:
         return [*asked[:at], *asked[at + 2 :]]
 
 
-def test_the_reports_of_a_run(desk: Desk, gh: Gh) -> None:
+def test_the_reports_of_a_run(workspace: Workspace, gh: Gh) -> None:
     gh.says(a_report(a_test(T, 2)))
-    said = desk.run("accept", "--run", "123456", "--repo", "me/net", "--yes")
+    said = workspace.run("accept", "--run", "123456", "--repo", "me/net", "--yes")
     assert said.code == 0, said.err
     assert gh.asked == ["run", "download", "123456", "--pattern", "graphs*", "--repo", "me/net"]
-    assert "graphs: {dynamo: 2}" in desk.baseline()
+    assert "graphs: {dynamo: 2}" in workspace.baseline()
 
 
-def test_the_page_of_a_run_as_it_stands_in_the_browser(desk: Desk, gh: Gh) -> None:
+def test_the_page_of_a_run_as_it_stands_in_the_browser(workspace: Workspace, gh: Gh) -> None:
     gh.says(a_report(a_test(T, 2)))
     page = "https://github.com/me/net/actions/runs/123456/job/7?pr=1"
-    assert desk.run("accept", "--run", page, "--yes", "--artifact", "counts").code == 0
+    assert workspace.run("accept", "--run", page, "--yes", "--artifact", "counts").code == 0
     assert gh.asked == ["run", "download", "123456", "--pattern", "counts", "--repo", "me/net"]
     own = page.replace("github.com", "git.example.org")
-    assert desk.run("accept", "--run", own, "--dry-run").code == 0
+    assert workspace.run("accept", "--run", own, "--dry-run").code == 0
     assert gh.asked[-1] == "git.example.org/me/net"
 
 
-def test_the_line_of_one_test_takes_no_other_along(desk: Desk, gh: Gh) -> None:
+def test_the_line_of_one_test_takes_no_other_along(workspace: Workspace, gh: Gh) -> None:
     gh.says(a_report(a_test(T, 2), a_test(f"{T}_too", 3)))
-    assert desk.run("accept", "--run", "1", "--tests", T, "--yes").code == 0
-    assert "test_b_too" not in desk.baseline()
+    assert workspace.run("accept", "--run", "1", "--tests", T, "--yes").code == 0
+    assert "test_b_too" not in workspace.baseline()
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,19 @@ def test_the_line_of_one_test_takes_no_other_along(desk: Desk, gh: Gh) -> None:
         (1, "HTTP 404: Not Found", "gh could not download the artifacts of run 1 of me/net"),
     ],
 )
-def test_what_gh_cannot_do_is_said(desk: Desk, gh: Gh, code: int, words: str, told: str) -> None:
+def test_what_gh_cannot_do_is_said(
+    workspace: Workspace, gh: Gh, code: int, words: str, told: str
+) -> None:
     gh.says(code=code, words=words)
-    said = desk.run("accept", "--run", "1", "--repo", "me/net", "--yes")
+    said = workspace.run("accept", "--run", "1", "--repo", "me/net", "--yes")
     assert said.code == 2
     assert told in said.err
     assert words in said.err
     assert "Traceback" not in said.err
 
 
-def test_without_gh_the_next_step_is_said(desk: Desk, gh: Gh) -> None:
-    said = desk.run("accept", "--run", "1")
+def test_without_gh_the_next_step_is_said(workspace: Workspace, gh: Gh) -> None:
+    said = workspace.run("accept", "--run", "1")
     assert said.code == 2
     assert "--run needs GitHub's command line `gh`" in said.err
     assert "graphbreak accept FILE.zip" in said.err
@@ -113,26 +115,26 @@ def test_without_gh_the_next_step_is_said(desk: Desk, gh: Gh) -> None:
         ([], "name the reports, or the run"),
     ],
 )
-def test_what_names_no_run(desk: Desk, gh: Gh, args: list[str], told: str) -> None:
+def test_what_names_no_run(workspace: Workspace, gh: Gh, args: list[str], told: str) -> None:
     gh.says(a_report())
-    said = desk.run("accept", *args)
+    said = workspace.run("accept", *args)
     assert said.code == 2
     assert told in said.err
     assert not (gh.place / "told.json").exists()
 
 
-def test_a_report_that_is_none_is_named_by_its_run(desk: Desk, gh: Gh) -> None:
+def test_a_report_that_is_none_is_named_by_its_run(workspace: Workspace, gh: Gh) -> None:
     gh.says({})
-    said = desk.run("accept", "--run", "17", "--yes")
+    said = workspace.run("accept", "--run", "17", "--yes")
     assert said.code == 2
     assert "run 17/graphs-n150/graphs.json: version" in said.err
 
 
 @pytest.mark.parametrize("page", ["comment.md", None])
 def test_check_on_github_prints_the_line(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, page: str | None
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, page: str | None
 ) -> None:
-    desk.report("one.json", a_report(over(T, 1, 3)))
+    workspace.report("one.json", a_report(over(T, 1, 3)))
     for name, value in {
         "GITHUB_ACTIONS": "true",
         "GITHUB_RUN_ID": "99",
@@ -142,12 +144,12 @@ def test_check_on_github_prints_the_line(
         monkeypatch.setenv(name, value)
     line = "graphbreak accept --run 99 --repo me/net"
     if page is None:
-        assert desk.run("check", "one.json").out.endswith(f"{line}\n")
+        assert workspace.run("check", "one.json").out.endswith(f"{line}\n")
         return
-    desk.run("check", "one.json", "--markdown", page)
+    workspace.run("check", "one.json", "--markdown", page)
     assert f"\n```sh\n{line}\n```\n" in Path(page).read_text()
     # A workflow that comments is another run than the one that measured.
-    desk.run("report", "one.json", "--markdown", page)
+    workspace.run("report", "one.json", "--markdown", page)
     assert "--run" not in Path(page).read_text()
-    desk.run("report", "one.json", "--markdown", page, "--of-run", "98")
+    workspace.run("report", "one.json", "--markdown", page, "--of-run", "98")
     assert f"\n```sh\n{line.replace('99', '98')}\n```\n" in Path(page).read_text()

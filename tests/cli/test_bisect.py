@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.cli.versions.history import BROKEN, HEAD, TEST, Past, sixty
 
 pytestmark = [
@@ -34,21 +34,23 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def past(desk: Desk) -> Past:
-    for path in desk.path.iterdir():
+def past(workspace: Workspace) -> Past:
+    for path in workspace.path.iterdir():
         if path.is_dir():
             for file in path.iterdir():
                 file.unlink()
-    return Past(desk.path)
+    return Past(workspace.path)
 
 
-def test_one_planted_break_among_sixty_commits(desk: Desk, temporary: Path) -> None:
-    past = sixty(desk.path)
+def test_one_planted_break_among_sixty_commits(workspace: Workspace, temporary: Path) -> None:
+    past = sixty(workspace.path)
     hashes = past.made()
     past.git("bisect", "start")  # one of the user's own goes on
-    before, files = past.state(), desk.files()
+    before, files = past.state(), workspace.files()
     nodeid = "tests/models/test_heads.py::test_head"
-    said = desk.run("bisect", nodeid, "--good", hashes["1"], "--reports", str(temporary / "kept"))
+    said = workspace.run(
+        "bisect", nodeid, "--good", hashes["1"], "--reports", str(temporary / "kept")
+    )
     assert said.code == 0, said.err
     assert f"{nodeid} moved with\n\n  {hashes['38'][:10]}  2026-02-08  38\n" in said.out
     assert f"before  {hashes['37'][:10]}   dynamo 1\n" in said.out
@@ -60,21 +62,21 @@ def test_one_planted_break_among_sixty_commits(desk: Desk, temporary: Path) -> N
     assert said.out.endswith("it changes  net/heads.py, notes/3.txt\n")
     assert "[3] " in said.err
     assert past.state() == before
-    assert desk.files() == files
+    assert workspace.files() == files
     assert [path.name for path in temporary.iterdir()] == ["kept"]
     kept = sorted(path.name for path in (temporary / "kept").iterdir())
     assert kept == ["after.json", "before.json"]
-    assert desk.run("check", str(temporary / "kept" / "after.json")).code == 1
+    assert workspace.run("check", str(temporary / "kept" / "after.json")).code == 1
 
 
-def test_what_cannot_be_tried_is_skipped(desk: Desk, past: Past, temporary: Path) -> None:
+def test_what_cannot_be_tried_is_skipped(workspace: Workspace, past: Past, temporary: Path) -> None:
     past.commit("good", START)
     past.commit("torn", {"net/head.py": TORN})
     past.commit("gone", removed=("tests/test_head.py",))
     past.commit("back", {"tests/test_head.py": TEST, "net/head.py": BROKEN})
     past.commit("bad", {"notes.txt": ""})
     hashes = past.made()
-    said = desk.run("bisect", NODEID, "--good", hashes["good"], "--bad", hashes["bad"])
+    said = workspace.run("bisect", NODEID, "--good", hashes["good"], "--bad", hashes["bad"])
     assert said.code == 1, said.err
     assert f"{NODEID} moved with one of these" in said.out
     assert "skipped: ValueError: \\x1b[31m\\x23#[" in said.out
@@ -90,14 +92,14 @@ def test_what_cannot_be_tried_is_skipped(desk: Desk, past: Past, temporary: Path
 
 
 def test_what_is_searched_may_be_fewer_graphs_and_a_later_step_is_told(
-    desk: Desk, past: Past
+    workspace: Workspace, past: Past
 ) -> None:
     twice = BROKEN.replace("y = y + 1", "y = y + 1\n        print(len(y))")
     past.commit("two", START | {"net/head.py": twice})
     past.commit("one", {"net/head.py": BROKEN})
     past.commit("none", {"net/head.py": HEAD})
     hashes = past.made()
-    said = desk.run("bisect", NODEID, "--good", hashes["two"])
+    said = workspace.run("bisect", NODEID, "--good", hashes["two"])
     assert said.code == 0, said.err
     assert f"moved with\n\n  {hashes['one'][:10]}" in said.out
     assert "  - GB" in said.out
@@ -107,29 +109,32 @@ def test_what_is_searched_may_be_fewer_graphs_and_a_later_step_is_told(
 
 
 def test_setup_makes_each_worktree_ready_and_path_says_where_to_import_from(
-    desk: Desk, past: Past
+    workspace: Workspace, past: Past
 ) -> None:
     past.commit("good", {f"lib/{name}": text for name, text in START.items()})
     past.commit("bad", {"lib/net/head.py": BROKEN})
     hashes = past.made()
     nodeid = f"lib/{NODEID}"
-    said = desk.run(
+    said = workspace.run(
         "bisect", nodeid, "--good", hashes["good"], "--path", "made", "--setup", "cp -r lib made"
     )
     assert said.code == 0, said.err
     assert "made/net/head.py:7 in Head.forward" in said.out
     assert "Its difference touches neither these places" in said.out
     assert "it changes  lib/net/head.py" in said.out
-    said = desk.run("bisect", nodeid, "--good", hashes["good"], "--setup", "echo no >&2; exit 3")
+    said = workspace.run(
+        "bisect", nodeid, "--good", hashes["good"], "--setup", "echo no >&2; exit 3"
+    )
     assert said.code == 2
     assert "--setup ended with 3: no" in said.err
 
 
-def test_ends_that_do_not_do(desk: Desk, past: Past, temporary: Path) -> None:
-    (desk.path / "own_tool.py").write_text("")
-    (desk.path / ".gitignore").write_text("own_tool.py\n")
+def test_ends_that_do_not_do(workspace: Workspace, past: Past, temporary: Path) -> None:
+    (workspace.path / "own_tool.py").write_text("")
+    (workspace.path / ".gitignore").write_text("own_tool.py\n")
     own = (
-        f"import sys\nsys.path.append({str(desk.path)!r})\nimport own_tool\n\ndef test_a(): pass\n"
+        f"import sys\nsys.path.append({str(workspace.path)!r})\n"
+        "import own_tool\n\ndef test_a(): pass\n"
     )
     more = {
         "tests/test_two.py": "def test_a(): pass\ndef test_b(): pass\n",
@@ -154,24 +159,26 @@ def test_ends_that_do_not_do(desk: Desk, past: Past, temporary: Path) -> None:
         ((NODEID, *good, "--package", "torch"), "--package needs --bad"),
         ((NODEID, *good, "--package", "torch", "--setup", "x"), "--setup is for commits"),
     ):
-        said = desk.run("bisect", *args)
+        said = workspace.run("bisect", *args)
         assert said.code == 2
         assert words in said.err, said.err
         assert "Traceback" not in said.err
     assert not list(temporary.iterdir())
 
 
-def test_what_is_left_out_of_the_search_is_said(desk: Desk, past: Past, temporary: Path) -> None:
+def test_what_is_left_out_of_the_search_is_said(
+    workspace: Workspace, past: Past, temporary: Path
+) -> None:
     past.commit("start", START)
     past.commit("good", {"notes.txt": ""}, parents=("start",))
     past.commit("failing", {"tests/test_head.py": f"{TEST}    assert False\n"}, parents=("start",))
     past.commit("bad", {"tests/test_head.py": TEST, "net/head.py": BROKEN})
     hashes = past.made()
-    (desk.path / "net" / "__init__.py").write_text("# not committed\n")
+    (workspace.path / "net" / "__init__.py").write_text("# not committed\n")
     taken = temporary.parent / "taken"
     taken.write_text("")
     args = ("--good", hashes["good"], "--reports", str(taken))
-    said = desk.run("bisect", NODEID, *args)
+    said = workspace.run("bisect", NODEID, *args)
     assert said.code == 2
     assert "note       what is not committed is in no commit, and is left out\n" in said.out
     base = hashes["start"][:10]
@@ -180,8 +187,8 @@ def test_what_is_left_out_of_the_search_is_said(desk: Desk, past: Past, temporar
     assert f"graphbreak: {taken}: cannot be written: File exists" in said.err
 
 
-def test_outside_of_a_repository(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(desk.path.parent))
-    said = desk.run("bisect", NODEID, "--good", "HEAD")
+def test_outside_of_a_repository(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(workspace.path.parent))
+    said = workspace.run("bisect", NODEID, "--good", "HEAD")
     assert said.code == 2
     assert "not a git repository" in said.err

@@ -6,31 +6,31 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Desk
-from tests.hostile import PATHS
+from tests.cli.conftest import Workspace
 from tests.reports import Data, a_break, a_report, a_test, over, place
 from tests.runs.test_history import Repository
+from tests.untrusted import PATHS
 
 T = "tests/test_a.py::test_b"
 
 
-def accepted(desk: Desk, *tests: Data, **report: Any) -> None:
-    desk.report("accepted.json", a_report(*tests, **report))
-    assert desk.run("accept", "--yes", "accepted.json").code == 0
+def accepted(workspace: Workspace, *tests: Data, **report: Any) -> None:
+    workspace.report("accepted.json", a_report(*tests, **report))
+    assert workspace.run("accept", "--yes", "accepted.json").code == 0
 
 
-def test_within_budget(desk: Desk) -> None:
-    accepted(desk, a_test(T, 2))
-    desk.report("one.json", a_report(a_test(T, 2)))
-    said = desk.run("check", "one.json")
+def test_within_budget(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 2))
+    workspace.report("one.json", a_report(a_test(T, 2)))
+    said = workspace.run("check", "one.json")
     assert said.code == 0
     assert said.out.endswith("1 test judged on cpu (1 report): 1 ok. Within the graph budget.\n")
 
 
-def test_over_budget_says_why_and_what_to_type(desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
-    desk.report("one.json", a_report(a_test(T, 3)))
-    said = desk.run("check", "one.json")
+def test_over_budget_says_why_and_what_to_type(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 1))
+    workspace.report("one.json", a_report(a_test(T, 3)))
+    said = workspace.run("check", "one.json")
     assert said.code == 1
     assert "graph budget: 3 dynamo graphs, the baseline allows 1 (+2)" in said.out
     assert "models/head.py:10 in Head.forward" in said.out
@@ -40,13 +40,13 @@ def test_over_budget_says_why_and_what_to_type(desk: Desk) -> None:
     assert f"over       {T}   dynamo 1 -> 3, 2 graph breaks   on cpu" in said.out
 
 
-def test_the_verdict_of_the_run_is_not_taken_over(desk: Desk) -> None:
+def test_the_verdict_of_the_run_is_not_taken_over(workspace: Workspace) -> None:
     """The job may have observed only, or judged by other baselines."""
-    accepted(desk, a_test(T, 3))
-    desk.report("one.json", a_report(over(T, 1, 3)))
-    assert desk.run("check", "one.json").code == 0
-    desk.report("one.json", a_report(a_test(T, 4, verdict="ok")))
-    assert desk.run("check", "one.json").code == 1
+    accepted(workspace, a_test(T, 3))
+    workspace.report("one.json", a_report(over(T, 1, 3)))
+    assert workspace.run("check", "one.json").code == 0
+    workspace.report("one.json", a_report(a_test(T, 4, verdict="ok")))
+    assert workspace.run("check", "one.json").code == 1
 
 
 @pytest.mark.parametrize(
@@ -63,93 +63,99 @@ def test_the_verdict_of_the_run_is_not_taken_over(desk: Desk) -> None:
         (a_test("tests/test_a.py::nothing", 0), 0, "none"),
     ],
 )
-def test_every_verdict(test: Data, code: int, verdict: str, desk: Desk) -> None:
-    accepted(desk, a_test(T, 2))
-    desk.report("one.json", a_report(test))
-    said = desk.run("check", "one.json")
+def test_every_verdict(test: Data, code: int, verdict: str, workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 2))
+    workspace.report("one.json", a_report(test))
+    said = workspace.run("check", "one.json")
     assert said.code == code
     assert f"1 {verdict}. " in said.out
 
 
 @pytest.mark.parametrize("verdict", ["improved", "changed", "stale"])
-def test_strict_is_the_ini_keys(verdict: str, desk: Desk) -> None:
-    accepted(desk, a_test(T, 2), *([a_test("tests/test_a.py::gone")] if verdict == "stale" else []))
+def test_strict_is_the_ini_keys(verdict: str, workspace: Workspace) -> None:
+    accepted(
+        workspace, a_test(T, 2), *([a_test("tests/test_a.py::gone")] if verdict == "stale" else [])
+    )
     test = {
         "improved": a_test(T, 1),
         "changed": a_test(T, 2, breaks=[a_break(place(code="elsewhere()"))]),
         "stale": a_test(T, 2),
     }[verdict]
-    desk.report("one.json", a_report(test))
-    said = desk.run("check", "one.json")
+    workspace.report("one.json", a_report(test))
+    said = workspace.run("check", "one.json")
     assert said.code == 0
     assert verdict in said.out
-    (desk.path / "pytest.ini").write_text("[pytest]\ngraph_budget_strict = true\n")
-    assert desk.run("check", "one.json").code == 1
+    (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_strict = true\n")
+    assert workspace.run("check", "one.json").code == 1
 
 
-def test_a_profile_says_nothing_of_the_tests_of_another(desk: Desk) -> None:
+def test_a_profile_says_nothing_of_the_tests_of_another(workspace: Workspace) -> None:
     only = "tests/test_a.py::test_on_tt"
-    desk.report("cpu.json", a_report(a_test(T)))
-    desk.report("tt.json", a_report(a_test(T), a_test(only), profile="tt"))
-    assert desk.run("accept", "--yes", "--base-profile", "cpu", "cpu.json", "tt.json").code == 0
-    desk.report("tt_without.json", a_report(a_test(T), profile="tt"))
-    assert "stale" not in desk.run("check", "cpu.json").out
-    assert f"{only}\n" in desk.run("check", "cpu.json", "tt_without.json").out
-    assert "stale" not in desk.run("check", "cpu.json", "tt.json").out
+    workspace.report("cpu.json", a_report(a_test(T)))
+    workspace.report("tt.json", a_report(a_test(T), a_test(only), profile="tt"))
+    assert (
+        workspace.run("accept", "--yes", "--base-profile", "cpu", "cpu.json", "tt.json").code == 0
+    )
+    workspace.report("tt_without.json", a_report(a_test(T), profile="tt"))
+    assert "stale" not in workspace.run("check", "cpu.json").out
+    assert f"{only}\n" in workspace.run("check", "cpu.json", "tt_without.json").out
+    assert "stale" not in workspace.run("check", "cpu.json", "tt.json").out
 
 
-def test_all_shards_are_one_gate(desk: Desk) -> None:
+def test_all_shards_are_one_gate(workspace: Workspace) -> None:
     tests = [a_test(f"tests/test_a.py::test[{number}]") for number in range(4)]
-    accepted(desk, *tests, a_test("tests/test_a.py::gone"))
+    accepted(workspace, *tests, a_test("tests/test_a.py::gone"))
     names = []
     for number, test in enumerate(tests):
         others = [other["nodeid"] for other in tests if other is not test]
         report = a_report(test, collected=4, deselected=3, deselected_tests=others)
-        names.append(desk.report(f"{number}.json", report))
-    said = desk.run("check", *names)
+        names.append(workspace.report(f"{number}.json", report))
+    said = workspace.run("check", *names)
     assert said.code == 0
     assert "4 tests judged on cpu (4 reports): 4 ok" in said.out
     assert "stale      baselines/tests/test_a.yaml:" in said.out
     assert "tests/test_a.py::gone" in said.out
-    said = desk.run("check", *names[:3])
+    said = workspace.run("check", *names[:3])
     assert said.code == 2
     assert "missing    tests/test_a.py::test[3]   on cpu" in said.out
     assert "No verdict: 1 test collected, and run in none of these reports." in said.out
     assert said.out.count("stale ") == 1
-    assert desk.run("check", "--allow-missing", *names[:3]).code == 0
+    assert workspace.run("check", "--allow-missing", *names[:3]).code == 0
 
 
-def test_a_shard_that_is_missing_is_named(desk: Desk) -> None:
+def test_a_shard_that_is_missing_is_named(workspace: Workspace) -> None:
     """Its runner was lost: what it would have found is not known."""
     tests = [a_test(f"tests/test_a.py::test[{number}]") for number in range(2)]
-    accepted(desk, *tests)
+    accepted(workspace, *tests)
     for number, test in enumerate(tests):
         for profile in ("cpu", "tt"):
             left = [tests[1 - number]["nodeid"]]
             part: Data = {"collected": 2, "deselected": 1, "deselected_tests": left}
             report = a_report(test, profile=profile, **part, shard={"group": number + 1, "of": 2})
-            desk.report(f"{profile}{number}.json", report)
-    assert desk.run("check", "cpu0.json", "cpu1.json", "tt0.json", "tt1.json").code == 0
-    said = desk.run("check", "cpu0.json", "cpu1.json", "tt1.json")
+            workspace.report(f"{profile}{number}.json", report)
+    assert workspace.run("check", "cpu0.json", "cpu1.json", "tt0.json", "tt1.json").code == 0
+    said = workspace.run("check", "cpu0.json", "cpu1.json", "tt1.json")
     assert said.code == 2
     assert "missing    group 1 of 2 on tt: no report is of it" in said.out
     assert "No verdict: 1 shard missing. Is a report missing?" in said.out
-    assert desk.run("check", "cpu0.json", "cpu1.json", "tt1.json", "--allow-missing").code == 0
+    assert workspace.run("check", "cpu0.json", "cpu1.json", "tt1.json", "--allow-missing").code == 0
 
 
-def test_what_one_profile_left_out_and_another_ran(desk: Desk) -> None:
+def test_what_one_profile_left_out_and_another_ran(workspace: Workspace) -> None:
     """A matrix of marks leaves out what was never recorded there; else a shard is missing."""
     one, two = (a_test(f"tests/test_a.py::test[{name}]") for name in "ab")
     left: Data = {"collected": 2, "deselected": 1}
-    desk.report("cpu.json", a_report(one, **left, deselected_tests=[two["nodeid"]]))
-    desk.report("tt.json", a_report(two, profile="tt", **left, deselected_tests=[one["nodeid"]]))
-    assert desk.run("accept", "--yes", "cpu.json", "tt.json").code == 0
-    assert desk.run("check", "cpu.json", "tt.json").code == 0
-    desk.report("more.json", a_report(one, profile="tt"))
-    assert desk.run("accept", "--yes", "more.json").code == 0
-    desk.report("other.json", a_report(one | {"graphs": {"dynamo": 2}}, profile="tt"))
-    assert desk.run("accept", "--yes", "other.json").code == 0  # now tt has values of its own
-    said = desk.run("check", "cpu.json", "tt.json")
+    workspace.report("cpu.json", a_report(one, **left, deselected_tests=[two["nodeid"]]))
+    workspace.report(
+        "tt.json", a_report(two, profile="tt", **left, deselected_tests=[one["nodeid"]])
+    )
+    assert workspace.run("accept", "--yes", "cpu.json", "tt.json").code == 0
+    assert workspace.run("check", "cpu.json", "tt.json").code == 0
+    workspace.report("more.json", a_report(one, profile="tt"))
+    assert workspace.run("accept", "--yes", "more.json").code == 0
+    workspace.report("other.json", a_report(one | {"graphs": {"dynamo": 2}}, profile="tt"))
+    assert workspace.run("accept", "--yes", "other.json").code == 0  # now tt has values of its own
+    said = workspace.run("check", "cpu.json", "tt.json")
     assert said.code == 2
     assert f"missing    {one['nodeid']}   on tt" in said.out
 
@@ -164,41 +170,41 @@ def test_what_one_profile_left_out_and_another_ran(desk: Desk) -> None:
     ],
     ids=["none", "skipped", "failed by itself", "xfailed"],
 )
-def test_a_gate_that_judged_nothing_does_not_pass(tests: list[Data], desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
-    desk.report("one.json", a_report(*tests))
-    said = desk.run("check", "one.json", "--markdown", "page.md")
+def test_a_gate_that_judged_nothing_does_not_pass(tests: list[Data], workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 1))
+    workspace.report("one.json", a_report(*tests))
+    said = workspace.run("check", "one.json", "--markdown", "page.md")
     assert said.code == 2
     assert (
         "No verdict: nothing was judged. Is a report missing? If this is meant: --allow" in said.out
     )
-    assert "none over budget" not in (desk.path / "page.md").read_text()
-    assert desk.run("check", "one.json", "--allow-missing").code == 0
+    assert "none over budget" not in (workspace.path / "page.md").read_text()
+    assert workspace.run("check", "one.json", "--allow-missing").code == 0
 
 
-def test_two_reports_of_which_one_is_empty(desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
-    desk.report("one.json", a_report())
-    assert desk.run("check", "one.json", "accepted.json").code == 0
+def test_two_reports_of_which_one_is_empty(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 1))
+    workspace.report("one.json", a_report())
+    assert workspace.run("check", "one.json", "accepted.json").code == 0
 
 
-def test_profiles_are_judged_by_their_own_values(desk: Desk) -> None:
-    desk.report("cpu.json", a_report(a_test(T, 1)))
-    desk.report("n150.json", a_report(a_test(T, 3), profile="tt-n150"))
-    desk.run("accept", "--yes", "cpu.json", "n150.json")
-    assert desk.run("check", "cpu.json", "n150.json").code == 0
-    desk.report("cpu.json", a_report(a_test(T, 3)))
-    said = desk.run("check", "cpu.json", "n150.json")
+def test_profiles_are_judged_by_their_own_values(workspace: Workspace) -> None:
+    workspace.report("cpu.json", a_report(a_test(T, 1)))
+    workspace.report("n150.json", a_report(a_test(T, 3), profile="tt-n150"))
+    workspace.run("accept", "--yes", "cpu.json", "n150.json")
+    assert workspace.run("check", "cpu.json", "n150.json").code == 0
+    workspace.report("cpu.json", a_report(a_test(T, 3)))
+    said = workspace.run("check", "cpu.json", "n150.json")
     assert said.code == 1
     assert "on cpu, tt-n150 (2 reports): 1 over, 1 ok" in said.out
 
 
-def test_a_test_that_failed_by_itself_is_not_judged(desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
+def test_a_test_that_failed_by_itself_is_not_judged(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 1))
     failed = a_test("tests/test_a.py::test_c", 9, outcome="failed", failed_by="test")
     xfailed = [a_test(f"{T}{number}", 9, outcome="xfailed") for number in range(2)]
-    desk.report("one.json", a_report(a_test(T, 1), failed, *xfailed))
-    said = desk.run("check", "one.json")
+    workspace.report("one.json", a_report(a_test(T, 1), failed, *xfailed))
+    said = workspace.run("check", "one.json")
     assert said.code == 0
     assert "1 test failed without the gate, and is not judged" in said.out
     assert "2 tests xfailed without the gate, and are not judged" in said.out
@@ -212,69 +218,72 @@ def test_b(): ...
 """
 
 
-def test_ungated_by_marker_or_baseline(desk: Desk) -> None:
+def test_ungated_by_marker_or_baseline(workspace: Workspace) -> None:
     other = a_test("tests/test_b.py::t")
-    accepted(desk, a_test(T, 1), other)
-    (desk.path / "tests/test_a.py").write_text(MARKED)
-    desk.report("one.json", a_report(a_test(T, 9, ungated="being mended"), other))
-    said = desk.run("check", "one.json")
+    accepted(workspace, a_test(T, 1), other)
+    (workspace.path / "tests/test_a.py").write_text(MARKED)
+    workspace.report("one.json", a_report(a_test(T, 9, ungated="being mended"), other))
+    said = workspace.run("check", "one.json")
     assert said.code == 0
     assert f"ungated    {T}   being mended   on cpu\n" in said.out
     assert "2 tests judged on cpu (1 report): 1 ok, 1 ungated. Within" in said.out
-    (desk.path / "tests/test_a.py").write_text("")
-    path = desk.path / "baselines/tests/test_a.yaml"
+    (workspace.path / "tests/test_a.py").write_text("")
+    path = workspace.path / "baselines/tests/test_a.yaml"
     path.write_text(path.read_text().replace("  test_b:\n", "  test_b:\n    ungated: flaky\n"))
-    desk.report("one.json", a_report(a_test(T, 9), other))
-    said = desk.run("check", "one.json")
+    workspace.report("one.json", a_report(a_test(T, 9), other))
+    said = workspace.run("check", "one.json")
     assert said.code == 0
     assert f"ungated    {T}   flaky   on cpu\n" in said.out
 
 
-def test_what_is_ungated_is_in_every_page(desk: Desk) -> None:
-    (desk.path / "tests/test_a.py").write_text(MARKED)
+def test_what_is_ungated_is_in_every_page(workspace: Workspace) -> None:
+    (workspace.path / "tests/test_a.py").write_text(MARKED)
     other = a_test("tests/test_b.py::t", 0)
-    desk.report("one.json", a_report(a_test(T, 2, ungated="being <mended>"), other))
+    workspace.report("one.json", a_report(a_test(T, 2, ungated="being <mended>"), other))
     for command in ("check", "report"):
-        said = desk.run(command, "one.json", "--markdown", "page.md", "--html", "page.html")
+        said = workspace.run(command, "one.json", "--markdown", "page.md", "--html", "page.html")
         assert said.code == 0
-        text = (desk.path / "page.md").read_text()
+        text = (workspace.path / "page.md").read_text()
         assert "### Graph budget: 2 tests, none over budget, 1 not gated" in text
         assert "1 none, 1 ungated" in text
         assert f"**Not gated**\n\n- <code>{T}   being &#60;mended&#62;</code>\n" in text
         assert (
             f'"ungated":["{T}   being \\u003cmended\\u003e"]'
-            in (desk.path / "page.html").read_text()
+            in (workspace.path / "page.html").read_text()
         )
     assert (
-        "ungated    tests/test_a.py::test_b   being <mended>" in desk.run("report", "one.json").out
+        "ungated    tests/test_a.py::test_b   being <mended>"
+        in workspace.run("report", "one.json").out
     )
 
 
-def test_a_report_s_own_ungated_is_not_believed(desk: Desk) -> None:
+def test_a_report_s_own_ungated_is_not_believed(workspace: Workspace) -> None:
     """The checkout has the source: no mark in it takes this test out."""
-    accepted(desk, a_test(T, 1))
-    desk.report("one.json", a_report(a_test(T, 9, ungated="being mended")))
-    said = desk.run("check", "one.json")
+    accepted(workspace, a_test(T, 1))
+    workspace.report("one.json", a_report(a_test(T, 9, ungated="being mended")))
+    said = workspace.run("check", "one.json")
     assert said.code == 1
     assert f"not so     {T}   being mended   on cpu   no mark of this checkout says it" in said.out
-    helper = desk.path / "tests/conftest.py"
+    helper = workspace.path / "tests/conftest.py"
     helper.write_text("def add(item): item.add_marker(pytest.mark.graph_budget(gate=FLAKY))")
-    assert desk.run("check", "one.json", "--allow-missing").code == 0
+    assert workspace.run("check", "one.json", "--allow-missing").code == 0
     helper.write_text("# graph_budget(gate=False)")
-    (desk.path / "tests/test_b.py").write_text(MARKED)
-    assert desk.run("check", "one.json").code == 1
+    (workspace.path / "tests/test_b.py").write_text(MARKED)
+    assert workspace.run("check", "one.json").code == 1
 
 
-def test_what_became_ungated_since_main(desk: Desk) -> None:
-    repository = Repository(desk.path)
-    (desk.path / "tests/test_a.py").write_text(MARKED.replace("graph_budget(", "max_graphs(1) #"))
+def test_what_became_ungated_since_main(workspace: Workspace) -> None:
+    repository = Repository(workspace.path)
+    (workspace.path / "tests/test_a.py").write_text(
+        MARKED.replace("graph_budget(", "max_graphs(1) #")
+    )
     repository.put("  test_b:\n    graphs: {dynamo: 1}\n", "tests/test_a.yaml")
     repository.commit("first")
     repository.git("checkout", "-qb", "branch")
-    (desk.path / "tests/test_a.py").write_text(MARKED)
-    (desk.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
+    (workspace.path / "tests/test_a.py").write_text(MARKED)
+    (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
     repository.commit("take it out")
-    desk.report(
+    workspace.report(
         "one.json", a_report(a_test(T, 2, ungated="being mended"), a_test("tests/b.py::t", 0))
     )
     words = (
@@ -283,44 +292,48 @@ def test_what_became_ungated_since_main(desk: Desk) -> None:
         f"cap        {T}   no max_graphs any more   was max_graphs(1)",
         "setting    pytest.ini   graph_budget_isolation = none   was not set",
     )
-    said = desk.run("check", "one.json", "--base", "main", "--markdown", "c.md", "--html", "h.html")
+    said = workspace.run(
+        "check", "one.json", "--base", "main", "--markdown", "c.md", "--html", "h.html"
+    )
     assert said.code == 0
     for word in words:
         assert word in said.out
-    text = (desk.path / "c.md").read_text()
+    text = (workspace.path / "c.md").read_text()
     assert "**Taken out of the gate since <code>main" in text
     assert "graph_budget&#40;gate=False" in text
-    assert "graph_budget(gate=False" in (desk.path / "h.html").read_text()
-    said = desk.run("check", "one.json", "--base", "nosuch")
+    assert "graph_budget(gate=False" in (workspace.path / "h.html").read_text()
+    said = workspace.run("check", "one.json", "--base", "nosuch")
     assert said.code == 2
     assert "nosuch is not here to compare with" in said.err
-    assert "Taken out" not in desk.run("check", "one.json", "--base", "branch").out
+    assert "Taken out" not in workspace.run("check", "one.json", "--base", "branch").out
 
 
-def test_the_branch_of_a_pull_request_is_found(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = Repository(desk.path)
+def test_the_branch_of_a_pull_request_is_found(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(workspace.path)
     repository.commit("first")
     repository.git("update-ref", "refs/remotes/origin/dev", "HEAD")
-    (desk.path / "tests/test_a.py").write_text(MARKED)
+    (workspace.path / "tests/test_a.py").write_text(MARKED)
     monkeypatch.setenv("GITHUB_BASE_REF", "dev")
-    desk.report("one.json", a_report(a_test(T, 0)))
-    assert "Taken out of the gate since origin/dev (" in desk.run("check", "one.json").out
+    workspace.report("one.json", a_report(a_test(T, 0)))
+    assert "Taken out of the gate since origin/dev (" in workspace.run("check", "one.json").out
     monkeypatch.setenv("GITHUB_BASE_REF", "gone")
-    said = desk.run("check", "one.json")
+    said = workspace.run("check", "one.json")
     assert said.code == 0
     assert "note       what was taken out of the gate is not known: origin/gone is not" in said.out
 
 
-def test_what_became_ungated_since_the_other_reports(desk: Desk) -> None:
-    (desk.path / "tests/test_a.py").write_text(MARKED)
+def test_what_became_ungated_since_the_other_reports(workspace: Workspace) -> None:
+    (workspace.path / "tests/test_a.py").write_text(MARKED)
     cap: Data = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
     other = a_test("tests/test_a.py::t", cap=cap)
-    desk.report("main.json", a_report(a_test(T), other))
+    workspace.report("main.json", a_report(a_test(T), other))
     raised = other | {
         "cap": {"every": None, "layers": {"dynamo": 3}, "recompiles": 0, "breaks": None}
     }
-    desk.report("one.json", a_report(a_test(T, 2, ungated="x"), raised))
-    said = desk.run("check", "one.json", "--against", "main.json")
+    workspace.report("one.json", a_report(a_test(T, 2, ungated="x"), raised))
+    said = workspace.run("check", "one.json", "--against", "main.json")
     assert said.code == 0
     assert "Taken out of the gate since the reports of --against:" in said.out
     assert f"ungated    {T}   x\n" in said.out
@@ -329,29 +342,29 @@ def test_what_became_ungated_since_the_other_reports(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["cap in the report", "budget only"])
-def test_a_marker_still_holds(told: bool, desk: Desk) -> None:
-    accepted(desk, a_test(T, 3))
+def test_a_marker_still_holds(told: bool, workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 3))
     test = over(T, 3, 3, budget={"graphs": {"dynamo": 1}}, message="over the marker")
     if told:
         test["cap"] = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
-    desk.report("one.json", a_report(test))
-    said = desk.run("check", "one.json")
+    workspace.report("one.json", a_report(test))
+    said = workspace.run("check", "one.json")
     assert said.code == 1
     assert "3 dynamo graphs, the marker allows 1" in said.out
 
 
-def test_a_marker_on_breaks_holds_where_the_report_tells_it(desk: Desk) -> None:
-    accepted(desk, a_test(T, 3))
+def test_a_marker_on_breaks_holds_where_the_report_tells_it(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 3))
     cap: Data = {"every": None, "layers": {}, "recompiles": None, "breaks": 0}
-    desk.report("one.json", a_report(a_test(T, 3, cap=cap)))
-    assert "2 graph breaks, the marker allows 0" in desk.run("check", "one.json").out
+    workspace.report("one.json", a_report(a_test(T, 3, cap=cap)))
+    assert "2 graph breaks, the marker allows 0" in workspace.run("check", "one.json").out
 
 
-def test_one_cause_behind_many_red_tests_is_told_once(desk: Desk) -> None:
+def test_one_cause_behind_many_red_tests_is_told_once(workspace: Workspace) -> None:
     names = [f"{T}[{number}]" for number in range(30)]
-    accepted(desk, *(a_test(name) for name in names))
-    desk.report("one.json", a_report(*(a_test(name, 2) for name in names)))
-    said = desk.run("check", "one.json")
+    accepted(workspace, *(a_test(name) for name in names))
+    workspace.report("one.json", a_report(*(a_test(name, 2) for name in names)))
+    said = workspace.run("check", "one.json")
     assert said.out.startswith("1 place explains 30 red tests\n  + GB0124  Unsupported")
     assert "      in 30 tests, which make 30 graphs more; the one that grew most:\n" in said.out
     assert f"          {names[0]}   on cpu\n\n{names[0]}   on cpu\n  graph budget: 2" in said.out
@@ -362,90 +375,92 @@ def test_one_cause_behind_many_red_tests_is_told_once(desk: Desk) -> None:
 # what cannot be judged
 
 
-def test_unmeasured_tests_fail(desk: Desk) -> None:
-    accepted(desk, a_test(T))
-    desk.report("one.json", a_report(a_test(T), unmeasured=["tests/test_a.py::crashed"]))
-    said = desk.run("check", "one.json")
+def test_unmeasured_tests_fail(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T))
+    workspace.report("one.json", a_report(a_test(T), unmeasured=["tests/test_a.py::crashed"]))
+    said = workspace.run("check", "one.json")
     assert said.code == 1
     assert "unmeasured tests/test_a.py::crashed   on cpu" in said.out
 
 
-def test_a_retry_measures_what_had_crashed(desk: Desk) -> None:
-    accepted(desk, a_test(T))
+def test_a_retry_measures_what_had_crashed(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T))
     crashed = a_test(T, 0, outcome="crashed", failed_by="test")
-    desk.report("one.json", a_report(crashed, unmeasured=[T]))
-    desk.report("retry.json", a_report(a_test(T)))
-    assert desk.run("check", "one.json", "retry.json").code == 0
+    workspace.report("one.json", a_report(crashed, unmeasured=[T]))
+    workspace.report("retry.json", a_report(a_test(T)))
+    assert workspace.run("check", "one.json", "retry.json").code == 0
 
 
-def test_contradictions_are_no_ground_for_a_verdict(desk: Desk) -> None:
-    accepted(desk, a_test(T, 2))
-    desk.report("one.json", a_report(a_test(T, 2)))
-    desk.report("two.json", a_report(a_test(T, 1)))
-    said = desk.run("check", "one.json", "two.json")
+def test_contradictions_are_no_ground_for_a_verdict(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 2))
+    workspace.report("one.json", a_report(a_test(T, 2)))
+    workspace.report("two.json", a_report(a_test(T, 1)))
+    said = workspace.run("check", "one.json", "two.json")
     assert said.code == 2
     assert f"contradiction: {T} on cpu: 2 or 1 dynamo graphs\n  one.json\n  two.json" in said.err
     assert "No verdict" in said.out
 
 
 @pytest.mark.parametrize("change", [{"exit": 2}, {"exit": 3}, {"collected": 9}])
-def test_incomplete_reports_are_no_ground_for_a_verdict(change: Data, desk: Desk) -> None:
-    accepted(desk, a_test(T))
-    desk.report("one.json", a_report(a_test(T), **change))
-    said = desk.run("check", "one.json")
+def test_incomplete_reports_are_no_ground_for_a_verdict(change: Data, workspace: Workspace) -> None:
+    accepted(workspace, a_test(T))
+    workspace.report("one.json", a_report(a_test(T), **change))
+    said = workspace.run("check", "one.json")
     assert said.code == 2
     assert "incomplete: one.json: " in said.err
 
 
-def test_unreadable_reports_and_baselines(desk: Desk) -> None:
-    accepted(desk, a_test(T))
-    (desk.path / "bad.json").write_text("{")
-    said = desk.run("check", "accepted.json", "bad.json", "missing.json")
+def test_unreadable_reports_and_baselines(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T))
+    (workspace.path / "bad.json").write_text("{")
+    said = workspace.run("check", "accepted.json", "bad.json", "missing.json")
     assert said.code == 2
     assert "bad.json: " in said.err
     assert "missing.json: " in said.err
-    (desk.path / "baselines/tests/test_b.yaml").write_text("version: 7\n")
-    said = desk.run("check", "accepted.json")
+    (workspace.path / "baselines/tests/test_b.yaml").write_text("version: 7\n")
+    said = workspace.run("check", "accepted.json")
     assert said.code == 2
     assert "test_b.yaml:1" in said.err
 
 
 @pytest.mark.parametrize("nodeid", PATHS[:10])
-def test_a_forged_node_id_reads_nothing_outside(nodeid: str, desk: Desk) -> None:
-    desk.report("evil.json", a_report(a_test(nodeid)))
-    said = desk.run("check", "evil.json")
+def test_a_forged_node_id_reads_nothing_outside(nodeid: str, workspace: Workspace) -> None:
+    workspace.report("evil.json", a_report(a_test(nodeid)))
+    said = workspace.run("check", "evil.json")
     assert said.code == 2
     assert "evil.json: " in said.err
 
 
 def test_so_many_problems_are_told_and_the_rest_is_counted(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_graphbreak.cli.check.MOST", 2)
-    names = [desk.report(f"{number}.json", a_report(a_test(), exit=3)) for number in range(5)]
-    said = desk.run("check", *names)
+    names = [workspace.report(f"{number}.json", a_report(a_test(), exit=3)) for number in range(5)]
+    said = workspace.run("check", *names)
     assert said.code == 2
     assert said.err.splitlines()[-1] == "... and 3 more"
 
 
-def test_a_link_out_of_the_directory_is_not_followed(desk: Desk) -> None:
-    outside = desk.path.parent / "outside"
+def test_a_link_out_of_the_directory_is_not_followed(workspace: Workspace) -> None:
+    outside = workspace.path.parent / "outside"
     outside.mkdir()
     (outside / "test_a.yaml").write_text(
         "version: 1\nprofile: cpu\ntests:\n  test_b: {graphs: {}}\n"
     )
-    (desk.path / "baselines").mkdir()
-    (desk.path / "baselines/tests").symlink_to(outside)
-    desk.report("one.json", a_report(a_test(T)))
-    said = desk.run("check", "one.json")
+    (workspace.path / "baselines").mkdir()
+    (workspace.path / "baselines/tests").symlink_to(outside)
+    workspace.report("one.json", a_report(a_test(T)))
+    said = workspace.run("check", "one.json")
     assert said.code == 2
     assert "symbolic link" in said.err
 
 
 @pytest.mark.parametrize("file", ["tests/" + "x" * 300 + ".py", "/".join("x" * 600)])
-def test_a_name_that_no_file_system_takes_is_refused_by_name(file: str, desk: Desk) -> None:
-    desk.report("one.json", a_report(a_test(f"{file}::t")))
-    said = desk.run("check", "one.json")
+def test_a_name_that_no_file_system_takes_is_refused_by_name(
+    file: str, workspace: Workspace
+) -> None:
+    workspace.report("one.json", a_report(a_test(f"{file}::t")))
+    said = workspace.run("check", "one.json")
     assert said.code in (1, 2)
     assert "Traceback" not in said.err
 
@@ -453,85 +468,87 @@ def test_a_name_that_no_file_system_takes_is_refused_by_name(file: str, desk: De
 # --against
 
 
-def test_against_another_run(desk: Desk) -> None:
-    desk.report("main.json", a_report(a_test(T, 3)))
-    desk.report("same.json", a_report(a_test(T, 3)))
-    desk.report("more.json", a_report(a_test(T, 4)))
-    assert desk.run("check", "same.json", "--against", "main.json").code == 0
-    said = desk.run("check", "more.json", "--against", "main.json")
+def test_against_another_run(workspace: Workspace) -> None:
+    workspace.report("main.json", a_report(a_test(T, 3)))
+    workspace.report("same.json", a_report(a_test(T, 3)))
+    workspace.report("more.json", a_report(a_test(T, 4)))
+    assert workspace.run("check", "same.json", "--against", "main.json").code == 0
+    said = workspace.run("check", "more.json", "--against", "main.json")
     assert said.code == 1
     assert "4 dynamo graphs, the baseline allows 3 (+1)" in said.out
     assert "main.json (cpu" in said.out
 
 
-def test_against_wins_over_the_baseline(desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
-    desk.report("main.json", a_report(a_test(T, 3)))
-    desk.report("branch.json", a_report(a_test(T, 3)))
-    assert desk.run("check", "branch.json").code == 1
-    assert desk.run("check", "branch.json", "--against", "main.json").code == 0
+def test_against_wins_over_the_baseline(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 1))
+    workspace.report("main.json", a_report(a_test(T, 3)))
+    workspace.report("branch.json", a_report(a_test(T, 3)))
+    assert workspace.run("check", "branch.json").code == 1
+    assert workspace.run("check", "branch.json", "--against", "main.json").code == 0
 
 
-def test_a_test_that_main_lacks_is_judged_by_its_baseline(desk: Desk) -> None:
-    desk.report("main.json", a_report(a_test("tests/test_a.py::other")))
-    desk.report("branch.json", a_report(a_test(T, 2)))
-    said = desk.run("check", "branch.json", "--against", "main.json")
+def test_a_test_that_main_lacks_is_judged_by_its_baseline(workspace: Workspace) -> None:
+    workspace.report("main.json", a_report(a_test("tests/test_a.py::other")))
+    workspace.report("branch.json", a_report(a_test(T, 2)))
+    said = workspace.run("check", "branch.json", "--against", "main.json")
     assert said.code == 1
     assert f"new        {T}" in said.out
-    accepted(desk, a_test(T, 2))
-    assert desk.run("check", "branch.json", "--against", "main.json").code == 0
+    accepted(workspace, a_test(T, 2))
+    assert workspace.run("check", "branch.json", "--against", "main.json").code == 0
 
 
-def test_a_layer_that_main_did_not_observe_is_not_judged(desk: Desk) -> None:
+def test_a_layer_that_main_did_not_observe_is_not_judged(workspace: Workspace) -> None:
     both: Data = {"layers": ["dynamo", "xla"], "graphs": {"dynamo": 1, "xla": 5}}
-    desk.report("main.json", a_report(a_test(T)))
-    desk.report("branch.json", a_report(a_test(T, **both)))
-    assert desk.run("check", "branch.json", "--against", "main.json").code == 0
-    said = desk.run("check", "main.json", "--against", "branch.json")
+    workspace.report("main.json", a_report(a_test(T)))
+    workspace.report("branch.json", a_report(a_test(T, **both)))
+    assert workspace.run("check", "branch.json", "--against", "main.json").code == 0
+    said = workspace.run("check", "main.json", "--against", "branch.json")
     assert said.code == 1  # a layer that had graphs is not there any more
     assert "no xla graph any more" in said.out
 
 
-def test_against_reports_that_contradict_each_other(desk: Desk) -> None:
-    desk.report("branch.json", a_report(a_test(T)))
-    desk.report("one.json", a_report(a_test(T, 1)))
-    desk.report("two.json", a_report(a_test(T, 2)))
-    said = desk.run("check", "branch.json", "--against", "one.json", "two.json")
+def test_against_reports_that_contradict_each_other(workspace: Workspace) -> None:
+    workspace.report("branch.json", a_report(a_test(T)))
+    workspace.report("one.json", a_report(a_test(T, 1)))
+    workspace.report("two.json", a_report(a_test(T, 2)))
+    said = workspace.run("check", "branch.json", "--against", "one.json", "two.json")
     assert said.code == 2
     assert "--against: contradiction: " in said.err
 
 
-def test_a_main_that_failed_by_itself_is_no_budget(desk: Desk) -> None:
-    desk.report("main.json", a_report(a_test(T, 9, outcome="failed", failed_by="test")))
-    desk.report("branch.json", a_report(a_test(T, 9)))
-    assert desk.run("check", "branch.json", "--against", "main.json").code == 1
+def test_a_main_that_failed_by_itself_is_no_budget(workspace: Workspace) -> None:
+    workspace.report("main.json", a_report(a_test(T, 9, outcome="failed", failed_by="test")))
+    workspace.report("branch.json", a_report(a_test(T, 9)))
+    assert workspace.run("check", "branch.json", "--against", "main.json").code == 1
 
 
 # pages
 
 
-def test_pages_show_the_verdicts_of_the_check(desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
-    desk.report("one.json", a_report(a_test(T, 3)))
-    said = desk.run("check", "one.json", "--markdown", "out/comment.md", "--junit", "out/j.xml")
+def test_pages_show_the_verdicts_of_the_check(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 1))
+    workspace.report("one.json", a_report(a_test(T, 3)))
+    said = workspace.run(
+        "check", "one.json", "--markdown", "out/comment.md", "--junit", "out/j.xml"
+    )
     assert said.code == 1
-    text = (desk.path / "out/comment.md").read_text()
+    text = (workspace.path / "out/comment.md").read_text()
     assert "1 test is over its graph budget" in text
     assert "the baseline allows 1 (+2)" in text
-    assert "<failure" in (desk.path / "out/j.xml").read_text()
+    assert "<failure" in (workspace.path / "out/j.xml").read_text()
 
 
-def test_the_page_of_a_check_knows_what_the_baseline_knew(desk: Desk) -> None:
-    accepted(desk, a_test(T, 2))
-    desk.report("one.json", a_report(a_test(T, 3)))
-    said = desk.run("check", "one.json", "--html", "page.html")
+def test_the_page_of_a_check_knows_what_the_baseline_knew(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 2))
+    workspace.report("one.json", a_report(a_test(T, 3)))
+    said = workspace.run("check", "one.json", "--html", "page.html")
     assert (said.code, said.err) == (1, "")
-    assert "the baseline allows 2 (+1)" in (desk.path / "page.html").read_text()
+    assert "the baseline allows 2 (+1)" in (workspace.path / "page.html").read_text()
 
 
-def test_a_page_that_cannot_be_written_is_an_error(desk: Desk) -> None:
-    accepted(desk, a_test(T, 1))
-    (desk.path / "file").write_text("")
-    said = desk.run("check", "accepted.json", "--markdown", "file/comment.md")
+def test_a_page_that_cannot_be_written_is_an_error(workspace: Workspace) -> None:
+    accepted(workspace, a_test(T, 1))
+    (workspace.path / "file").write_text("")
+    said = workspace.run("check", "accepted.json", "--markdown", "file/comment.md")
     assert said.code == 2
     assert "file/comment.md: cannot be written" in said.err

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test
 
 
-def test_causes_come_first_and_then_the_tests(desk: Desk) -> None:
-    desk.report("before.json", a_report(a_test(), a_test("tests/test_b.py::gone")))
-    desk.report("after.json", a_report(a_test(dynamo=2), a_test("tests/test_b.py::new")))
-    said = desk.run("compare", "before.json", "after.json")
+def test_causes_come_first_and_then_the_tests(workspace: Workspace) -> None:
+    workspace.report("before.json", a_report(a_test(), a_test("tests/test_b.py::gone")))
+    workspace.report("after.json", a_report(a_test(dynamo=2), a_test("tests/test_b.py::new")))
+    said = workspace.run("compare", "before.json", "after.json")
     assert said.code == 0
     assert said.out.split("\n") == [
         "before  2 tests on cpu; torch 2.13.0, python 3.11.7",
@@ -43,23 +43,25 @@ def test_causes_come_first_and_then_the_tests(desk: Desk) -> None:
     ]
 
 
-def test_several_reports_a_side(desk: Desk) -> None:
-    desk.report("b/1.json", a_report(a_test("t.py::a")))
-    desk.report("b/2.json", a_report(a_test("t.py::b")))
-    desk.report("after.json", a_report(a_test("t.py::a"), a_test("t.py::b", 2)))
-    by_name = desk.run("compare", "--before", "b/1.json", "b/2.json", "--after", "after.json")
+def test_several_reports_a_side(workspace: Workspace) -> None:
+    workspace.report("b/1.json", a_report(a_test("t.py::a")))
+    workspace.report("b/2.json", a_report(a_test("t.py::b")))
+    workspace.report("after.json", a_report(a_test("t.py::a"), a_test("t.py::b", 2)))
+    by_name = workspace.run("compare", "--before", "b/1.json", "b/2.json", "--after", "after.json")
     assert "2 tests compared, 1 with more graphs; dynamo 2 -> 3" in by_name.out
-    assert desk.run("compare", "b", "after.json").out == by_name.out
+    assert workspace.run("compare", "b", "after.json").out == by_name.out
 
 
 @pytest.mark.parametrize(
     ("after", "code"), [(a_test(), 0), (a_test(dynamo=2), 1), (a_test("t.py::x"), 1)]
 )
-def test_the_exit_code_is_for_scripts_that_ask(after: object, code: int, desk: Desk) -> None:
-    desk.report("before.json", a_report(a_test()))
-    desk.report("after.json", a_report(after))  # type: ignore[arg-type]
-    assert desk.run("compare", "before.json", "after.json").code == 0
-    assert desk.run("compare", "--exit-code", "before.json", "after.json").code == code
+def test_the_exit_code_is_for_scripts_that_ask(
+    after: object, code: int, workspace: Workspace
+) -> None:
+    workspace.report("before.json", a_report(a_test()))
+    workspace.report("after.json", a_report(after))  # type: ignore[arg-type]
+    assert workspace.run("compare", "before.json", "after.json").code == 0
+    assert workspace.run("compare", "--exit-code", "before.json", "after.json").code == code
 
 
 @pytest.mark.parametrize(
@@ -72,16 +74,16 @@ def test_the_exit_code_is_for_scripts_that_ask(after: object, code: int, desk: D
         ("a", "--after", "b"),
     ],
 )
-def test_it_says_how_both_sides_are_named(args: tuple[str, ...], desk: Desk) -> None:
-    said = desk.run("compare", *args)
+def test_it_says_how_both_sides_are_named(args: tuple[str, ...], workspace: Workspace) -> None:
+    said = workspace.run("compare", *args)
     assert said.code == 2
     assert "name two reports, BEFORE and AFTER" in said.err
 
 
-def test_a_bad_report_is_named(desk: Desk) -> None:
-    desk.report("a.json", a_report(a_test()))
-    (desk.path / "b.json").write_text("[]")
-    said = desk.run("compare", "a.json", "b.json")
+def test_a_bad_report_is_named(workspace: Workspace) -> None:
+    workspace.report("a.json", a_report(a_test()))
+    (workspace.path / "b.json").write_text("[]")
+    said = workspace.run("compare", "a.json", "b.json")
     assert said.code == 2
     assert "b.json: the report: Expected `object`, got `array`" in said.err
 
@@ -90,16 +92,16 @@ T = "tests/test_a.py::test_b"
 
 
 @pytest.fixture
-def updated(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def updated(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A repository whose baselines are those of ``before.json``; ``after.json`` broke a test."""
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    desk.report("before.json", a_report(a_test(T), a_test("tests/test_b.py::t[ü]")))
+    workspace.report("before.json", a_report(a_test(T), a_test("tests/test_b.py::t[ü]")))
     after = a_report(a_test(T, 2), a_test("tests/test_b.py::t[ü]"), a_test("tests/test_b.py::new"))
-    desk.report("after.json", after)
-    assert desk.run("accept", "--yes", "before.json").code == 0
+    workspace.report("after.json", after)
+    assert workspace.run("accept", "--yes", "before.json").code == 0
     for command in (["init", "-q"], ["add", "-A"], [*COMMITTER, "commit", "-qm", "before"]):
-        subprocess.run(["git", *command], cwd=desk.path, check=True)
-    return desk
+        subprocess.run(["git", *command], cwd=workspace.path, check=True)
+    return workspace
 
 
 COMMITTER = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
@@ -119,12 +121,12 @@ New:
 """
 
 
-def git(desk: Desk, *args: str) -> str:
-    done = subprocess.run(["git", *args], cwd=desk.path, capture_output=True, check=True)
+def git(workspace: Workspace, *args: str) -> str:
+    done = subprocess.run(["git", *args], cwd=workspace.path, capture_output=True, check=True)
     return done.stdout.decode()
 
 
-def test_baselines_are_updated_with_a_message_that_says_why(updated: Desk) -> None:
+def test_baselines_are_updated_with_a_message_that_says_why(updated: Workspace) -> None:
     said = updated.run(
         *("compare", "before.json", "after.json", "--update-baselines", "--yes"),
         *("--message", "note.txt"),
@@ -138,12 +140,12 @@ def test_baselines_are_updated_with_a_message_that_says_why(updated: Desk) -> No
     assert "Nothing to write" in again.out
 
 
-def test_the_message_is_printed_where_it_has_no_file(updated: Desk) -> None:
+def test_the_message_is_printed_where_it_has_no_file(updated: Workspace) -> None:
     said = updated.run("compare", "before.json", "after.json", "--update-baselines", "--yes")
     assert said.out.endswith(f"The commit message:\n\n{NOTE}\n")
 
 
-def test_nothing_is_written_unasked(updated: Desk) -> None:
+def test_nothing_is_written_unasked(updated: Workspace) -> None:
     before = updated.files()
     said = updated.run("compare", "before.json", "after.json", "--update-baselines")
     assert said.code == 2
@@ -156,7 +158,7 @@ def test_nothing_is_written_unasked(updated: Desk) -> None:
     assert updated.files() == before
 
 
-def test_a_patch_makes_what_an_update_writes(updated: Desk) -> None:
+def test_a_patch_makes_what_an_update_writes(updated: Workspace) -> None:
     said = updated.run("compare", "before.json", "after.json", "--patch", "b.patch")
     assert said.code == 0
     assert "b.patch holds 2 changes in 2 files below baselines: git apply b.patch" in said.out
@@ -170,7 +172,7 @@ def test_a_patch_makes_what_an_update_writes(updated: Desk) -> None:
     assert git(updated, "diff") == patched
 
 
-def test_a_patch_from_below_the_root_of_the_repository(updated: Desk) -> None:
+def test_a_patch_from_below_the_root_of_the_repository(updated: Workspace) -> None:
     """The root of pytest may be a directory of the repository."""
     below = updated.path / "sub"
     (below / "tests").mkdir(parents=True)
@@ -186,7 +188,7 @@ def test_a_patch_from_below_the_root_of_the_repository(updated: Desk) -> None:
     assert (below / "baselines/tests/test_a.yaml").is_file()
 
 
-def test_reports_that_cannot_be_accepted_update_nothing(updated: Desk) -> None:
+def test_reports_that_cannot_be_accepted_update_nothing(updated: Workspace) -> None:
     updated.report("odd.json", a_report(a_test("../evil.py::t")))
     said = updated.run("compare", "before.json", "odd.json", "--update-baselines", "--yes")
     assert said.code == 2

@@ -7,15 +7,15 @@ import pytest
 from pytest_graphbreak.cli.history import sparkline
 from pytest_graphbreak.report import plot
 from pytest_graphbreak.runs.history import Commit, Point, Series, read
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.report import browser
 from tests.report.browser import Browser
 from tests.runs.test_history import Repository
 
 
 @pytest.fixture
-def repository(desk: Desk) -> Repository:
-    found = Repository(desk.path)
+def repository(workspace: Workspace) -> Repository:
+    found = Repository(workspace.path)
     for yolo, bert, subject in (
         (1, 1, "Record the baselines"),
         (4, 1, "Bump transformers"),
@@ -30,8 +30,8 @@ def repository(desk: Desk) -> Repository:
     return found
 
 
-def test_when_and_by_which_commit(desk: Desk, repository: Repository) -> None:
-    said = desk.run("history")
+def test_when_and_by_which_commit(workspace: Workspace, repository: Repository) -> None:
+    said = workspace.run("history")
     assert said.code == 0
     lines = said.out.split("\n")
     assert lines[0] == "tests/test_models.py::test_yolo   cpu   ▄█▅"
@@ -44,8 +44,8 @@ def test_when_and_by_which_commit(desk: Desk, repository: Repository) -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_what_each_commit_moved(desk: Desk, repository: Repository) -> None:
-    said = desk.run("history", "--by", "commit")
+def test_what_each_commit_moved(workspace: Workspace, repository: Repository) -> None:
+    said = workspace.run("history", "--by", "commit")
     assert said.code == 0
     blocks = [block.split("\n") for block in said.out.strip().split("\n\n")]
     assert [block[0].split("  ", 2)[2] for block in blocks[:2]] == [
@@ -56,17 +56,17 @@ def test_what_each_commit_moved(desk: Desk, repository: Repository) -> None:
     assert blocks[1][1:] == ["  dynamo 1 -> 4, xla 2 -> 5  tests/test_models.py::test_yolo   cpu"]
     assert blocks[-1] == ["2 commits moved 1 test"]
     assert all(line.isprintable() for line in said.out.split("\n"))
-    only = desk.run("history", "--by", "commit", "--tests", "test_bert").out
+    only = workspace.run("history", "--by", "commit", "--tests", "test_bert").out
     assert "Bump transformers" not in only
     assert only.endswith("1 test recorded\n\n0 commits moved 0 tests\n")
 
 
-def test_only_some_tests(desk: Desk, repository: Repository) -> None:
-    assert "0 tests moved, 1 never did" in desk.run("history", "--tests", "test_bert").out
+def test_only_some_tests(workspace: Workspace, repository: Repository) -> None:
+    assert "0 tests moved, 1 never did" in workspace.run("history", "--tests", "test_bert").out
 
 
-def test_no_history_is_told(desk: Desk) -> None:
-    said = desk.run("history")
+def test_no_history_is_told(workspace: Workspace) -> None:
+    said = workspace.run("history")
     assert said.code == 2
     assert "there are no baselines here" in said.err
 
@@ -77,19 +77,19 @@ def test_sparkline_goes_from_low_to_high() -> None:
     assert sparkline(Series("t", "p", [*points, Point(commit, None)])) == "▁▂█▁"
 
 
-def test_plots_are_legible_on_a_phone_and_part_commits_of_one_day(desk: Desk) -> None:
+def test_plots_are_legible_on_a_phone_and_part_commits_of_one_day(workspace: Workspace) -> None:
     path = browser.find()
     if path is None:
         pytest.skip("no Chromium here (Debian's package is chromium)")
-    repository = Repository(desk.path)
+    repository = Repository(workspace.path)
     for count in range(1, 9):
         repository.put(f"  test_a:\n    graphs: {{dynamo: {count}}}\n")
         repository.day = 0  # of one day, all of them
         repository.commit(f"commit {count}")
-    assert desk.run("history", "--html", "history.html").code == 0
+    assert workspace.run("history", "--html", "history.html").code == 0
     with Browser(path) as page:
         page.looks(width=390)
-        page.open(desk.path / "history.html")
+        page.open(workspace.path / "history.html")
         sizes = (
             "[...document.querySelectorAll('#list svg')].map((node) =>"
             " node.getBoundingClientRect().width / node.viewBox.baseVal.width)"
@@ -111,13 +111,13 @@ def test_plots_are_legible_on_a_phone_and_part_commits_of_one_day(desk: Desk) ->
         assert page.run(sizes) == [1]
 
 
-def test_the_page_plots_what_moved(desk: Desk, repository: Repository) -> None:
+def test_the_page_plots_what_moved(workspace: Workspace, repository: Repository) -> None:
     path = browser.find()
     if path is None:
         pytest.skip("no Chromium here (Debian's package is chromium)")
-    assert desk.run("history", "--html", "history.html").code == 0
+    assert workspace.run("history", "--html", "history.html").code == 0
     with Browser(path) as page:
-        page.open(desk.path / "history.html")
+        page.open(workspace.path / "history.html")
         names = "[...document.querySelectorAll('#list h2')].map((node) => node.firstChild.data)"
         assert page.run(names) == ["tests/test_models.py::test_yolo"]
         assert page.run("document.querySelectorAll('#list path').length") == 2
@@ -148,9 +148,9 @@ def test_the_page_plots_what_moved(desk: Desk, repository: Repository) -> None:
 
 
 @pytest.fixture
-def story(desk: Desk) -> Repository:
+def story(workspace: Workspace) -> Repository:
     """A commit that broke forty tests at one place, and one that mended half of them."""
-    found = Repository(desk.path)
+    found = Repository(workspace.path)
     entry = "  test_m:\n    cases:\n"
     broken = (
         "{graphs: {dynamo: 2}, breaks: [{id: GB0124, reason: item, where: 'bart.py::Decoder.f', "
@@ -171,23 +171,25 @@ def story(desk: Desk) -> Repository:
 CAUSE, PLACE = "GB0124  item", "bart.py::Decoder.f   if mask.any():"
 
 
-def test_each_step_says_which_causes_moved(desk: Desk, story: Repository) -> None:
-    one = desk.run("history", "--tests", "c0").out.split("\n")
+def test_each_step_says_which_causes_moved(workspace: Workspace, story: Repository) -> None:
+    one = workspace.run("history", "--tests", "c0").out.split("\n")
     assert one[2].endswith("dynamo 1 -> 2             Bump transformers")
     assert one[3:5] == [f"      + {CAUSE}", f"          {PLACE}"]
     assert one[6:8] == [f"      - {CAUSE}", f"          {PLACE}"]
-    commits = desk.run("history", "--by", "commit").out.split("\n")
+    commits = workspace.run("history", "--by", "commit").out.split("\n")
     assert commits[commits.index(f"  + {CAUSE}   40 tests") + 1] == f"      {PLACE}"
     assert f"  - {CAUSE}   20 tests" in commits
 
 
-def test_the_page_leads_from_a_step_to_its_commit_and_causes(desk: Desk, story: Repository) -> None:
+def test_the_page_leads_from_a_step_to_its_commit_and_causes(
+    workspace: Workspace, story: Repository
+) -> None:
     path = browser.find()
     if path is None:
         pytest.skip("no Chromium here (Debian's package is chromium)")
-    assert desk.run("history", "--html", "history.html").code == 0
+    assert workspace.run("history", "--html", "history.html").code == 0
     with Browser(path) as page:
-        page.open(desk.path / "history.html")
+        page.open(workspace.path / "history.html")
         page.run("document.querySelector('#list details').open = true")
         told = "[...document.querySelectorAll('#list li:first-child .shift b')].length"
         assert page.run(told) in (1, 2)  # of the tests that stayed broken, or of the mended ones
@@ -206,9 +208,9 @@ def test_the_page_leads_from_a_step_to_its_commit_and_causes(desk: Desk, story: 
         assert page.faults() == []
 
 
-def test_a_cause_is_named_as_its_commit_named_it(desk: Desk) -> None:
+def test_a_cause_is_named_as_its_commit_named_it(workspace: Workspace) -> None:
     """A newer torch calls the same place by another id."""
-    repository = Repository(desk.path)
+    repository = Repository(workspace.path)
     entry = "  test_m: {graphs: {dynamo: 2}, breaks: [{id: %s, where: 'm.py::f', code: x}]}\n"
     for number, id in enumerate(("GB0156", "", "GB4347", "")):
         repository.put(entry % id if id else "  test_m: {graphs: {dynamo: 1}}\n")

@@ -7,26 +7,26 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test, over
 
 
-def test_all_pages_at_once(desk: Desk) -> None:
-    desk.report("one.json", a_report(over()))
-    said = desk.run(
+def test_all_pages_at_once(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(over()))
+    said = workspace.run(
         *("report", "one.json", "--markdown", "o/c.md", "--html", "o/p.html", "--junit", "o/j.xml")
     )
     assert said.code == 0
     assert said.out == "Wrote o/c.md.\nWrote o/p.html.\nWrote o/j.xml.\n"
-    assert (desk.path / "o/c.md").read_text().startswith("<!-- pytest-graphbreak -->")
-    assert (desk.path / "o/p.html").read_text().startswith("<!doctype html>")
-    assert (desk.path / "o/j.xml").read_text().startswith("<?xml")
+    assert (workspace.path / "o/c.md").read_text().startswith("<!-- pytest-graphbreak -->")
+    assert (workspace.path / "o/p.html").read_text().startswith("<!doctype html>")
+    assert (workspace.path / "o/j.xml").read_text().startswith("<?xml")
 
 
-def test_without_a_page_it_tells_the_main_things(desk: Desk) -> None:
+def test_without_a_page_it_tells_the_main_things(workspace: Workspace) -> None:
     tests = (over(), a_test("tests/test_b.py::fine", verdict="ok"))
-    desk.report("one.json", a_report(*tests, unmeasured=["t.py::c"], stale=["t.py::s"]))
-    said = desk.run("report", "one.json")
+    workspace.report("one.json", a_report(*tests, unmeasured=["t.py::c"], stale=["t.py::s"]))
+    said = workspace.run("report", "one.json")
     assert said.code == 0
     assert said.out.split("\n") == [
         "over       tests/test_a.py::test_b   dynamo 1 -> 3, 2 graph breaks",
@@ -37,39 +37,39 @@ def test_without_a_page_it_tells_the_main_things(desk: Desk) -> None:
     ]
 
 
-def test_it_begins_with_what_makes_tests_red(desk: Desk) -> None:
-    desk.report("one.json", a_report(over("t.py::a", now=2), over("t.py::b", now=2)))
-    said = desk.run("report", "one.json").out
+def test_it_begins_with_what_makes_tests_red(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(over("t.py::a", now=2), over("t.py::b", now=2)))
+    said = workspace.run("report", "one.json").out
     assert said.startswith("1 place explains 2 red tests\n  + GB0124  Unsupported Tensor.item()")
     assert "          t.py::a\n\nover       t.py::a   dynamo 1 -> 2, 1 graph break\n" in said
 
 
-def test_shards_are_one_run_and_branches_are_two(desk: Desk) -> None:
-    desk.report("1.json", a_report(a_test("t.py::a")))
-    desk.report("2.json", a_report(a_test("t.py::b")))
-    desk.report("main.json", a_report(a_test("t.py::a"), a_test("t.py::b")))
-    said = desk.run("report", "1.json", "2.json", "main.json")
+def test_shards_are_one_run_and_branches_are_two(workspace: Workspace) -> None:
+    workspace.report("1.json", a_report(a_test("t.py::a")))
+    workspace.report("2.json", a_report(a_test("t.py::b")))
+    workspace.report("main.json", a_report(a_test("t.py::a"), a_test("t.py::b")))
+    said = workspace.run("report", "1.json", "2.json", "main.json")
     assert "2 tests on cpu (1.json): 2 not judged" in said.out
     assert "2 tests on cpu (main.json): 2 not judged" in said.out
 
 
-def test_a_bad_report_is_named(desk: Desk) -> None:
-    (desk.path / "bad.json").write_text("[]")
-    said = desk.run("report", "bad.json", "--html", "p.html")
+def test_a_bad_report_is_named(workspace: Workspace) -> None:
+    (workspace.path / "bad.json").write_text("[]")
+    said = workspace.run("report", "bad.json", "--html", "p.html")
     assert said.code == 2
     assert "bad.json: the report: Expected `object`, got `array`" in said.err
-    assert not (desk.path / "p.html").exists()
+    assert not (workspace.path / "p.html").exists()
 
 
-def test_what_is_no_test_is_shown_too(desk: Desk) -> None:
+def test_what_is_no_test_is_shown_too(workspace: Workspace) -> None:
     """`graphbreak run` and `analyze` name scripts and logs by their paths."""
-    desk.report("run.json", a_report(a_test("/home/me/train.py", 3)))
-    assert "1 test on cpu" in desk.run("report", "run.json").out
-    assert desk.run("report", "run.json", "--html", "p.html", "--junit", "j.xml").code == 0
+    workspace.report("run.json", a_report(a_test("/home/me/train.py", 3)))
+    assert "1 test on cpu" in workspace.run("report", "run.json").out
+    assert workspace.run("report", "run.json", "--html", "p.html", "--junit", "j.xml").code == 0
 
 
-def test_an_old_terminal_gets_what_it_can_show(desk: Desk) -> None:
-    desk.report("one.json", a_report(over("tests/test_ü.py::t[→]")))
+def test_an_old_terminal_gets_what_it_can_show(workspace: Workspace) -> None:
+    workspace.report("one.json", a_report(over("tests/test_ü.py::t[→]")))
     done = subprocess.run(
         [sys.executable, "-m", "pytest_graphbreak", "report", "one.json"],
         env={"PYTHONIOENCODING": "ascii", "PATH": ""},
@@ -89,9 +89,11 @@ def test_an_old_terminal_gets_what_it_can_show(desk: Desk) -> None:
     ],
     ids=lambda command: command[0],
 )
-def test_reports_are_read_without_torch_and_pytest(command: tuple[str, ...], desk: Desk) -> None:
+def test_reports_are_read_without_torch_and_pytest(
+    command: tuple[str, ...], workspace: Workspace
+) -> None:
     """The action installs neither torch nor what needs it."""
-    desk.report("one.json", a_report(over()))
+    workspace.report("one.json", a_report(over()))
     script = (
         "import sys; sys.modules.update(torch=None, torch_xla=None, pytest=None);"
         "from pytest_graphbreak.cli import main; sys.exit(main(sys.argv[1:]))"

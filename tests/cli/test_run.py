@@ -16,7 +16,7 @@ from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.log import live
 from pytest_graphbreak.runs.incoming import load_all
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 
 NET = """
     import torch
@@ -34,15 +34,15 @@ PLAIN = """
 """
 
 
-def write(desk: Desk, source: str, name: str = "net.py") -> str:
-    path = desk.path / name
+def write(workspace: Workspace, source: str, name: str = "net.py") -> str:
+    path = workspace.path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(source))
     return name
 
 
-def entry(desk: Desk, name: str = "r.json") -> Any:
-    (report,) = load_all([str(desk.path / name)])
+def entry(workspace: Workspace, name: str = "r.json") -> Any:
+    (report,) = load_all([str(workspace.path / name)])
     (test,) = report.tests
     return entry_json(test)
 
@@ -58,8 +58,8 @@ def python(*args: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess
     )
 
 
-def test_the_output_then_the_report(desk: Desk) -> None:
-    said = desk.run("run", "--device", "cpu", write(desk, NET))
+def test_the_output_then_the_report(workspace: Workspace) -> None:
+    said = workspace.run("run", "--device", "cpu", write(workspace, NET))
     assert said.code == 0
     assert said.out == "hello from f\n"
     lines = said.err.splitlines()
@@ -69,27 +69,27 @@ def test_the_output_then_the_report(desk: Desk) -> None:
     assert '               print("hello from f")' in lines
 
 
-def test_json_and_markdown(desk: Desk) -> None:
+def test_json_and_markdown(workspace: Workspace) -> None:
     files = ("--json", "out/r.json", "--markdown", "out/r.md")
-    said = desk.run("run", "--device", "cpu", *files, write(desk, NET))
+    said = workspace.run("run", "--device", "cpu", *files, write(workspace, NET))
     assert said.code == 0
-    test = entry(desk, "out/r.json")
+    test = entry(workspace, "out/r.json")
     assert (test["nodeid"], test["outcome"], test["verdict"]) == ("net.py", "passed", "none")
     assert test["graphs"] == {"dynamo": 2}
     assert test["breaks"][0]["where"]["function"] == "f"
-    document = json.loads((desk.path / "out" / "r.json").read_text())
+    document = json.loads((workspace.path / "out" / "r.json").read_text())
     assert document["environment"]["profile"] == "cpu"
     assert document["session"]["exit"] == 0
-    page = (desk.path / "out" / "r.md").read_text()
+    page = (workspace.path / "out" / "r.md").read_text()
     assert "| dynamo | 2 graphs = 1 entry + 1 break; 1 graph break, 0 recompiles |" in page
     assert "1. **1x graph break" in page
 
 
 @pytest.mark.parametrize(("most", "code", "verdict"), [("2", 0, "ok"), ("1", 1, "over")])
-def test_max_graphs_is_a_gate(desk: Desk, most: str, code: int, verdict: str) -> None:
-    said = desk.run("run", "--max-graphs", most, "--json", "r.json", write(desk, NET))
+def test_max_graphs_is_a_gate(workspace: Workspace, most: str, code: int, verdict: str) -> None:
+    said = workspace.run("run", "--max-graphs", most, "--json", "r.json", write(workspace, NET))
     assert said.code == code
-    test = entry(desk)
+    test = entry(workspace)
     assert test["verdict"] == verdict
     assert test["cap"]["every"] == int(most)
     assert (test["failed_by"] == "gate") is (code == 1)
@@ -97,20 +97,20 @@ def test_max_graphs_is_a_gate(desk: Desk, most: str, code: int, verdict: str) ->
     assert (test["message"] is not None) is (code == 1)
 
 
-def test_nothing_left_of_the_compiled_code_fails_the_gate(desk: Desk) -> None:
+def test_nothing_left_of_the_compiled_code_fails_the_gate(workspace: Workspace) -> None:
     source = NET.replace("y = torch.sin(x)", "y = x; torch._dynamo.graph_break()")
     source = source.replace("return y + 1", "return None")
-    said = desk.run("run", "--max-graphs", "1", write(desk, source))
+    said = workspace.run("run", "--max-graphs", "1", write(workspace, source))
     assert said.code == 1
     assert "no dynamo graph any more" in said.err
 
 
-def test_a_script_that_fails_keeps_its_code_and_is_reported(desk: Desk) -> None:
-    said = desk.run(
-        "run", "--max-graphs", "1", "--json", "r.json", write(desk, NET + "    exit(7)")
+def test_a_script_that_fails_keeps_its_code_and_is_reported(workspace: Workspace) -> None:
+    said = workspace.run(
+        "run", "--max-graphs", "1", "--json", "r.json", write(workspace, NET + "    exit(7)")
     )
     assert said.code == 7
-    test = entry(desk)
+    test = entry(workspace)
     assert (test["outcome"], test["failed_by"], test["verdict"]) == ("failed", "test", "none")
     assert test["graphs"] == {"dynamo": 2}
     assert "graph budget" not in said.err
@@ -125,16 +125,16 @@ def test_a_script_that_fails_keeps_its_code_and_is_reported(desk: Desk) -> None:
         ("raise KeyboardInterrupt", 130, "KeyboardInterrupt\n"),
     ],
 )
-def test_exit_codes(desk: Desk, end: str, code: int, err: str) -> None:
-    said = desk.run("run", write(desk, end))
+def test_exit_codes(workspace: Workspace, end: str, code: int, err: str) -> None:
+    said = workspace.run("run", write(workspace, end))
     assert said.code == code
     assert err in said.err
 
 
-def test_an_exception_looks_as_it_does_under_python(desk: Desk) -> None:
-    name = write(desk, "def f():\n    return 1 / 0\n\nf()\n", "sub/fails.py")
-    said = desk.run("run", name)
-    plain = python(name, cwd=desk.path)
+def test_an_exception_looks_as_it_does_under_python(workspace: Workspace) -> None:
+    name = write(workspace, "def f():\n    return 1 / 0\n\nf()\n", "sub/fails.py")
+    said = workspace.run("run", name)
+    plain = python(name, cwd=workspace.path)
     assert (said.code, plain.returncode) == (1, 1)
     assert said.err.startswith(plain.stderr)
 
@@ -146,54 +146,61 @@ def test_without_torch_there_is_nothing_to_count() -> None:
     ]
 
 
-def test_so_does_a_syntax_error(desk: Desk) -> None:
-    name = write(desk, "a = (\n")
-    assert desk.run("run", name).err.startswith(python(name, cwd=desk.path).stderr)
+def test_so_does_a_syntax_error(workspace: Workspace) -> None:
+    name = write(workspace, "a = (\n")
+    assert workspace.run("run", name).err.startswith(python(name, cwd=workspace.path).stderr)
 
 
 @pytest.mark.parametrize("name", ["net.py", "sub/net.py"])
-def test_the_script_sees_what_it_sees_under_python(desk: Desk, name: str) -> None:
-    write(desk, PLAIN, name)
+def test_the_script_sees_what_it_sees_under_python(workspace: Workspace, name: str) -> None:
+    write(workspace, PLAIN, name)
     before = (sys.argv, list(sys.path), sys.modules["__main__"])
-    said = desk.run("run", "--device", "cpu", name, "-v", "--json", "theirs", "--", "x")
-    assert said.out == python(name, "-v", "--json", "theirs", "--", "x", cwd=desk.path).stdout
+    said = workspace.run("run", "--device", "cpu", name, "-v", "--json", "theirs", "--", "x")
+    assert said.out == python(name, "-v", "--json", "theirs", "--", "x", cwd=workspace.path).stdout
     assert (sys.argv, list(sys.path), sys.modules["__main__"]) == before
 
 
 @pytest.mark.usefixtures("forks")
-def test_a_module(desk: Desk) -> None:
-    write(desk, "", "pack/__init__.py")
-    write(desk, PLAIN + "    import torch; torch.compile(torch.sin, backend='eager')", "pack/it.py")
-    said = desk.run("run", "--json", "r.json", "-m", "pack.it", "--json", "theirs")
+def test_a_module(workspace: Workspace) -> None:
+    write(workspace, "", "pack/__init__.py")
+    write(
+        workspace,
+        PLAIN + "    import torch; torch.compile(torch.sin, backend='eager')",
+        "pack/it.py",
+    )
+    said = workspace.run("run", "--json", "r.json", "-m", "pack.it", "--json", "theirs")
     assert said.code == 0
     shown, plain = (
         text.partition("ModuleSpec")[0]
-        for text in (said.out, python("-m", "pack.it", "--json", "theirs", cwd=desk.path).stdout)
+        for text in (
+            said.out,
+            python("-m", "pack.it", "--json", "theirs", cwd=workspace.path).stdout,
+        )
     )
     assert shown == plain
-    assert entry(desk)["nodeid"] == "pack/it.py"
+    assert entry(workspace)["nodeid"] == "pack/it.py"
 
 
-def test_a_directory_and_a_package_run_by_their_main(desk: Desk) -> None:
-    write(desk, "print('main of', __name__)", "bundle/__main__.py")
-    assert desk.run("run", "bundle").out == "main of __main__\n"
-    assert desk.run("run", "-m", "bundle").out == "main of __main__\n"
+def test_a_directory_and_a_package_run_by_their_main(workspace: Workspace) -> None:
+    write(workspace, "print('main of', __name__)", "bundle/__main__.py")
+    assert workspace.run("run", "bundle").out == "main of __main__\n"
+    assert workspace.run("run", "-m", "bundle").out == "main of __main__\n"
 
 
-def test_pickle_finds_the_classes_of_main(desk: Desk) -> None:
-    write(desk, "import pickle\nclass C: pass\nprint(type(pickle.loads(pickle.dumps(C()))))")
-    assert desk.run("run", "net.py").out == "<class '__main__.C'>\n"
+def test_pickle_finds_the_classes_of_main(workspace: Workspace) -> None:
+    write(workspace, "import pickle\nclass C: pass\nprint(type(pickle.loads(pickle.dumps(C()))))")
+    assert workspace.run("run", "net.py").out == "<class '__main__.C'>\n"
 
 
-def test_threads_are_waited_for(desk: Desk) -> None:
+def test_threads_are_waited_for(workspace: Workspace) -> None:
     source = NET.replace(
         "torch.compile", "import threading, time\n    work = lambda: torch.compile"
     )
     source += "    threading.Thread(target=lambda: (time.sleep(0.3), work())).start()\n"
     source = source.replace("(torch.ones(3))\n", "(torch.ones(3))\n", 1)
-    said = desk.run("run", "--json", "r.json", write(desk, source))
+    said = workspace.run("run", "--json", "r.json", write(workspace, source))
     assert said.code == 0
-    assert entry(desk)["graphs"] == {"dynamo": 2}
+    assert entry(workspace)["graphs"] == {"dynamo": 2}
 
 
 POOL = """
@@ -209,11 +216,11 @@ POOL = """
 """
 
 
-def test_a_pool_that_nobody_shuts_down_ends_with_the_script(desk: Desk) -> None:
+def test_a_pool_that_nobody_shuts_down_ends_with_the_script(workspace: Workspace) -> None:
     """Its workers end with the interpreter only; what they were given is the script's."""
-    said = desk.run("run", "--json", "r.json", write(desk, POOL))
+    said = workspace.run("run", "--json", "r.json", write(workspace, POOL))
     assert said.code == 0
-    assert entry(desk)["graphs"] == {"dynamo": 1}
+    assert entry(workspace)["graphs"] == {"dynamo": 1}
 
 
 @pytest.mark.parametrize(
@@ -225,30 +232,32 @@ def test_a_pool_that_nobody_shuts_down_ends_with_the_script(desk: Desk) -> None:
     ],
 )
 def test_whatever_the_script_does_the_report_is_made_once(
-    desk: Desk, source: str, code: int, words: str
+    workspace: Workspace, source: str, code: int, words: str
 ) -> None:
-    write(desk, source)
-    said = python("-m", "pytest_graphbreak", "run", "--json", "r.json", "net.py", cwd=desk.path)
+    write(workspace, source)
+    said = python(
+        "-m", "pytest_graphbreak", "run", "--json", "r.json", "net.py", cwd=workspace.path
+    )
     assert said.returncode == code
     assert said.stderr.count(words) == 1
     assert "pytest_graphbreak" not in said.stderr
-    assert entry(desk)["nodeid"] == "net.py"
+    assert entry(workspace)["nodeid"] == "net.py"
     assert said.stdout == ("3\n" if "fork" in source else "")
 
 
-def test_a_module_that_is_not_there(desk: Desk) -> None:
-    said = desk.run("run", "-m", "no_such.module")
+def test_a_module_that_is_not_there(workspace: Workspace) -> None:
+    said = workspace.run("run", "-m", "no_such.module")
     assert said.code == 1
     assert said.err.startswith("graphbreak run: Error while finding module specification for")
     assert "Traceback" not in said.err
 
 
-def test_the_script_may_change_the_directory(desk: Desk) -> None:
-    (desk.path / "else").mkdir()
-    said = desk.run("run", "--json", "r.json", write(desk, "import os; os.chdir('else')"))
-    os.chdir(desk.path)
+def test_the_script_may_change_the_directory(workspace: Workspace) -> None:
+    (workspace.path / "else").mkdir()
+    said = workspace.run("run", "--json", "r.json", write(workspace, "import os; os.chdir('else')"))
+    os.chdir(workspace.path)
     assert said.code == 0
-    assert entry(desk)["nodeid"] == "net.py"
+    assert entry(workspace)["nodeid"] == "net.py"
 
 
 @pytest.mark.parametrize(
@@ -259,55 +268,57 @@ def test_the_script_may_change_the_directory(desk: Desk) -> None:
         (("--log", "net.py/run.log", "net.py"), "net.py"),
     ],
 )
-def test_what_cannot_be_run_is_said(desk: Desk, args: tuple[str, ...], words: str) -> None:
-    write(desk, "print('it ran')")
-    said = desk.run("run", *args)
+def test_what_cannot_be_run_is_said(
+    workspace: Workspace, args: tuple[str, ...], words: str
+) -> None:
+    write(workspace, "print('it ran')")
+    said = workspace.run("run", *args)
     assert said.code == 2
     assert words in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
 
 
-def test_a_report_that_cannot_be_written_fails_a_run_that_did_not(desk: Desk) -> None:
-    write(desk, "pass")
-    said = desk.run("run", "--json", "net.py/r.json", "net.py")
+def test_a_report_that_cannot_be_written_fails_a_run_that_did_not(workspace: Workspace) -> None:
+    write(workspace, "pass")
+    said = workspace.run("run", "--json", "net.py/r.json", "net.py")
     assert said.code == 2
     assert "cannot be written" in said.err
 
 
 @pytest.mark.parametrize("most", ["-1", "one"])
-def test_a_wrong_limit_is_a_usage_error(desk: Desk, most: str) -> None:
+def test_a_wrong_limit_is_a_usage_error(workspace: Workspace, most: str) -> None:
     with pytest.raises(SystemExit) as stop:
-        desk.run("run", "--max-graphs", most, "net.py")
+        workspace.run("run", "--max-graphs", most, "net.py")
     assert stop.value.code == 2
 
 
-def test_the_log_can_be_analysed(desk: Desk) -> None:
+def test_the_log_can_be_analysed(workspace: Workspace) -> None:
     """Standard error of native code is in the log; what Python code writes is not."""
     source = (
         NET + "    import os, sys\n    os.write(2, b'native\\n'); print('mine', file=sys.stderr)"
     )
-    write(desk, source)
+    write(workspace, source)
     said = python(
         "-m", "pytest_graphbreak", "run", "--device", "cpu", "--log", "o/run.log", "net.py",
-        cwd=desk.path,
+        cwd=workspace.path,
     )  # fmt: skip
     assert said.returncode == 0, said.stderr
     assert said.stdout == "hello from f\n"
     assert said.stderr.startswith("mine\n\nnet.py   exit 0\n")
-    log = (desk.path / "o" / "run.log").read_text()
+    log = (workspace.path / "o" / "run.log").read_text()
     assert "native\n" in log
     assert "mine" not in log
-    analysed = desk.run("analyze", "o/run.log", "--json", "a.json")
+    analysed = workspace.run("analyze", "o/run.log", "--json", "a.json")
     assert analysed.code == 0
-    assert entry(desk, "a.json")["graphs"] == {"dynamo": 2}
+    assert entry(workspace, "a.json")["graphs"] == {"dynamo": 2}
     assert "net.py > run.log 2>&1" in analysed.out  # what to run is the script, not this command
 
 
-def test_the_log_of_a_run_of_pytest(desk: Desk) -> None:
+def test_the_log_of_a_run_of_pytest(workspace: Workspace) -> None:
     """pytest captures standard error before torch is imported, and closes what it put there."""
     test = NET.replace("torch.compile(", "def test_it():\n        torch.compile(")
-    write(desk, test, "test_it.py")
+    write(workspace, test, "test_it.py")
     said = python(
         *(
             "-m",
@@ -321,17 +332,17 @@ def test_the_log_of_a_run_of_pytest(desk: Desk) -> None:
             "r.json",
         ),
         *("-m", "pytest", "-q", "test_it.py"),
-        cwd=desk.path,
+        cwd=workspace.path,
     )
     assert said.returncode == 0, said.stderr
     assert "Logging error" not in said.stderr
-    assert entry(desk)["graphs"] == {"dynamo": 2}
-    assert desk.run("analyze", "run.log", "--json", "a.json").code == 0
-    assert entry(desk, "a.json")["graphs"] == {"dynamo": 2}
+    assert entry(workspace)["graphs"] == {"dynamo": 2}
+    assert workspace.run("analyze", "run.log", "--json", "a.json").code == 0
+    assert entry(workspace, "a.json")["graphs"] == {"dynamo": 2}
 
 
 def test_tt_that_is_asked_for_is_what_torch_xla_opens(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pytest_graphbreak.cli import run
     from pytest_graphbreak.config.device import Device
@@ -342,19 +353,22 @@ def test_tt_that_is_asked_for_is_what_torch_xla_opens(
         if before is None:
             monkeypatch.delenv("PJRT_DEVICE")
         write(
-            desk, "import os; print(os.environ['PJRT_DEVICE'], 'TTXLA_LOGGER_FILE' in os.environ)"
+            workspace,
+            "import os; print(os.environ['PJRT_DEVICE'], 'TTXLA_LOGGER_FILE' in os.environ)",
         )
-        said = desk.run("run", "--device", "tt", "net.py")
+        said = workspace.run("run", "--device", "tt", "net.py")
         assert said.out == f"{inside} True\n"
 
 
-def test_on_tt_the_log_is_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_tt_the_log_is_on(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TT")
-    write(desk, "import os; print(os.environ['TTXLA_LOGGER_FILE'])")
-    said = desk.run("run", "net.py")
+    write(workspace, "import os; print(os.environ['TTXLA_LOGGER_FILE'])")
+    said = workspace.run("run", "net.py")
     assert said.code == 0
     assert not Path(said.out.strip()).parent.exists()
     assert "TTXLA_LOGGER_FILE" not in os.environ
-    write(desk, "import os; print(os.environ.get('XLA_HLO_DEBUG'))")
-    assert desk.run("run", "net.py").out.strip() == "None"
-    assert desk.run("run", "--log", "run.log", "net.py").out.strip() == "1"  # analysis needs it
+    write(workspace, "import os; print(os.environ.get('XLA_HLO_DEBUG'))")
+    assert workspace.run("run", "net.py").out.strip() == "None"
+    assert (
+        workspace.run("run", "--log", "run.log", "net.py").out.strip() == "1"
+    )  # analysis needs it

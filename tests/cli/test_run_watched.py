@@ -15,7 +15,7 @@ import pytest
 
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.watching.watched import ENDED, LEFT, REPLACED, Channel, Status, whole
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.cli.test_run import entry
 from tests.layers.children.test_server import lives, soon
 
@@ -32,22 +32,29 @@ HEAD = """
 """
 
 
-def typed(desk: Desk, source: str, *args: str, **rest: Any) -> subprocess.CompletedProcess[str]:
-    (desk.path / "net.py").write_text(textwrap.dedent(source))
+def typed(
+    workspace: Workspace, source: str, *args: str, **rest: Any
+) -> subprocess.CompletedProcess[str]:
+    (workspace.path / "net.py").write_text(textwrap.dedent(source))
     command = [sys.executable, "-m", "pytest_graphbreak", "run", "--json", "r.json", *args]
     return subprocess.run(
-        [*command, "net.py"], cwd=desk.path, capture_output=True, text=True, timeout=300, **rest
+        [*command, "net.py"],
+        cwd=workspace.path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **rest,
     )
 
 
 @pytest.mark.usefixtures("forks")
-def test_a_log_that_cannot_be_kept_is_said_before_the_script_runs(desk: Desk) -> None:
-    (desk.path / "file").write_text("")
-    said = typed(desk, 'print("it ran")', "--log", "file/run.log")
+def test_a_log_that_cannot_be_kept_is_said_before_the_script_runs(workspace: Workspace) -> None:
+    (workspace.path / "file").write_text("")
+    said = typed(workspace, 'print("it ran")', "--log", "file/run.log")
     assert (said.returncode, said.stdout) == (2, "")
     assert said.stderr.startswith("graphbreak run: ")
     assert said.stderr.count("\n") == 1
-    assert not (desk.path / "r.json").exists()
+    assert not (workspace.path / "r.json").exists()
 
 
 @pytest.mark.usefixtures("forks")
@@ -65,18 +72,18 @@ def test_a_log_that_cannot_be_kept_is_said_before_the_script_runs(desk: Desk) ->
     ],
 )  # fmt: skip
 def test_however_a_script_ends_it_is_judged_by_what_was_seen(
-    desk: Desk, end: str, code: int, graphs: int, words: str
+    workspace: Workspace, end: str, code: int, graphs: int, words: str
 ) -> None:
-    said = typed(desk, f"{HEAD}\n    {end}", "--max-graphs", "1")
+    said = typed(workspace, f"{HEAD}\n    {end}", "--max-graphs", "1")
     assert said.returncode == code, said.stderr
     assert words in said.stderr
     assert said.stdout == "in f\n"
-    test = entry(desk)
+    test = entry(workspace)
     assert test["graphs"] == {"dynamo": graphs}
     assert (test["verdict"] in ("over", "error")) is (code == 1)
     assert "Traceback" not in said.stderr
     if "mine" in end:
-        assert (desk.path / "mine").read_bytes() == b""
+        assert (workspace.path / "mine").read_bytes() == b""
 
 
 SIGNALS = """
@@ -103,12 +110,12 @@ SIGNALS = """
     ],
 )
 def test_signals_are_the_scripts_and_it_does_not_outlive_the_command(
-    desk: Desk, number: signal.Signals, code: int, said: str
+    workspace: Workspace, number: signal.Signals, code: int, said: str
 ) -> None:
-    (desk.path / "net.py").write_text(textwrap.dedent(SIGNALS))
+    (workspace.path / "net.py").write_text(textwrap.dedent(SIGNALS))
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest_graphbreak", "run", "net.py"],
-        cwd=desk.path,
+        cwd=workspace.path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -154,13 +161,13 @@ def test_what_is_missing_is_an_error_only_where_the_script_succeeded() -> None:
     assert (killed.note or "").startswith("a; the script ended without notice")
 
 
-def test_files_are_written_when_the_terminal_is_gone(desk: Desk) -> None:
+def test_files_are_written_when_the_terminal_is_gone(workspace: Workspace) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    (desk.path / "net.py").write_text("")
+    (workspace.path / "net.py").write_text("")
     command = [sys.executable, "-m", "pytest_graphbreak", "run", "--json", "r.json", "net.py"]
-    done = subprocess.run(command, cwd=desk.path, stderr=writer, check=False)
+    done = subprocess.run(command, cwd=workspace.path, stderr=writer, check=False)
     os.close(writer)
     assert done.returncode == 0
-    assert entry(desk)["outcome"] == "passed"
-    assert Path(desk.path / "r.json").exists()
+    assert entry(workspace)["outcome"] == "passed"
+    assert Path(workspace.path / "r.json").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.cli.versions.wheels import wheel
 
 pytestmark = [
@@ -69,11 +69,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_release_that_moved_a_test(desk: Desk, index: Path, temporary: Path) -> None:
-    (desk.path / "tests" / "test_a.py").write_text(TEST)
-    files = desk.files()
+def test_the_release_that_moved_a_test(workspace: Workspace, index: Path, temporary: Path) -> None:
+    (workspace.path / "tests" / "test_a.py").write_text(TEST)
+    files = workspace.files()
     nodeid = "tests/test_a.py::test_act"
-    said = desk.run("bisect", nodeid, "--package", "tinynet", "--good", "1.0", "--bad", "1.3")
+    said = workspace.run("bisect", nodeid, "--package", "tinynet", "--good", "1.0", "--bad", "1.3")
     assert said.code == 0, said.err
     assert "skip   tinynet 1.1   skipped: it does not install: ERROR: " in said.out
     assert f"{nodeid} moved with\n\n  tinynet 1.3\n\nbefore  1.2 " in said.out
@@ -81,39 +81,39 @@ def test_the_release_that_moved_a_test(desk: Desk, index: Path, temporary: Path)
     assert "what it changes at tinynet/act.py:3\n" in said.out
     assert "\n    +    print(y.mean())\n" in said.out
     assert "it changes  tinydep as it is here -> 7, tinynet 1.2 -> 1.3\n" in said.out
-    assert desk.files() == files
+    assert workspace.files() == files
     assert not list(temporary.iterdir())
 
 
 def test_the_same_tests_with_another_release(
-    desk: Desk, index: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, index: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (desk.path / "tests" / "test_a.py").write_text(TEST)
+    (workspace.path / "tests" / "test_a.py").write_text(TEST)
     installed = temporary.parent / "present"
     with zipfile.ZipFile(index / "tinynet-1.0-py3-none-any.whl") as archive:
         archive.extractall(installed)
     monkeypatch.setenv("PYTHONPATH", str(installed))
-    files = desk.files()
+    files = workspace.files()
     args = ("tinynet==1.3", "--json", "out/compared.json", "--reports", "out", "--exit-code")
-    said = desk.run("upgrade", *args, "--", "tests/test_a.py", "-k", "act")
+    said = workspace.run("upgrade", *args, "--", "tests/test_a.py", "-k", "act")
     assert said.code == 1, said.err
     assert said.out == "installed  tinydep 7, tinynet 1.3\nWrote out/compared.json.\n"
     assert "[1] installing tinynet==1.3\n[2] the tests before\n[3] the tests after\n" in said.err
     names = ("out/after.json", "out/before.json", "out/compared.json")
-    assert set(desk.files()) - set(files) == set(names)
+    assert set(workspace.files()) - set(files) == set(names)
     assert not list(temporary.iterdir())
-    before, after = (json.loads((desk.path / name).read_text()) for name in names[1::-1])
+    before, after = (json.loads((workspace.path / name).read_text()) for name in names[1::-1])
     assert before["environment"]["packages"] == {"tinynet": "1.0"}
     assert after["environment"]["packages"] == {"tinynet": "1.3"}
     assert [test["graphs"] for test in before["tests"]] == [{"dynamo": 1}]
-    [change] = json.loads((desk.path / names[2]).read_text())["changes"]
+    [change] = json.loads((workspace.path / names[2]).read_text())["changes"]
     assert change["package"] == {"name": "tinynet", "before": "1.0", "after": "1.3"}
-    compared = desk.run("compare", *names[1::-1])
+    compared = workspace.run("compare", *names[1::-1])
     assert "tinynet/act.py:3 in act" in compared.out
 
 
 def test_an_installation_that_fails_is_said_at_once(
-    desk: Desk, index: Path, temporary: Path
+    workspace: Workspace, index: Path, temporary: Path
 ) -> None:
     for requirement, words in (
         (
@@ -124,23 +124,23 @@ def test_an_installation_that_fails_is_said_at_once(
         ("tiny net", "Invalid requirement"),
         ("./none.whl", "none.whl"),
     ):
-        said = desk.run("upgrade", requirement)
+        said = workspace.run("upgrade", requirement)
         assert said.code == 2
         assert f"graphbreak upgrade: {requirement}: pip cannot install it\n    " in said.err
         assert words in said.err
         assert "the tests" not in said.err
-    said = desk.run("upgrade", "pytest>=1")
+    said = workspace.run("upgrade", "pytest>=1")
     assert said.code == 2
     assert "has all of this already" in said.err
     assert not list(temporary.iterdir())
 
 
-def test_tests_that_do_not_run_are_said(desk: Desk, index: Path, temporary: Path) -> None:
-    said = desk.run("upgrade", "tinydep", "--", "tests/nowhere.py")
+def test_tests_that_do_not_run_are_said(workspace: Workspace, index: Path, temporary: Path) -> None:
+    said = workspace.run("upgrade", "tinydep", "--", "tests/nowhere.py")
     assert said.code == 2
     assert "before: ERROR: file or directory not found: tests/nowhere.py (exit 4)\n" in said.err
-    (desk.path / "tests" / "test_a.py").write_text("import tinydep\ntinydep.gone\n")
-    said = desk.run("upgrade", "tinydep", "--timeout", "0.01")
+    (workspace.path / "tests" / "test_a.py").write_text("import tinydep\ntinydep.gone\n")
+    said = workspace.run("upgrade", "tinydep", "--timeout", "0.01")
     assert said.code == 2
     assert not list(temporary.iterdir())
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.config.descriptor import system
-from tests.drawn import examples
+from tests.examples import examples
 
 
 def descriptor(chips: list[int], *, sized: bool = True) -> bytes:

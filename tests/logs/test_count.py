@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pytest_graphbreak.layers.tt.log import TTLines, Watcher, count
 from pytest_graphbreak.text.blocks import Source, cut
 from pytest_graphbreak.text.scan import scan
-from tests.drawn import examples
+from tests.examples import examples
 from tests.logs import writer
 from tests.logs.writer import Style, Write, Writer, interleave, join, truth
 

@@ -166,7 +166,7 @@ def test_a_test_that_builds_the_model_in_its_body(shop: Shop) -> None:
         [*command, "test_a_repro_1.py"], cwd=shop.path, capture_output=True, text=True
     )
     assert "GB0059" in done.stdout
-    assert "1 failed" in done.stdout  # red until it is mended
+    assert "1 failed" in done.stdout  # red until it is fixed
 
 
 def test_a_model_that_a_fixture_makes_is_restored_from_a_file(shop: Shop) -> None:

@@ -37,11 +37,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[st
     return Bench(tmp_path_factory.mktemp("bench"), 300, server)
 
 
-def search(target: Target, desk: Bench, *, keep_side_effects: bool = False) -> SearchResult:
+def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) -> SearchResult:
     return Search(
         target,
-        desk,
-        most=desk.runs + 30,
+        trials,
+        most=trials.runs + 30,
         keep_side_effects=keep_side_effects,
         header="",
         say=lambda _: None,
@@ -63,17 +63,17 @@ def test_a_broken_program_is_mended(name: str, tmp_path: Path, shared: Bench) ->
 
 
 def patched(
-    source: str, make: Callable[[Trial], Iterator[SourcePatch]], tmp_path: Path, desk: Bench
+    source: str, make: Callable[[Trial], Iterator[SourcePatch]], tmp_path: Path, trials: Bench
 ) -> tuple[Trial, Trial, str]:
     """A program as it is, with the one patch that a remedy proposes, and the patched source."""
     target = Target(tmp_path / "a.py")
     target.path.write_text(textwrap.dedent(source))
-    first = desk.measure(target, compare=False)
+    first = trials.measure(target, compare=False)
     assert first.error is None
     (patch,) = make(first)
     text = build(textwrap.dedent(source), "a.py", [patch], first.sites)
     target.path.write_text(text)
-    return first, desk.measure(target), text
+    return first, trials.measure(target), text
 
 
 def of_sizes(body: str, *sizes: int, run: str = "f(torch.ones({}, 4), torch.ones(4))") -> str:

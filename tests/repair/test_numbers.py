@@ -107,11 +107,11 @@ f = torch.compile(f, backend="eager")
 CALL = "f(torch.arange(8.0), torch.tensor({}))\n"
 
 
-def search(target: Target, desk: Bench, *, assume: bool = True) -> SearchResult:
+def search(target: Target, trials: Bench, *, assume: bool = True) -> SearchResult:
     return Search(
         target,
-        desk,
-        most=desk.runs + 8,
+        trials,
+        most=trials.runs + 8,
         keep_side_effects=False,
         assume=assume,
         header="",

@@ -192,13 +192,13 @@ def test_as_test_writes_a_test_that_is_red_until_it_is_mended(shop: Shop) -> Non
     (shop.path / "pytest.ini").write_text("[pytest]\n")
 
     source = (shop.path / name).read_text()
-    mended = source.replace(
+    patched = source.replace(
         "if x.sum() > limit:\n        return x + 1\n    return x - 1",
         "return torch.where(x.sum() > limit, x + 1, x - 1)",
     )
-    assert mended != source
-    (shop.path / "tests/test_mended.py").write_text(mended)
-    files = [name, "tests/test_mended.py"]
+    assert patched != source
+    (shop.path / "tests/test_fixed.py").write_text(patched)
+    files = [name, "tests/test_fixed.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=shop.path, capture_output=True, text=True)
     assert f"FAILED {name}::test_no_break" in done.stdout

@@ -18,10 +18,10 @@ from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import Comparison
 from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.text.output import plain
-from tests.hostile import STRINGS, a_hostile_report
 from tests.report.browser import Browser
 from tests.report.test_html import data_of
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
+from tests.untrusted import STRINGS, an_untrusted_report
 
 SCHEMA = json.loads((files("pytest_graphbreak") / "schemas/comparison.json").read_text("utf-8"))
 VALID = Draft202012Validator(SCHEMA)
@@ -137,9 +137,13 @@ def test_the_schema_is_one_and_holds() -> None:
 
 
 def test_hostile_text_stays_text_everywhere() -> None:
-    hostile = a_hostile_report()
-    mild = a_report(*(a_test(test["nodeid"]) for test in hostile["tests"]))
-    for found in (found_in(mild, hostile), found_in(hostile, mild), found_in(hostile, hostile)):
+    untrusted = an_untrusted_report()
+    mild = a_report(*(a_test(test["nodeid"]) for test in untrusted["tests"]))
+    for found in (
+        found_in(mild, untrusted),
+        found_in(untrusted, mild),
+        found_in(untrusted, untrusted),
+    ):
         VALID.validate(data.document(found))
         for line in plain(text.lines(found)).split("\n"):
             assert line.isprintable()
@@ -151,7 +155,7 @@ def test_hostile_text_stays_text_everywhere() -> None:
         shown = page.render(found)
         assert shown.count("<script") == 2
         assert "<img src=x" not in shown
-    assert len(found_in(mild, hostile).unequal) == len(STRINGS)  # they could not be seen
+    assert len(found_in(mild, untrusted).unequal) == len(STRINGS)  # they could not be seen
 
 
 def test_a_long_comment_says_what_it_leaves_out() -> None:
@@ -213,11 +217,11 @@ def test_a_phone_shows_all_of_it(show: Any) -> None:
 
 
 def test_hostile_text_does_nothing_in_a_browser(show: Any) -> None:
-    hostile = a_hostile_report()
-    mild = a_report(*(a_test(test["nodeid"]) for test in hostile["tests"]))
-    for test in hostile["tests"]:
+    untrusted = an_untrusted_report()
+    mild = a_report(*(a_test(test["nodeid"]) for test in untrusted["tests"]))
+    for test in untrusted["tests"]:
         test["errors"] = []
-    for found in (found_in(mild, hostile), found_in(hostile, mild)):
+    for found in (found_in(mild, untrusted), found_in(untrusted, mild)):
         shown = show(found)
         shown.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
         shown.settle()

@@ -14,11 +14,11 @@ import pytest
 
 from pytest_graphbreak.report import html
 from pytest_graphbreak.text.safe import printable
-from tests.hostile import STRINGS, a_hostile_report
 from tests.report.browser import Browser
 from tests.report.test_markdown import as_runs
 from tests.reports import Data, a_break, a_graph, a_report, a_test, known, over, place
 from tests.text.test_safe import Parsed
+from tests.untrusted import STRINGS, an_untrusted_report
 
 
 def rendered(*reports: Data, root: Path | None = None) -> str:
@@ -86,7 +86,7 @@ def test_policy_allows_its_own_style_and_script_and_nothing_else() -> None:
 
 
 def test_data_in_the_script_element_has_no_markup() -> None:
-    page = rendered(a_hostile_report())
+    page = rendered(an_untrusted_report())
     assert page.count("<script") == 2
     assert page.count("</script") == 2
     assert "\\u003c/script" in page
@@ -530,7 +530,7 @@ def test_no_window_is_too_narrow(width: int, show: Any, chromium: Browser) -> No
 
 
 def test_hostile_text_does_nothing(show: Any) -> None:
-    page = show(a_hostile_report())
+    page = show(an_untrusted_report())
     page.run("document.querySelectorAll('.test').forEach((test) => { test.open = true; })")
     page.settle()
     page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")

@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ElementTree
 
 from pytest_graphbreak.report import junit
 from pytest_graphbreak.text.safe import lines, printable
-from tests.hostile import STRINGS, a_hostile_report
 from tests.report.test_markdown import as_runs
 from tests.reports import Data, a_report, a_test, over
+from tests.untrusted import STRINGS, an_untrusted_report
 
 
 def rendered(*reports: Data) -> ElementTree.Element:
@@ -106,7 +106,7 @@ def test_a_suite_for_each_run() -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    root = rendered(a_hostile_report())
+    root = rendered(an_untrusted_report())
     messages = [failure.attrib["message"] for failure in root.iter("failure")]
     for text in STRINGS:
         assert lines(text).partition("\n")[0] in messages

@@ -29,7 +29,7 @@ def test_counts_causes_and_the_reasons_that_most_tests_share() -> None:
 def test_what_was_judged_is_not_looked_at() -> None:
     judged = [
         a_test("t.py::ok", 3, verdict="ok"),
-        a_test("t.py::ungated", 3, ungated="being mended"),
+        a_test("t.py::ungated", 3, ungated="being fixed"),
         a_test("t.py::failed", 3, outcome="failed", failed_by="test"),
         a_test("t.py::nothing", 0),
     ]

@@ -7,12 +7,12 @@ import re
 import pytest
 
 from pytest_graphbreak.report import markdown
-from pytest_graphbreak.report.view import Aside, ProfileRun, runs
+from pytest_graphbreak.report.view import CheckNotes, ProfileRun, runs
 from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.text.safe import printable
-from tests.hostile import STRINGS, a_hostile_report
 from tests.reports import Data, a_break, a_report, a_test, over, place
 from tests.text.test_safe import Parsed, obeyed
+from tests.untrusted import STRINGS, an_untrusted_report
 
 
 def as_runs(*reports: Data) -> list[ProfileRun]:
@@ -118,7 +118,7 @@ def test_one_endless_message_is_cut() -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    text = rendered(a_hostile_report(), limit=markdown.SUMMARY)
+    text = rendered(an_untrusted_report(), limit=markdown.SUMMARY)
     tags = Parsed(text).tags
     assert {tag for tag, _ in tags} == {"code", "details", "summary", "pre"}
     assert not any(attributes for _, attributes in tags)
@@ -134,7 +134,7 @@ def test_hostile_text_stays_text() -> None:
 def test_hostile_text_makes_no_markdown() -> None:
     """As a markdown parser sees it: our headings, our table, our folds, and nothing else."""
     parser = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed")
-    text = rendered(a_hostile_report(), limit=markdown.SUMMARY)
+    text = rendered(an_untrusted_report(), limit=markdown.SUMMARY)
     tokens = parser.MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     flat = [child for token in tokens for child in (token, *(token.children or ()))]
     kinds = {token.type for token in flat}
@@ -158,8 +158,8 @@ def test_no_field_takes_the_place_of_the_marker_and_the_headline() -> None:
             report["session"] |= {"stale": [long[:4000]] * 50, "unmeasured": [long[:4000]] * 50}
             report["tests"][0] |= {"ungated": long}
             reports.append(incoming.parse(f"{number}.json", report))
-        aside = Aside("nothing was judged", *[(long,) * 50] * 3, base=long)
+        notes = CheckNotes("nothing was judged", *[(long,) * 50] * 3, base=long)
         for limit in (4_000, markdown.COMMENT):
-            text = markdown.render(runs(reports), limit, aside)
+            text = markdown.render(runs(reports), limit, notes)
             assert text.startswith(f"{markdown.MARK}\n### Graph budget: no verdict, nothing was")
             assert len(text.encode()) <= limit

@@ -34,8 +34,8 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.schemas import HOME, derived, schema
 from tests.baseline.test_read import FULL, REFUSED
 from tests.baseline.test_text import make, measurement
-from tests.drawn import examples
-from tests.hostile import at, spots
+from tests.examples import examples
+from tests.untrusted import at, spots
 
 SCHEMAS = {name: schema(name) for name in ("report", "baseline")}
 REPORT = Draft202012Validator(SCHEMAS["report"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison
 from pytest_graphbreak.runs.incoming import parse
-from tests.drawn import examples
+from tests.examples import examples
 from tests.growth import grows
 from tests.reports import Data, a_break, a_graph, a_report, a_test, place
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.runs import expectations
 from pytest_graphbreak.runs.expectations import ExpectationsError, load_rows
-from tests.drawn import examples
+from tests.examples import examples
 
 HEADER = "name,accuracy,graph_breaks\n"
 

@@ -23,8 +23,8 @@ from pytest_graphbreak.report import html, junit, markdown
 from pytest_graphbreak.report.view import runs
 from pytest_graphbreak.runs import containers, incoming
 from pytest_graphbreak.runs.incoming import ReportError, load, load_all, parse
-from tests.hostile import everywhere, spots
 from tests.reports import Data, a_break, a_report, a_test, over, place, write
+from tests.untrusted import everywhere, spots
 
 FULL = a_report(everywhere("some text"), over(), a_test("tests/test_b.py::test_c", 0))
 

@@ -181,7 +181,7 @@ def test_the_way_out(suite: Suite) -> None:
         suite,
         """
 @pytest.mark.max_graphs(1)
-@pytest.mark.graph_budget(gate=False, reason="being mended")
+@pytest.mark.graph_budget(gate=False, reason="being fixed")
 def test_out():
     run(broken)
 """,
@@ -189,7 +189,7 @@ def test_out():
     report = suite.report("--graph-budget")
     (test,) = report["tests"]
     assert test["outcome"] == "passed"
-    assert test["ungated"] == "being mended"
+    assert test["ungated"] == "being fixed"
     assert test["graphs"] == {"dynamo": 2}
     assert report["session"]["exit"] == 0
 

@@ -80,9 +80,9 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_safe_and_its_own() -> None:
-    hostile = "tests/../a.py::test[\x1b]/etc/passwd"
-    assert "/" not in slug(hostile)
-    assert not slug(hostile).startswith(".")
+    untrusted = "tests/../a.py::test[\x1b]/etc/passwd"
+    assert "/" not in slug(untrusted)
+    assert not slug(untrusted).startswith(".")
     assert slug("a::b[1]") != slug("a::b 1 ")
     assert len(slug("x" * 4000)) < 200
 

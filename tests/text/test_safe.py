@@ -1,4 +1,4 @@
-"""Escapes: each output shows hostile text and does not obey it."""
+"""Escapes: each output shows malicious text and does not obey it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.safe import printable
-from tests.hostile import STRINGS
+from tests.untrusted import STRINGS
 
-hostile = pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
+untrusted = pytest.mark.parametrize("text", STRINGS, ids=range(len(STRINGS)))
 texts = (
     st.text()
     | st.text(alphabet="<>&'\"|`@:#[]{}$%\n\r\t \x1b\u2028\ud800a")
@@ -127,7 +127,7 @@ def test_workflow_commands_stay_one_command(text: str) -> None:
     assert undone.replace("%25", "%") == printable(text)
 
 
-@hostile
+@untrusted
 def test_no_escape_is_empty_handed(text: str) -> None:
     """What was there can still be read: the first word that is plain survives everywhere."""
     word = "harmless"

@@ -1,4 +1,4 @@
-"""Finds the commit or the release that moved a test: the search, whatever is searched."""
+"""Finds the commit or the release that changed a test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bisectable(Protocol):
     """All between both ends, oldest first."""
 
     def between(self, good: Sequence[str], bad: str, skipped: Collection[str]) -> list[str]:
-        """Those that may have moved the test before ``bad`` did, the best to try first.
+        """Those that may have changed the test before ``bad`` did, the best to try first.
 
         Raises ``ElsewhereError`` where they cannot be searched.
         """
@@ -80,10 +80,11 @@ class MeasuredEnd:
 
 @dataclass(slots=True)
 class BisectResult:
-    """What a search found: ``answers`` has one, or all that it may be.
+    """The result of a search: ``answers`` has one, or all candidates that are left.
 
-    ``before`` and ``after`` are on either side of it. ``what`` differs between them (``Likeness``),
-    ``skipped`` could not be tried, and why. ``end`` is the bad end, which may have moved further.
+    ``before`` and ``after`` were measured on either side of it, ``what`` differs between them
+    (``ChangeDetector``). ``skipped`` could not be tried, with the reason. ``end`` is the bad end,
+    which may have changed further.
     """
 
     what: str
@@ -103,24 +104,24 @@ OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
 def search(
     versions: Bisectable, begin: OnBegin, on_step: OnStep, differs: Callable[[str], None]
 ) -> BisectResult:
-    """Search. ``differs`` is told what is another one at both ends (``Likeness.what``).
+    """Search. ``differs`` is called with what differs between both ends (``ChangeDetector.what``).
 
-    Raises ``ElsewhereError`` where an end cannot be measured, and where nothing moved.
+    Raises ``ElsewhereError`` where an end cannot be measured, and where nothing changed.
     """
     going = _Bisection(versions, begin, on_step)
     good = going.end(versions.good, "--good")
     on_step(GOOD, versions.good, good, "")
     bad = going.end(versions.bad, "--bad")
-    moved = Likeness(good.record, bad.record)
-    on_step(BAD if moved.what else GOOD, versions.bad, bad, "")
-    if not moved.what:
+    detector = ChangeDetector(good.record, bad.record)
+    on_step(BAD if detector.what else GOOD, versions.bad, bad, "")
+    if not detector.what:
         raise ElsewhereError(
             "the test is the same at --good and at --bad: there is nothing to find"
         )
-    differs(moved.what)
-    answers = going.narrowed(moved)
-    before, after = going.sides(answers, moved)
-    return BisectResult(moved.what, before, after, bad, answers, going.skipped)
+    differs(detector.what)
+    answers = going.narrowed(detector)
+    before, after = going.sides(answers, detector)
+    return BisectResult(detector.what, before, after, bad, answers, going.skipped)
 
 
 class _Bisection:
@@ -143,7 +144,7 @@ class _Bisection:
         self._known[name] = side
         return side
 
-    def narrowed(self, moved: Likeness) -> list[str]:
+    def narrowed(self, detector: ChangeDetector) -> list[str]:
         """Try until nothing is left to try: the first that is bad, and before it those skipped."""
         good, bad = [self._versions.good], self._versions.bad
         while True:
@@ -155,7 +156,7 @@ class _Bisection:
             side = self._try(name, max(0, len(untried).bit_length() - 1))
             if side is None:
                 self._on_step(SKIP, name, None, self.skipped[name])
-            elif moved(side.record):
+            elif detector(side.record):
                 bad = name
                 self._on_step(BAD, name, side, "")
             else:
@@ -171,7 +172,9 @@ class _Bisection:
             self._known[name] = side
         return side
 
-    def sides(self, answers: Sequence[str], moved: Likeness) -> tuple[MeasuredEnd, MeasuredEnd]:
+    def sides(
+        self, answers: Sequence[str], detector: ChangeDetector
+    ) -> tuple[MeasuredEnd, MeasuredEnd]:
         """What was measured on either side of an answer."""
         before = [self._versions.before(name) for name in answers]
         if len(answers) == 1 and before[0] not in self._known:
@@ -179,7 +182,7 @@ class _Bisection:
         known = [self._known[name] for name in before if name in self._known]
         good = self._known[self._versions.good]
         return (
-            next((side for side in known if not moved(side.record)), good),
+            next((side for side in known if not detector(side.record)), good),
             self._known[answers[-1]],
         )
 
@@ -197,8 +200,8 @@ def _read(run: SuiteRun, name: str) -> tuple[MeasuredEnd | None, str]:
 
     Raises ``ElsewhereError`` where it measured something else than was meant.
     """
-    if run.foreign:
-        module, file = next(iter(run.foreign.items()))
+    if run.outside:
+        module, file = next(iter(run.outside.items()))
         raise ElsewhereError(
             f"{name}: the test imports {module} from {file}, and so from your checkout and not "
             "from the commit: each step would measure the same code. Uninstall it, or give the "
@@ -225,7 +228,7 @@ def _how(test: TestReport) -> str:
     )
 
 
-# what moved
+# what changed
 
 
 COUNTS: Final = "counts"
@@ -271,7 +274,7 @@ _MEASURES: Final[dict[str, Callable[[Record, frozenset[str]], Hashable]]] = {
 """What can move, the first that differs between both ends is what is looked for."""
 
 
-class Likeness:
+class ChangeDetector:
     """Tells whether a record is still like that of the good end.
 
     ``what`` is what differs between both ends: counts, or else places, or else captured

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROGRESS: Final = "GRAPHBREAK_RUN_PROGRESS"
 """Names the file that is told how far the run is."""
-FOREIGN: Final = "GRAPHBREAK_RUN_FOREIGN"
+OUTSIDE: Final = "GRAPHBREAK_RUN_OUTSIDE"
 """Names the file that is told what was imported from ``CHECKOUT`` ..."""
 CHECKOUT: Final = "GRAPHBREAK_RUN_CHECKOUT"
 """... the user's own, in a run that is of another commit."""
@@ -57,13 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish() -> None:
     """In a worker of xdist as well: there the tests ran."""
-    path, checkout = os.environ.get(FOREIGN), os.environ.get(CHECKOUT)
-    if path and checkout and (found := foreign(Path(checkout))):
+    path, checkout = os.environ.get(OUTSIDE), os.environ.get(CHECKOUT)
+    if path and checkout and (found := outside(Path(checkout))):
         with contextlib.suppress(OSError):
             Path(path).write_text(json.dumps(found), encoding="utf-8")
 
 
-def foreign(checkout: Path) -> dict[str, str]:
+def outside(checkout: Path) -> dict[str, str]:
     """Modules of the user's checkout that were imported: top-level name to file.
 
     From the checkout itself, or as it was installed from there.

@@ -29,7 +29,7 @@ _RAISED: Final = re.compile(r"E {3,}[A-Za-z_][\w.]{0,100}(?:Error|Exception|Inte
 class SuiteRun:
     """What came of it. ``report`` is None where there is none, and ``why`` then says why.
 
-    ``words`` are the last lines that were printed. ``foreign`` are the modules that the tests
+    ``words`` are the last lines that were printed. ``outside`` are the modules that the tests
     imported from the user's checkout, where they were to run with another commit: top-level name
     and file.
     """
@@ -38,7 +38,7 @@ class SuiteRun:
     path: Path = Path()
     why: str = ""
     words: Sequence[str] = ()
-    foreign: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tests:
@@ -50,7 +50,7 @@ class Tests:
         self._runner = runner
         self._arguments = list(arguments)
         self._progress = runner.directory / "progress"
-        self._foreign = runner.directory / "foreign.json"
+        self._outside = runner.directory / "outside.json"
 
     def run(
         self,
@@ -63,7 +63,7 @@ class Tests:
     ) -> SuiteRun:
         """Run the tests in ``cwd``. ``first`` are arguments before the user's."""
         report = self._runner.directory / f"{name}.json"
-        for path in (report, self._progress, self._foreign):
+        for path in (report, self._progress, self._outside):
             path.unlink(missing_ok=True)
         command = [
             environment.python,
@@ -81,7 +81,7 @@ class Tests:
         ]
         environ = environment.environ() | {
             inside.PROGRESS: str(self._progress),
-            inside.FOREIGN: str(self._foreign),
+            inside.OUTSIDE: str(self._outside),
             "PYTHONDONTWRITEBYTECODE": "1",
             **(variables or {}),
         }
@@ -94,9 +94,9 @@ class Tests:
         return tail(self._progress, 100)
 
     def _result(self, ended: CommandResult, path: Path) -> SuiteRun:
-        foreign: dict[str, str] = {}
+        outside: dict[str, str] = {}
         with contextlib.suppress(OSError, ValueError):
-            foreign = json.loads(self._foreign.read_text(encoding="utf-8"))
+            outside = json.loads(self._outside.read_text(encoding="utf-8"))
         report = None
         if ended.code is None:
             why = f"it did not end within {self._runner.timeout:g} s"
@@ -108,7 +108,7 @@ class Tests:
                 why = "" if report.tests else _why(ended)
             except ReportError as error:
                 why = str(error)
-        return SuiteRun(None if why else report, path, why, ended.last(WORDS), foreign)
+        return SuiteRun(None if why else report, path, why, ended.last(WORDS), outside)
 
 
 def _why(ended: CommandResult) -> str:

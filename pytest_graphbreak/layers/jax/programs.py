@@ -50,7 +50,7 @@ class FunctionLedger:
         identity = (*self._identity(call), call.kind, on_device)
         is_known = identity in self._keys
         why = self._difference(identity, call.key)
-        return why if is_known else self._anew(call, on_device)
+        return why if is_known else self._recreated(call, on_device)
 
     def note_eager(self, name: str, call: JaxCall, on_device: bool) -> str:
         """Why an operation outside of ``jit`` is compiled again for one line; else empty."""
@@ -85,7 +85,7 @@ class FunctionLedger:
             self._alive[identity] = weakref.ref(fun)
         return identity
 
-    def _anew(self, call: JaxCall, on_device: bool) -> str:
+    def _recreated(self, call: JaxCall, on_device: bool) -> str:
         """The same code, called from the same line, and another function to JAX."""
         if call.fun is None or call.caller is None:
             return ""

@@ -49,15 +49,15 @@ class Copies:
     ``count`` were copies, ``adjacent`` of them right behind their line; ``unsure`` may have been.
     Lines of one millisecond may be equal and yet of two graphs, so a line is only taken for
     a copy if it follows itself at once, or if time went back in its thread and a module follows
-    only one of the two: none follows a line of ``TTXLA_LOGGER_FILE``. ``told`` is the graph that
-    the line of the last copy has begun, where the text of its module comes only with the copy.
+    only one of the two: none follows a line of ``TTXLA_LOGGER_FILE``. ``announced`` is the graph
+    that the line of the last copy has begun, where the text of its module comes only with the copy.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.adjacent = 0
         self.unsure = 0
-        self.told: Program | None = None
+        self.announced: Program | None = None
         self._seen: set[int] = set()
         self._alone: dict[int, Program | None] = {}
         self._threads: dict[tuple[str, str], _HeaderThread] = {}
@@ -68,7 +68,7 @@ class Copies:
         self._last = 0
 
     def is_copy(self, rank: str, thread: str, line: bytes, alone: bool) -> bool:
-        """Whether this header stands in the log before. Without a time stamp it cannot be told.
+        """Whether this header is in the log already; False if it has no time stamp to compare.
 
         ``alone``: no text of a module follows it.
         """
@@ -83,7 +83,7 @@ class Copies:
         again = known and not follows and back
         state.copying = again and alone
         state.telling = again and not alone and key in self._alone
-        self.told = self._alone.pop(key, None) if state.telling else None
+        self.announced = self._alone.pop(key, None) if state.telling else None
         if follows or state.copying or state.telling:
             self.count += 1
             self.adjacent += follows
@@ -239,14 +239,14 @@ class TTLines:
         last = end + len(b"\r\n") >= block.limit
         alone = last or lines.following(data, end, block.limit, programs.FILE) >= 0
         is_copy = self.copies.is_copy(rank, thread, bytes(data[line:end]), alone)
-        told = self.copies.told
-        if is_copy and told is None:
+        announced = self.copies.announced
+        if is_copy and announced is None:
             return
         self._close()
         self._said = ""
-        if told is not None:
-            self._open = told
-            self._watcher.again(told)
+        if announced is not None:
+            self._open = announced
+            self._watcher.again(announced)
             return
         program = self.programs.stage(rank, thread, stage, block.offset + line)
         if program is not None and len(program.stages) == 1:

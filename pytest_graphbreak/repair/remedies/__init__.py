@@ -19,7 +19,7 @@ _IN_TURN = (
     numbers.propose,
     breaks.switches,
     breaks.branches,
-    numbers.otherwise,
+    numbers.other_reads,
     calls.propose,
     breaks.output,
     calls.opaque,

@@ -67,7 +67,7 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             (Rewrite("check", here),),
             drops="the check raises RuntimeError, later, in place of its own exception",
         )
-    heads = here.code.startswith(("if ", "while "))
+    is_condition = here.code.startswith(("if ", "while "))
     if branching:
         loop = Rewrite("while_loop", here)
         if not _reads_later(loop, trial):
@@ -75,7 +75,7 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         yield SourcePatch(
             "the loop became torch.while_loop, its numbers nodes of the graph", (loop, SCALARS)
         )
-    if name in ("item", "tolist", "unbacked", "branch") and not heads:
+    if name in ("item", "tolist", "unbacked", "branch") and not is_condition:
         yield SourcePatch("the value stays a tensor", (Rewrite("keep_tensor", here),))
         yield SourcePatch(
             "the value stays a tensor, and others become nodes of the graph",

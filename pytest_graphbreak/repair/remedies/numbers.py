@@ -68,7 +68,7 @@ def reads(item: Break) -> bool:
     return any(one in reason for one in words) or advice.name(item) in READ
 
 
-def otherwise(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     """The same for what else is read, where it could be no node of the graph."""
     if not reads(item):
         return

@@ -17,7 +17,7 @@ from pytest_graphbreak.repair.rewrite.scope import (
     UnfitError,
     bound,
     changed,
-    changes_held,
+    changes_attribute,
     read,
     values,
     walk,
@@ -191,7 +191,7 @@ def refuse(nodes: Sequence[ast.stmt]) -> None:
         draws = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in RANDOM
         if draws:  # the backward pass of an op draws again (torch 2.13)
             raise UnfitError(f"`{_short(node)}` draws random numbers")
-        if stored or isinstance(node, _LEAVES) or changes_held(node):
+        if stored or isinstance(node, _LEAVES) or changes_attribute(node):
             raise UnfitError(f"it holds `{_short(node)}`")
 
 

@@ -252,14 +252,14 @@ def _in_place(
     body: Sequence[ast.stmt], kinds: dict[str, str], numbers: dict[str, str], place: Surroundings
 ) -> list[str]:
     """The tensors from before that the body changes in place. Raises ``UnfitError``."""
-    set_anew = {name for name, _ in values(body)}
+    reassigned = {name for name, _ in values(body)}
     other = {value.id for _, value in values(body) if isinstance(value, ast.Name)}
     for name in changed(body):
         if name in other and name not in numbers:
             raise UnfitError(f"{name} has another name and is changed in place")
     found = [name for name in changed(body) if name in place.before and name not in kinds]
     for name in found:
-        if name in set_anew:
+        if name in reassigned:
             raise UnfitError(f"{name} is set anew and changed in place")
     return found
 

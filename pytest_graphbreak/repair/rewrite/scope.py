@@ -80,7 +80,7 @@ def changed(nodes: Sequence[ast.AST]) -> list[str]:
     return list(dict.fromkeys(one.id for one in targets if isinstance(one, ast.Name)))
 
 
-def changes_held(node: ast.AST) -> bool:
+def changes_attribute(node: ast.AST) -> bool:
     """Whether a node changes in place what an object holds: ``self.x[0] = 1``."""
     target = _changed(node)
     return target is not None and not isinstance(target, ast.Name)

@@ -17,7 +17,7 @@ from pytest_graphbreak.report.frame import fill
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.source import CheckoutSources
-from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PerhapsMoved
+from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PossibleMove
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
@@ -88,7 +88,7 @@ def _change(change: CauseChange, found: Comparison, shared: Shared) -> Plain:
     }
 
 
-def _moved(pair: PerhapsMoved, found: Comparison, shared: Shared) -> Plain:
+def _moved(pair: PossibleMove, found: Comparison, shared: Shared) -> Plain:
     return {
         "why": words.unsure(pair),
         "before": _change(pair.before, found, shared),

@@ -11,7 +11,7 @@ from pytest_graphbreak.config.ini import OPS
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.lines import at, code, detail, position, to_try
-from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Effect, Pair, PerhapsMoved
+from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Effect, Pair, PossibleMove
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine, labelled, signed
 from pytest_graphbreak.text.safe import cut
@@ -87,7 +87,7 @@ def _names(effects: Sequence[Effect]) -> Iterator[TextLine]:
         yield detail(f"in {len(names) - NAMES:,} more")
 
 
-def _moved(pair: PerhapsMoved, found: Comparison) -> Iterator[TextLine]:
+def _moved(pair: PossibleMove, found: Comparison) -> Iterator[TextLine]:
     after = pair.after
     yield signed("?", f"{cut(words.name(after))}   {words.unsure(pair)}")
     for sign, change in (("-", pair.before), ("+", after)):

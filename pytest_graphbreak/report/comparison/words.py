@@ -17,7 +17,7 @@ from pytest_graphbreak.runs.comparison import (
     ComparedSide,
     Comparison,
     Pair,
-    PerhapsMoved,
+    PossibleMove,
     SettingChange,
 )
 from pytest_graphbreak.text.numbers import plural
@@ -207,7 +207,7 @@ def setting(one: SettingChange) -> str:
     return f"{one.name}: {before} -> {after}"
 
 
-def unsure(pair: PerhapsMoved) -> str:
+def unsure(pair: PossibleMove) -> str:
     """What may be, and what cannot be known."""
     return f"{ALIKE[pair.why]}: renamed, or gone here and new there"
 

@@ -13,10 +13,10 @@ from pytest_graphbreak.report.log import words
 
 
 def entry(reading: Reading, completeness: Completeness) -> Plain:
-    """The record of a log, with ``bearing`` (its doubts), ``run`` (commands) and ``log``."""
+    """The record of a log, with ``gaps`` (what it lacks), ``run`` (commands) and ``log``."""
     return {
         **entry_json(TestReport(reading.path, "passed", record=reading.record)),
-        "bearing": list(completeness.gaps),
+        "gaps": list(completeness.gaps),
         "run": list(completeness.commands),
         "log": _log(reading),
     }

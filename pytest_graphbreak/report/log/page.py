@@ -32,20 +32,20 @@ def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
     yield f"{words.size(reading.size)}; {words.verdict(completeness)}."
     yield ""
     yield from table(("layer", "counted"), words.counts(reading))
-    yield from _doubts(completeness)
+    yield from _gaps(completeness)
     yield from _origins(reading)
     yield from most_frequent(findings(reading))
     yield from _failed(reading)
     yield from places(homes(reading))
 
 
-def _doubts(completeness: Completeness) -> Iterator[str]:
+def _gaps(completeness: Completeness) -> Iterator[str]:
     if completeness.whole:
         return
     yield "### What this log cannot tell"
     yield ""
-    for doubt in completeness.gaps:
-        yield f"- {ours(doubt)}"
+    for gap in completeness.gaps:
+        yield f"- {ours(gap)}"
     yield ""
     yield "To know all of it, run:"
     yield ""

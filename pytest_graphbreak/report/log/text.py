@@ -30,8 +30,8 @@ def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
         yield row(label, text)
     for label, text in words.origins(reading):
         yield row("origin", f"{label}: {text}")
-    for doubt in completeness.gaps:
-        yield row("doubt", doubt)
+    for gap in completeness.gaps:
+        yield row("gap", gap)
 
 
 def row(label: str, text: str) -> TextLine:

@@ -125,10 +125,10 @@ def sure(reading: Reading) -> str:
 
 
 def verdict(completeness: Completeness) -> str:
-    """Whether the log can bear the analysis, in one line."""
+    """Say in one line whether the log is complete enough for the analysis."""
     if completeness.whole:
-        return "this log bears the whole analysis"
-    return f"this log cannot bear all of the analysis ({plural(len(completeness.gaps), 'doubt')})"
+        return "the log is complete"
+    return f"the log is incomplete ({plural(len(completeness.gaps), 'gap')})"
 
 
 def origins(reading: Reading) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -14,11 +14,11 @@ def _no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHDYNAMO_DISABLE", raising=False)
 
 
-def test_a_gate_that_could_not_run_ends_with_1(desk: Desk) -> None:
-    path = desk.path / "lines" / "tests" / "test_a.yaml"
+def test_a_gate_that_could_not_run_ends_with_1(workspace: Workspace) -> None:
+    path = workspace.path / "lines" / "tests" / "test_a.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("tests: [")
-    said = desk.run("doctor", "--graph-budget-dir", "lines")
+    said = workspace.run("doctor", "--graph-budget-dir", "lines")
     assert said.code == 1
     assert "PROBLEM  baselines" in said.out
     assert "-> fix the file" in said.out
@@ -27,8 +27,8 @@ def test_a_gate_that_could_not_run_ends_with_1(desk: Desk) -> None:
     )
 
 
-def test_where_all_is_well_it_ends_with_0(desk: Desk) -> None:
-    said = desk.run("doctor")
+def test_where_all_is_well_it_ends_with_0(workspace: Workspace) -> None:
+    said = workspace.run("doctor")
     assert said.code == 0
     assert said.out.endswith("\nthe gate can run here\n")
     assert "ok       torch " in said.out

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from pytest_graphbreak.cli.elsewhere import ElsewhereError
-from pytest_graphbreak.cli.versions.bisecting import BisectResult, Likeness, search
+from pytest_graphbreak.cli.versions.bisecting import BisectResult, ChangeDetector, search
 from pytest_graphbreak.cli.versions.by_release import Releases
 from pytest_graphbreak.cli.versions.running import SuiteRun
 from pytest_graphbreak.layers.children.runner import Runner
@@ -121,14 +121,14 @@ def ops(count: int) -> Record:
     ],
 )
 def test_the_first_that_differs_is_looked_for(good: Record, bad: Record, what: str) -> None:
-    moved = Likeness(good, bad)
+    moved = ChangeDetector(good, bad)
     assert moved.what == what
     assert not moved(good)
     assert moved(bad) == bool(what)
 
 
 def test_what_is_not_looked_for_does_not_count() -> None:
-    moved = Likeness(record(1), record(2))
+    moved = ChangeDetector(record(1), record(2))
     assert not moved(record(1, layers=("dynamo", "xla")))
     assert moved(Record(("dynamo",), {"dynamo": 1}, eager=(Eager("dynamo", "r"),)))
-    assert not Likeness(ops(9), record(2))(ops(3))
+    assert not ChangeDetector(ops(9), record(2))(ops(3))

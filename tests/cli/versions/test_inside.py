@@ -36,10 +36,10 @@ def test_what_was_imported_from_the_checkout(
 ) -> None:
     monkeypatch.syspath_prepend(str(past.path / "tools"))
     monkeypatch.delitem(sys.modules, "a_tool", raising=False)
-    assert not inside.foreign(past.path)
+    assert not inside.outside(past.path)
     __import__("a_tool")
-    assert inside.foreign(past.path) == {"a_tool": str(past.path / "tools" / "a_tool.py")}
-    assert not inside.foreign(tmp_path / "other")
+    assert inside.outside(past.path) == {"a_tool": str(past.path / "tools" / "a_tool.py")}
+    assert not inside.outside(tmp_path / "other")
     monkeypatch.delitem(sys.modules, "a_tool")
 
 
@@ -56,7 +56,7 @@ def test_what_was_installed_from_the_checkout(
     assert inside.installed_from(past.path) == {"owned_net"}
     monkeypatch.delitem(sys.modules, "owned_net", raising=False)
     __import__("owned_net")
-    assert inside.foreign(past.path) == {"owned_net": str(home / "owned_net.py")}
+    assert inside.outside(past.path) == {"owned_net": str(home / "owned_net.py")}
     monkeypatch.delitem(sys.modules, "owned_net")
 
 

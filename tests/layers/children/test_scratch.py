@@ -50,12 +50,12 @@ def test_copies_beside_the_program_go_if_their_command_is_gone(folder: Path) -> 
     target = Target(folder / "test_net.py", "test_a")
     (folder / "net_trial7.py").write_text("mine = 1\n")
     with scratch() as directory:
-        desk = Bench(directory, 60)
-        with desk.beside(target, b"x = 1") as copy:
+        trials = Bench(directory, 60)
+        with trials.beside(target, b"x = 1") as copy:
             assert copy.path.name == "net_trial1.py"
-            desk.tidy(target)
+            trials.tidy(target)
             assert copy.path.read_bytes().startswith(b"x = 1\n# graphbreak fix")
-            with desk.beside(target, b"") as other:  # the same number: two commands at once
+            with trials.beside(target, b"") as other:  # the same number: two commands at once
                 assert other.path.name.startswith("net_trial1_")
             text = copy.path.read_bytes()
     (folder / "net_trial2.py").write_bytes(text)  # its directory is gone by now
@@ -78,9 +78,9 @@ def test_an_interrupt_that_comes_with_the_file_leaves_none(
         raise KeyboardInterrupt
 
     with scratch() as directory:
-        desk = Bench(directory, 60)
+        trials = Bench(directory, 60)
         monkeypatch.setattr(os, "open", interrupted)
-        with pytest.raises(KeyboardInterrupt), desk.beside(target, b"x = 2"):
+        with pytest.raises(KeyboardInterrupt), trials.beside(target, b"x = 2"):
             raise AssertionError("it is not reached")
         monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["a.py"]

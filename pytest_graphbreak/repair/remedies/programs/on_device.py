@@ -25,20 +25,20 @@ def _graphbreak_holders(value, seen):
     seen.add(id(value))
     if isinstance(value, torch.nn.Module):
         for part in value.modules():
-            yield from _graphbreak_held(part._buffers, part._buffers, seen)
-            yield from _graphbreak_held(part.__dict__, part.__dict__, seen)
+            yield from _graphbreak_attributes(part._buffers, part._buffers, seen)
+            yield from _graphbreak_attributes(part.__dict__, part.__dict__, seen)
             yield from _graphbreak_holders(type(part).forward, seen)
     elif isinstance(value, types.MethodType):
         yield from _graphbreak_holders(value.__self__, seen)
         yield from _graphbreak_holders(value.__func__, seen)
     elif isinstance(value, types.FunctionType) and not value.__module__.startswith("torch"):
         names = value.__globals__.keys() & set(value.__code__.co_names)
-        yield from _graphbreak_held(value.__globals__, names, seen)
+        yield from _graphbreak_attributes(value.__globals__, names, seen)
         for cell in value.__closure__ or ():
-            yield from _graphbreak_held_by_cell(cell, seen)
+            yield from _graphbreak_in_cell(cell, seen)
 
 
-def _graphbreak_held(names, wanted, seen):
+def _graphbreak_attributes(names, wanted, seen):
     for name in list(wanted):
         if _graphbreak_on_cpu(names[name]):
             yield lambda name=name: names[name], lambda one, name=name: names.update({name: one})
@@ -46,7 +46,7 @@ def _graphbreak_held(names, wanted, seen):
             yield from _graphbreak_holders(names[name], seen)
 
 
-def _graphbreak_held_by_cell(cell, seen):
+def _graphbreak_in_cell(cell, seen):
     try:
         value = cell.cell_contents
     except ValueError:  # it is empty

@@ -1,4 +1,4 @@
-"""The matrix of sinks and hostile texts: each text shows itself, and does nothing anywhere.
+"""The matrix of outputs and malicious texts: each text shows itself, and does nothing anywhere.
 
 What a browser and a parser of Markdown make of them is in ``tests/report``.
 """
@@ -22,20 +22,20 @@ from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.text.output import plain
-from tests.cli.conftest import Desk
-from tests.hostile import STRINGS, everywhere
+from tests.cli.conftest import Workspace
 from tests.reports import a_break, a_report, a_test, as_tests, over
+from tests.untrusted import STRINGS, everywhere
 
 TEXTS: Final = (*STRINGS, "x\ndiff --git a/x b/x\n--- a/x\n+++ b/x", "--- x", "a\nb\x1b[31m")
 NODEID: Final = "tests/test_a.py::test_b"
-Sink = Callable[[str, Desk], str]
+Sink = Callable[[str, Workspace], str]
 
 
 def prints(*typed: str) -> Sink:
     """What a command prints of a report that is full of a text."""
 
-    def sink(text: str, desk: Desk) -> str:
-        said = desk.run(*typed)
+    def sink(text: str, workspace: Workspace) -> str:
+        said = workspace.run(*typed)
         assert "Traceback" not in said.err
         return said.out + said.err
 
@@ -45,15 +45,17 @@ def prints(*typed: str) -> Sink:
 def writes(page: str, *typed: str) -> Sink:
     """The page that a command writes of such a report."""
 
-    def sink(text: str, desk: Desk) -> str:
-        assert desk.run(*typed, page).code in (0, 1)
-        return (desk.path / page).read_text()
+    def sink(text: str, workspace: Workspace) -> str:
+        assert workspace.run(*typed, page).code in (0, 1)
+        return (workspace.path / page).read_text()
 
     return sink
 
 
-def summed_up(text: str, desk: Desk) -> str:
-    outcome = summary.Outcome("cpu", Settings(desk.path, desk.path / "baselines", gate=True))
+def summed_up(text: str, workspace: Workspace) -> str:
+    outcome = summary.Outcome(
+        "cpu", Settings(workspace.path, workspace.path / "baselines", gate=True)
+    )
     outcome.tests, outcome.faults = as_tests(over(f"t.py::test[{text}]")), [text]
     outcome.unmeasured = [text]
     return plain((*summary.lines(outcome), *measured_with(Record(settings={text: text}))))
@@ -92,35 +94,37 @@ PAGES: Final[dict[str, Sink]] = {
 
 
 @pytest.fixture(params=range(len(TEXTS)))
-def text(request: pytest.FixtureRequest, desk: Desk) -> str:
-    """A hostile text, in every place of ``bad.json``; ``mild.json`` has the same tests."""
+def text(request: pytest.FixtureRequest, workspace: Workspace) -> str:
+    """A malicious text, in every place of ``bad.json``; ``mild.json`` has the same tests."""
     text = TEXTS[request.param]
     report = a_report(everywhere(text, NODEID), unmeasured=[text[:3000]], stale=[text[:3000]])
     report["tests"][0] |= {"errors": [], "ungated": None}
-    desk.report("bad.json", json.loads(json.dumps(report)))
-    desk.report("mild.json", a_report(a_test(NODEID)))
+    workspace.report("bad.json", json.loads(json.dumps(report)))
+    workspace.report("mild.json", a_report(a_test(NODEID)))
     return text
 
 
-def test_no_line_is_obeyed(text: str, desk: Desk) -> None:
+def test_no_line_is_obeyed(text: str, workspace: Workspace) -> None:
     for name, sink in LINES.items():
-        for line in sink(text, desk).split("\n"):
+        for line in sink(text, workspace).split("\n"):
             assert line.isprintable(), name
             assert not line.lstrip().startswith("::"), name
             assert "##[" not in line, name
 
 
-def test_an_annotation_is_one_command_with_properties_of_ours(text: str, desk: Desk) -> None:
-    (command,) = github.annotations(as_tests(everywhere(text)), desk.path)
+def test_an_annotation_is_one_command_with_properties_of_ours(
+    text: str, workspace: Workspace
+) -> None:
+    (command,) = github.annotations(as_tests(everywhere(text)), workspace.path)
     assert command.isprintable()
     assert command.startswith("::error file=tests/test_a.py,")
     properties = command.removeprefix("::error ").partition("::")[0].split(",")
     assert {name.partition("=")[0] for name in properties} <= {"file", "line", "title"}
 
 
-def test_no_page_runs_it(text: str, desk: Desk) -> None:
+def test_no_page_runs_it(text: str, workspace: Workspace) -> None:
     for name, sink in PAGES.items():
-        page = sink(text, desk)
+        page = sink(text, workspace)
         is_html = page.startswith("<!doctype")
         assert page.count("<script") == (2 if is_html else 0), name
         for evil in ("<img src=x", "<svg onload", *(() if is_html else ("@octocat", "${"))):
@@ -137,18 +141,18 @@ def test_no_line_of_a_commit_is_a_hunk_a_trailer_or_a_mention(text: str) -> None
     assert "#123" not in note
 
 
-def test_junit_is_of_its_own_elements(text: str, desk: Desk) -> None:
-    root = ElementTree.fromstring(writes("j.xml", "report", "bad.json", "--junit")(text, desk))
+def test_junit_is_of_its_own_elements(text: str, workspace: Workspace) -> None:
+    root = ElementTree.fromstring(writes("j.xml", "report", "bad.json", "--junit")(text, workspace))
     known = {"testsuites", "testsuite", "properties", "property", "testcase", "failure", "error"}
     assert {element.tag for element in root.iter()} <= known
 
 
-def test_a_baseline_holds_it_as_text(text: str, desk: Desk) -> None:
+def test_a_baseline_holds_it_as_text(text: str, workspace: Workspace) -> None:
     """It is written once and read back: then there is nothing left to accept."""
     case = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)[:300]
     where = {"file": "a.py", "function": text, "line": 1, "code": text}
     found = [a_break(where, reason=text, id=text)]
-    desk.report("one.json", a_report(a_test(f"tests/test_a.py::t[{case}]", 2, breaks=found)))
-    assert desk.run("accept", "--yes", "one.json").code == 0
-    assert desk.run("check", "one.json").code in (0, 1)
-    assert "Nothing to write" in desk.run("accept", "--yes", "one.json").out
+    workspace.report("one.json", a_report(a_test(f"tests/test_a.py::t[{case}]", 2, breaks=found)))
+    assert workspace.run("accept", "--yes", "one.json").code == 0
+    assert workspace.run("check", "one.json").code in (0, 1)
+    assert "Nothing to write" in workspace.run("accept", "--yes", "one.json").out

@@ -10,10 +10,10 @@ import yaml
 from pytest_graphbreak.cli import main
 from pytest_graphbreak.text.safe import printable
 from tests.conftest import Suite
-from tests.hostile import STRINGS
 from tests.report import browser
 from tests.report.browser import Browser
 from tests.text.test_safe import Parsed, obeyed
+from tests.untrusted import STRINGS
 
 SOURCE = f"""
     import pytest

@@ -1,6 +1,6 @@
 """What strangers may send, drawn anew by a seed: patterns' worst strings, logs, damaged reports.
 
-    python -m benchmarks.siege [--seed N] [--minutes 10] [PART...]
+    python -m benchmarks.untrusted [--seed N] [--minutes 10] [PART...]
 
 Needs neither torch nor a compiler. The parts share the time. Each prints a table
 of what it tried and how long the slowest took; what fails is printed with all
@@ -28,10 +28,10 @@ from typing import Any, Final
 
 from pytest_graphbreak import cli
 from tests import regexes
-from tests.hostile import STRINGS, a_hostile_report, at, spots
 from tests.logs.worst import WORST
 from tests.reports import a_report, a_test, over
 from tests.test_regexes import DYNAMIC
+from tests.untrusted import STRINGS, an_untrusted_report, at, spots
 
 DATA: Final = Path(__file__).parents[1] / "tests" / "logs" / "data" / "example" / "run.log"
 SLOWEST: Final = 20.0
@@ -104,10 +104,10 @@ def logs(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
 
 def reports(rng: random.Random, until: float) -> Iterator[tuple[str, float]]:
     """A value of a report is changed, taken out or doubled: it is refused or rendered."""
-    seen = a_hostile_report()
+    seen = an_untrusted_report()
     seen["tests"] = [test | {"errors": []} for test in seen["tests"]]
     whole = [
-        a_hostile_report(),
+        an_untrusted_report(),
         seen,
         a_report(over(), a_test("tests/test_a.py::test_c", 2, verdict="new")),
     ]
@@ -263,7 +263,7 @@ def _command(*arguments: str) -> tuple[float, str]:
 def _kept(arguments: tuple[str, ...], words: str) -> str:
     """What to say of a fault; its input is kept where it can be read again."""
     source = Path(arguments[1] if len(arguments) > 1 else os.devnull)
-    kept = Path(tempfile.mkdtemp(prefix="graphbreak-siege-"), source.name)
+    kept = Path(tempfile.mkdtemp(prefix="graphbreak-untrusted-"), source.name)
     kept.write_bytes(source.read_bytes())
     return f"graphbreak {arguments[0]} {kept}\n{words}"
 
@@ -295,7 +295,7 @@ def attack(name: str, seed: int, seconds: float) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.siege")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.untrusted")
     parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART")
     parser.add_argument("--seed", type=int, default=int(time.time() // 86400))
     parser.add_argument("--minutes", type=float, default=10)

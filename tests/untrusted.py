@@ -106,8 +106,8 @@ def everywhere(text: str, nodeid: str | None = None) -> Data:
     )
 
 
-def a_hostile_report(**session: Any) -> Data:
-    """Every hostile string in every place of a test of its own, and in the session."""
+def an_untrusted_report(**session: Any) -> Data:
+    """Every malicious string in every place of a test of its own, and in the session."""
     report = a_report(
         *(everywhere(text) for text in STRINGS),
         a_test("tests/test_a.py::test_harmless"),

@@ -16,24 +16,24 @@ import pytest
 
 from pytest_graphbreak import cli
 from pytest_graphbreak.cli import check
-from tests.cli.conftest import Desk
+from tests.cli.conftest import Workspace
 from tests.reports import a_report, a_test
 
 T = "tests/test_a.py::test_b"
 ENTRY = "version: 1\nprofile: cpu\ntests:\n  test_b:\n    graphs: {dynamo: 1}\n"
 
 
-def put(desk: Desk, name: str, text: str = ENTRY) -> Path:
-    path = desk.path / "baselines" / name
+def put(workspace: Workspace, name: str, text: str = ENTRY) -> Path:
+    path = workspace.path / "baselines" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
 @pytest.fixture
-def report(desk: Desk) -> str:
-    put(desk, "tests/test_a.yaml")
-    return desk.report("one.json", a_report(a_test(T)))
+def report(workspace: Workspace) -> str:
+    put(workspace, "tests/test_a.yaml")
+    return workspace.report("one.json", a_report(a_test(T)))
 
 
 # names
@@ -48,15 +48,15 @@ SURROGATES = (
 
 
 @pytest.mark.parametrize("nodeid", SURROGATES)
-def test_a_lone_surrogate_in_a_node_id(nodeid: str, desk: Desk, report: str) -> None:
+def test_a_lone_surrogate_in_a_node_id(nodeid: str, workspace: Workspace, report: str) -> None:
     found = a_report(a_test(nodeid, 2), unmeasured=[nodeid], stale=[nodeid])
     found["session"] |= {"complete_files": [nodeid], "collected_whole": [nodeid]}
-    desk.report("evil.json", found)
+    workspace.report("evil.json", found)
     pages = [word for name in ("markdown", "html", "junit") for word in (f"--{name}", f"p.{name}")]
-    assert desk.run("check", "evil.json", *pages).code in (1, 2)
-    assert desk.run("check", report, "--against", "evil.json").code in (0, 2)
-    assert desk.run("report", "evil.json", *pages).code == 0
-    assert desk.run("accept", "--yes", "--prune", "evil.json").code in (0, 2)
+    assert workspace.run("check", "evil.json", *pages).code in (1, 2)
+    assert workspace.run("check", report, "--against", "evil.json").code in (0, 2)
+    assert workspace.run("report", "evil.json", *pages).code == 0
+    assert workspace.run("accept", "--yes", "--prune", "evil.json").code in (0, 2)
 
 
 # directories
@@ -78,31 +78,31 @@ def nested(directory: Path, name: str, deep: int) -> Iterator[None]:
         subprocess.run(["rm", "-rf", str(directory / name)], check=True)
 
 
-def test_1500_nested_directories(desk: Desk, report: str) -> None:
-    with nested(desk.path / "baselines", "d", 1500):
-        assert desk.run("check", report).code == 0
-        assert desk.run("accept", "--yes", report).code == 0
+def test_1500_nested_directories(workspace: Workspace, report: str) -> None:
+    with nested(workspace.path / "baselines", "d", 1500):
+        assert workspace.run("check", report).code == 0
+        assert workspace.run("accept", "--yes", report).code == 0
 
 
-def test_directories_deeper_than_a_path_can_name(desk: Desk, report: str) -> None:
-    with nested(desk.path / "baselines", "d" * 200, 50):
-        said = desk.run("check", report)
+def test_directories_deeper_than_a_path_can_name(workspace: Workspace, report: str) -> None:
+    with nested(workspace.path / "baselines", "d" * 200, 50):
+        said = workspace.run("check", report)
     assert said.code == 2
     assert "cannot be read (File name too long)" in said.err
 
 
-def test_a_dangling_link(desk: Desk, report: str) -> None:
-    (desk.path / "baselines/tests/test_x.yaml").symlink_to("nothing")
-    said = desk.run("check", report)
+def test_a_dangling_link(workspace: Workspace, report: str) -> None:
+    (workspace.path / "baselines/tests/test_x.yaml").symlink_to("nothing")
+    said = workspace.run("check", report)
     assert said.code == 2
     assert "baselines/tests/test_x.yaml: is a link to nothing; remove it" in said.err
 
 
 @pytest.mark.parametrize("target", ["/etc", "..", "."])
-def test_a_link_to_a_directory(target: str, desk: Desk, report: str) -> None:
-    (desk.path / "baselines/sub").symlink_to(target)
-    (desk.path / "baselines/test_x.yaml").symlink_to(target)
-    said = desk.run("check", report)
+def test_a_link_to_a_directory(target: str, workspace: Workspace, report: str) -> None:
+    (workspace.path / "baselines/sub").symlink_to(target)
+    (workspace.path / "baselines/test_x.yaml").symlink_to(target)
+    said = workspace.run("check", report)
     assert said.code == 2
     assert "test_x.yaml: " in said.err
 
@@ -110,17 +110,17 @@ def test_a_link_to_a_directory(target: str, desk: Desk, report: str) -> None:
 @pytest.mark.parametrize(
     "name", ["..yaml", "...yaml", ".yaml", ".~.yaml", "a\\b.yaml", "\udcff.yaml"]
 )
-def test_odd_file_names(name: str, desk: Desk, report: str) -> None:
-    put(desk, name)
-    assert desk.run("check", report).code == 0
-    assert desk.run("accept", "--yes", "--prune", report).code == 0
+def test_odd_file_names(name: str, workspace: Workspace, report: str) -> None:
+    put(workspace, name)
+    assert workspace.run("check", report).code == 0
+    assert workspace.run("accept", "--yes", "--prune", report).code == 0
 
 
-def test_a_nested_repository_and_a_fifo(desk: Desk, report: str) -> None:
-    (desk.path / "baselines/nested/.git").mkdir(parents=True)
-    assert desk.run("check", report).code == 0
-    os.mkfifo(desk.path / "baselines/test_fifo.yaml")
-    said = desk.run("check", report)
+def test_a_nested_repository_and_a_fifo(workspace: Workspace, report: str) -> None:
+    (workspace.path / "baselines/nested/.git").mkdir(parents=True)
+    assert workspace.run("check", report).code == 0
+    os.mkfifo(workspace.path / "baselines/test_fifo.yaml")
+    said = workspace.run("check", report)
     assert said.code == 2
     assert "test_fifo.yaml: is no regular file" in said.err
 
@@ -128,22 +128,25 @@ def test_a_nested_repository_and_a_fifo(desk: Desk, report: str) -> None:
 @pytest.mark.parametrize("command", ["check", "accept", "history"])
 @pytest.mark.parametrize("how", ["link", "ini"])
 def test_baselines_that_are_a_link_out_of_the_checkout(
-    command: str, how: str, desk: Desk, tmp_path: Path
+    command: str, how: str, workspace: Workspace, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    (desk.path / "baselines").symlink_to(outside)
+    (workspace.path / "baselines").symlink_to(outside)
     if how == "ini":
-        (desk.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = baselines/sub\n")
-    desk.report("one.json", a_report(a_test(T)))
+        (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_dir = baselines/sub\n")
+    workspace.report("one.json", a_report(a_test(T)))
     reports = () if command == "history" else ("one.json",)
-    said = desk.run(command, *reports, *(["--yes"] if command == "accept" else []))
+    said = workspace.run(command, *reports, *(["--yes"] if command == "accept" else []))
     assert said.code == 2
     assert f"a symbolic link leads out of the checkout, to {outside}" in said.err
     assert "--graph-budget-dir" in said.err
     assert list(outside.iterdir()) == []
     if command == "accept":  # who names it means it
-        assert desk.run("accept", "--yes", "--graph-budget-dir", str(outside), "one.json").code == 0
+        assert (
+            workspace.run("accept", "--yes", "--graph-budget-dir", str(outside), "one.json").code
+            == 0
+        )
         assert (outside / "tests/test_a.yaml").exists()
 
 
@@ -162,12 +165,14 @@ def test_baselines_that_are_a_link_out_of_the_checkout(
         ("pytest.ini", "[pytest\n"),
     ],
 )
-def test_a_configuration_that_is_none(name: str, text: str, desk: Desk, report: str) -> None:
-    (desk.path / "pytest.ini").unlink()
-    (desk.path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-    said = desk.run("check", report)
+def test_a_configuration_that_is_none(
+    name: str, text: str, workspace: Workspace, report: str
+) -> None:
+    (workspace.path / "pytest.ini").unlink()
+    (workspace.path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    said = workspace.run("check", report)
     assert said.code == 2
-    assert said.err.startswith(f"graphbreak check: {desk.path / name}: cannot be read: ")
+    assert said.err.startswith(f"graphbreak check: {workspace.path / name}: cannot be read: ")
     assert said.err.count("\n") == 1
 
 
@@ -187,14 +192,14 @@ def test_a_configuration_that_is_none(name: str, text: str, desk: Desk, report: 
     ],
 )
 def test_whatever_was_not_foreseen_is_2(
-    error: Exception, words: str, desk: Desk, report: str, monkeypatch: pytest.MonkeyPatch
+    error: Exception, words: str, workspace: Workspace, report: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: object) -> int:
         raise error
 
     monkeypatch.setattr(check, "run", fail)
     assert cli.UNUSABLE == 2
-    said = desk.run("check", report)
+    said = workspace.run("check", report)
     assert said.code == 2
     assert words in said.err.splitlines()[-1]
     assert ("Traceback" in said.err) == isinstance(error, KeyError)
