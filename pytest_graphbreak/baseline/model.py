@@ -16,10 +16,11 @@ from pytest_graphbreak.baseline.form import VALUES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import Versions, same_minor
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.paths import shown
 
 
-class BaselineError(ValueError):
+class BaselineError(UserError):
     """A baseline that cannot be read or written, or a node id that has none.
 
     ``path`` and ``line`` (1-based) say where, each None if there is no such

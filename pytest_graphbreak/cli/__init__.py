@@ -38,7 +38,6 @@ COMMANDS: Final = {
 
 REST: Final = ("upgrade", "bisect")
 """Commands that start pytest: what follows ``--`` is pytest's, and no option of theirs."""
-UNUSABLE: Final = 2
 LONGEST: Final = 1000
 """Characters of the line that says what went wrong."""
 
@@ -80,17 +79,22 @@ def _turn_away() -> None:
 
 
 def _guarded(parsed: argparse.Namespace) -> int:
-    """Run the command. What it could not foresee in its input ends in one line and 2.
+    """Run the command. What it refuses, or could not foresee in its input, ends in a line and 2.
 
     Never in 1, which is Python's code for a traceback: to `check` that means
     "over budget".
     """
-    from pytest_graphbreak.cli.messages import complain
+    from pytest_graphbreak.cli.messages import UNUSABLE, complain
+    from pytest_graphbreak.text.errors import UserError
 
     try:
         return int(importlib.import_module(_module(parsed.command)).run(parsed))
     except BrokenPipeError:
         raise
+    except UserError as error:
+        complain(f"graphbreak {parsed.command}: {error}")
+        for line in error.words:
+            complain(f"    {line}")
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         complain(f"graphbreak {parsed.command}: {_words(error)}")
     except Exception:

@@ -31,20 +31,21 @@ from pytest_graphbreak.baseline import (
 from pytest_graphbreak.baseline.changes import both_ops, both_runs
 from pytest_graphbreak.cli import artifacts
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
-from pytest_graphbreak.cli.messages import complain, listing, say
+from pytest_graphbreak.cli.messages import listing, say
 from pytest_graphbreak.cli.report import REPORTS
-from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.judging.measured import measured
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import labelled
 from pytest_graphbreak.text.paths import shown
 
-OK, DECLINED, UNUSABLE = 0, 1, 2
+OK, DECLINED = 0, 1
 IN_FULL: Final = 500
 """Changes that are shown with their places; further ones on one line each."""
 _Filter = Callable[[str], bool]
@@ -107,15 +108,11 @@ class Collected:
 
 def run(args: argparse.Namespace) -> int:
     """Accept. 0 written or nothing to write, 1 declined, 2 where the reports cannot be accepted."""
-    try:
-        checkout = find(Path.cwd(), args.graph_budget_dir)
-        with uncollected():
-            together = union(_reports(args))
-            refuse(together, args.base_profile)
-            return settle("accept", args, checkout, offered(args, checkout, together))
-    except (ReportError, CheckoutError, BaselineError) as error:
-        complain(f"graphbreak accept: {error}")
-        return UNUSABLE
+    checkout = find(Path.cwd(), args.graph_budget_dir)
+    with uncollected():
+        together = union(_reports(args))
+        refuse(together, args.base_profile)
+        return settle(args, checkout, offered(args, checkout, together))
 
 
 def _reports(args: argparse.Namespace) -> list[RunReport]:
@@ -172,8 +169,8 @@ def show_changes(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> 
     return f"{plural(len(offer.moved), 'change')} in {files} below {where}"
 
 
-def settle(command: str, args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
-    """Show what would change, ask, and write it. 0, 1 declined, 2 nobody to ask."""
+def settle(args: argparse.Namespace, checkout: Checkout, offer: Offer) -> int:
+    """Show what would change, ask, and write it. 0, 1 declined; ``UserError``: nobody to ask."""
     question = show_changes(args, checkout, offer)
     if not question:
         return OK
@@ -182,11 +179,10 @@ def settle(command: str, args: argparse.Namespace, checkout: Checkout, offer: Of
         return OK
     if not args.yes:
         if not sys.stdin.isatty():
-            complain(
-                f"graphbreak {command}: would write {question}, and there is no terminal to ask "
+            raise UserError(
+                f"would write {question}, and there is no terminal to ask "
                 "on. Nothing is written; --yes writes without asking."
             )
-            return UNUSABLE
         if not _agreed(f"Write {question}? [y/N] "):
             say("Nothing is written.")
             return DECLINED

@@ -6,12 +6,13 @@ import argparse
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.baseline import BaselineError
-from pytest_graphbreak.cli.messages import complain, say, say_all, write, write_report
+from pytest_graphbreak.cli.messages import say, say_all, write, write_report
 from pytest_graphbreak.cli.progress import Bar
 from pytest_graphbreak.cli.template import TemplateError, check, fill
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
@@ -23,6 +24,7 @@ from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.log import page, text
 from pytest_graphbreak.report.log.entry import counted, entry, environment
+from pytest_graphbreak.text.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,32 +67,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Analyse all logs. 0 when they could be read, 2 when one could not."""
     if args.root and not Path(args.root).is_dir():
-        complain(f"graphbreak analyze: --root {args.root}: is no directory")
-        return 2
-    try:
+        raise UserError(f"--root {args.root}: is no directory")
+    with _reading(args.build):
         build = _build(args.build)
-    except OSError as error:
-        return _refuse(args.build, error)
     logs: list[str] = []
     for path in args.logs:
-        try:
+        with _reading(path):
             logs += _found(path)
-        except (OSError, ValueError) as error:
-            return _refuse(path, error)
-    try:
-        names = _names(args, logs)
-    except (TemplateError, BaselineError) as error:
-        complain(f"graphbreak analyze: {error}")
-        return 2
+    names = _names(args, logs)
     here = Path.cwd()
     places = Places(Path(args.root) if args.root else here)
     found: list[tuple[Reading, Completeness]] = []
     for path in logs:
-        try:
-            with Bar(path) as bar:
-                reading = read(path, places, bar.move, [here])
-        except (OSError, ValueError) as error:
-            return _refuse(path, error)
+        with _reading(path), Bar(path) as bar:
+            reading = read(path, places, bar.move, [here])
         completeness = assess(reading, build)
         found.append((reading, completeness))
         say_all(text.render(reading, completeness))
@@ -128,10 +118,14 @@ def _build(directory: str | None) -> str | None:
     return None
 
 
-def _refuse(path: str, error: OSError | ValueError) -> int:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    complain(f"graphbreak analyze: {path}: cannot be read: {reason}")
-    return 2
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Raise ``UserError`` where what is read from ``path`` cannot be read."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UserError(f"{path}: cannot be read: {reason}") from None
 
 
 def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +11,10 @@ from pytest_graphbreak.cli.elsewhere import (
     ElsewhereError,
     add_reports,
     add_timeout,
-    elsewhere,
+    directory,
     keep,
 )
-from pytest_graphbreak.cli.messages import say
+from pytest_graphbreak.cli.messages import UNUSABLE, say
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions import answer
 from pytest_graphbreak.cli.versions.bisecting import COUNTS, MeasuredEnd, search
@@ -28,7 +27,6 @@ from pytest_graphbreak.text.output import labelled
 FOUND: Final = 0
 UNSURE: Final = 1
 """It is one of several, since those between could not be tried."""
-UNUSABLE: Final = 2
 
 _COMMITS_ONLY: Final = ("setup", "path", "first_parent")
 
@@ -74,7 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Search. 0 where one was found, 1 where it is one of several, 2 where none was."""
-    return elsewhere("bisect", args.timeout, partial(_bisect, args))
+    with directory(args.timeout) as work:
+        return _bisect(args, work)
 
 
 def _bisect(args: argparse.Namespace, work: Runner) -> int:

@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import structs
 
 from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
-from pytest_graphbreak.cli.messages import MOST, complain, listing, say, say_all
+from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
-from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.report import accepting, explained, swaps
@@ -39,7 +39,7 @@ from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine, indented, labelled
 
-OK, FAILS, UNUSABLE = 0, 1, 2
+OK, FAILS = 0, 1
 LONGEST: Final = 120
 """Characters of report names that are printed to be typed again; of more, the words say which."""
 FULL: Final = 20
@@ -130,17 +130,9 @@ class Result:
         return FAILS if self.failing or self.unmeasured or (self.strict and self.stale) else OK
 
 
+@uncollected()
 def run(args: argparse.Namespace) -> int:
     """Judge and say so: 0 within budget, 1 not, 2 where the reports cannot be judged."""
-    try:
-        with uncollected():
-            return _check(args)
-    except (ReportError, CheckoutError) as error:
-        complain(f"graphbreak check: {error}")
-        return UNUSABLE
-
-
-def _check(args: argparse.Namespace) -> int:
     checkout = find(Path.cwd(), args.graph_budget_dir)
     made_by = run_of(args) or accepting.this_run()
     other = union(load_all(args.against)) if args.against else None
@@ -298,6 +290,16 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
     say_all(swaps.lines(swaps.swaps(passing)))
     listing("unmeasured", result.unmeasured)
     listing("stale", (f"{item.place}  {item.nodeid}" for item in result.stale))
+    _show_left_out(result, together)
+    for problem in result.unusable[:MOST]:
+        complain(problem)
+    if len(result.unusable) > MOST:
+        complain(f"... and {len(result.unusable) - MOST:,} more")
+    say(_totals(result, together, reports, accept))
+
+
+def _show_left_out(result: Result, together: Union) -> None:
+    """What is not judged, what the gate sees less of, and what is missing."""
     for outcome, count in _by_themselves(together).items():
         verb = "is" if count == 1 else "are"
         say(f"{plural(count, 'test')} {outcome} without the gate, and {verb} not judged")
@@ -321,11 +323,6 @@ def _show(result: Result, together: Union, reports: Sequence[RunReport], accept:
             f"{plural(len(together.partial_files), 'file')} collected in part only: "
             "no entry of theirs is judged stale"
         )
-    for problem in result.unusable[:MOST]:
-        complain(problem)
-    if len(result.unusable) > MOST:
-        complain(f"... and {len(result.unusable) - MOST:,} more")
-    say(_totals(result, together, reports, accept))
 
 
 def _by_themselves(together: Union) -> Counter[str]:

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.baseline import BaselineError
 from pytest_graphbreak.baseline.changes import FileChange
 from pytest_graphbreak.cli.accept import Offer, add_writing, offered, refuse, settle, show_changes
-from pytest_graphbreak.cli.messages import complain, say, say_all, write, write_report
+from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_report
 from pytest_graphbreak.cli.report import REPORTS
-from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report.comparison import commit, data, markdown, page, text
 from pytest_graphbreak.runs.compare import compare
@@ -24,7 +23,7 @@ from pytest_graphbreak.runs.union import union
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.output import TextLine
 
-SAME, DIFFERS, UNUSABLE = 0, 1, 2
+SAME, DIFFERS = 0, 1
 _BOTH: Final = (
     "name two reports, BEFORE and AFTER; where a side has several, --before A B --after C D"
 )
@@ -61,16 +60,12 @@ def run(args: argparse.Namespace) -> int:
 
     Where baselines are to be written: 1 where that was declined.
     """
-    try:
-        with uncollected():
-            before, after = (load_all(side) for side in _sides(args))
-            found = compare(before, after)
-            if not show(args, found):
-                return UNUSABLE
-            code = _settled(args, after, found)
-    except (ReportError, CheckoutError, BaselineError) as error:
-        complain(f"graphbreak compare: {error}")
-        return UNUSABLE
+    with uncollected():
+        before, after = (load_all(side) for side in _sides(args))
+        found = compare(before, after)
+        if not show(args, found):
+            return UNUSABLE
+        code = _settled(args, after, found)
     return DIFFERS if not code and args.exit_code and found.differs else code
 
 
@@ -107,10 +102,7 @@ def _settled(args: argparse.Namespace, after: list[RunReport], found: Comparison
     offer = offered(args, checkout, together)
     note = commit.message(found, offer.moved)
     say()
-    if args.patch:
-        code = _patched(args, checkout, offer, note)
-    else:
-        code = settle("compare", args, checkout, offer)
+    code = _patched(args, checkout, offer, note) if args.patch else settle(args, checkout, offer)
     if code or not offer.changes.files:
         return code
     if args.message and not args.dry_run:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import UNUSABLE, add_program, find, on_bench
+from pytest_graphbreak.cli.messages import say
+from pytest_graphbreak.cli.program import add_program, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.repair.dynamic import Marks, Way, advice, ways
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.terminal import columns, table
 
 DONE = 0
@@ -28,10 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare. 0 where all was measured, 2 where the program does not run or compile."""
-    target = find("dynamic", args)
-    if target is None:
-        return UNUSABLE
-    return on_bench("dynamic", args.timeout, partial(_compared, args, target))
+    target = find(args)
+    with on_bench(args.timeout) as trials:
+        return _compared(args, target, trials)
 
 
 def _compared(args: argparse.Namespace, target: Target, trials: Bench) -> int:
@@ -41,8 +40,7 @@ def _compared(args: argparse.Namespace, target: Target, trials: Bench) -> int:
     first = found[0]
     if first.error is not None or not first.record.active:
         why = first.error or "it compiles nothing"
-        complain(f"graphbreak dynamic: {target.name}: {why}")
-        return UNUSABLE
+        raise UserError(f"{target.name}: {why}")
     for line in _lines(found, marks, columns(sys.stdout)):
         say(line)
     if args.json:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.messages import complain
-from pytest_graphbreak.layers.children.runner import Runner, ServerError, runner
-from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.layers.children.runner import Runner, runner
+from pytest_graphbreak.text.errors import UserError
 
 WORDS: Final = 20
 """Lines of a program that failed that are repeated."""
@@ -61,21 +62,12 @@ def keep(directory: str | None, before: Path, after: Path) -> bool:
     return True
 
 
-class ElsewhereError(RuntimeError):
+class ElsewhereError(UserError):
     """What is to run elsewhere cannot. ``words`` are those of the program that failed."""
 
-    def __init__(self, message: str, words: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.words = words
 
-
-def elsewhere(command: str, timeout: float, work: Callable[[Runner], int]) -> int:
-    """Run ``work``, whose directory goes with the command; 2 where it cannot be done, and why."""
-    try:
-        with ending.cleared_up(), runner(timeout) as one:
-            return work(one)
-    except (ElsewhereError, GitError, ServerError) as error:
-        complain(f"graphbreak {command}: {error}")
-        for line in getattr(error, "words", ()):
-            complain(f"    {line}")
-    return 2
+@contextmanager
+def directory(timeout: float) -> Iterator[Runner]:
+    """What runs programs, each for ``timeout`` seconds at most; its directory goes with it."""
+    with ending.cleared_up(), runner(timeout) as one:
+        yield one

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.advice import match
-from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import UNUSABLE, add_program, find, on_bench
+from pytest_graphbreak.cli.messages import say
+from pytest_graphbreak.cli.program import add_program, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
+from pytest_graphbreak.text.errors import UserError
 
 EXPORTS, FAILS = 0, 1
 MODES: Final = ("strict", "not strict")
@@ -29,10 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 if all exports in one of the two modes, 1 if something does not, 2 if it does not run."""
-    target = find("export", args)
-    if target is None:
-        return UNUSABLE
-    return on_bench("export", args.timeout, partial(_exported, args, target))
+    target = find(args)
+    with on_bench(args.timeout) as trials:
+        return _exported(args, target, trials)
 
 
 def _exported(args: argparse.Namespace, target: Target, trials: Bench) -> int:
@@ -43,8 +42,7 @@ def _exported(args: argparse.Namespace, target: Target, trials: Bench) -> int:
     found: list[dict[str, Any]] = answer.get("exports") or []
     if answer.get("error") is not None or not found:
         why = answer.get("error") or "it calls nothing that it compiles"
-        complain(f"graphbreak export: {target.name}: {why}")
-        return UNUSABLE
+        raise UserError(f"{target.name}: {why}")
     for one in found:
         for line in _lines(one):
             say(line)

@@ -13,8 +13,8 @@ from typing import TextIO
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.cli import ending
-from pytest_graphbreak.cli.messages import complain, say, say_all
-from pytest_graphbreak.cli.program import UNUSABLE, add_program, does_not_run, find, on_bench
+from pytest_graphbreak.cli.messages import UNUSABLE, complain, say, say_all
+from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
@@ -23,6 +23,7 @@ from pytest_graphbreak.repair.search import Problem, Search, SearchResult
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.paths import shown
@@ -58,16 +59,11 @@ def run(args: argparse.Namespace) -> int:
     """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
     if _lacks_libcst():
         return UNUSABLE
-    target = find("fix", args)
-    if target is None or not _writable(target):
-        return UNUSABLE
-
-    def work(trials: Bench) -> int:
-        with _diff_stream(args.diff) as out:
-            trials.tidy(target)
-            return _fix(args, target, trials, out)
-
-    return on_bench("fix", args.timeout, work)
+    target = find(args)
+    _check_writable(target)
+    with on_bench(args.timeout) as trials, _diff_stream(args.diff) as out:
+        trials.tidy(target)
+        return _fix(args, target, trials, out)
 
 
 def _lacks_libcst() -> bool:
@@ -92,19 +88,16 @@ def _diff_stream(diff: bool) -> Iterator[TextIO]:
         yield out
 
 
-def _writable(target: Target) -> bool:
-    """Whether the result can be written; found out before the program takes its time."""
+def _check_writable(target: Target) -> None:
+    """Raise ``UserError`` where the result cannot be written, before the program takes its time."""
     fixed = target.beside("_fixed")
     if not files.is_free(fixed.path):
-        complain(f"graphbreak fix: {_not_ours(fixed)}")
-        return False
+        raise UserError(_not_ours(fixed))
     for path in (fixed.path, target.trial(99_999).path):
         try:
             files.probe(path)
         except OSError as error:
-            complain(f"graphbreak fix: {path}: cannot be written: {error.strerror or error}")
-            return False
-    return True
+            raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _not_ours(fixed: Target) -> str:
@@ -144,8 +137,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
     first = search.outcome.first
     if first.error is not None:
         progress.clear()
-        does_not_run("fix", target, first)
-        return UNUSABLE
+        raise does_not_run(target, first)
     stop: KeyboardInterrupt | None = None
     try:
         search.run()
@@ -181,13 +173,12 @@ def _result(
     words = ""
     if outcome.source is not None:
         if not files.is_free(fixed.path):  # made since the command began
-            complain(f"graphbreak fix: {_not_ours(fixed)}")
-            return UNUSABLE, stop
+            raise UserError(_not_ours(fixed))
         try:
             files.put(fixed.path, outcome.source)
         except OSError as error:
-            complain(f"graphbreak fix: {fixed.path}: cannot be written: {error.strerror or error}")
-            return UNUSABLE, stop
+            why = error.strerror or error
+            raise UserError(f"{fixed.path}: cannot be written: {why}") from None
         if not proved:
             try:
                 progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as it stands")

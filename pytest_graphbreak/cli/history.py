@@ -10,12 +10,12 @@ from typing import Final
 
 from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.check import add_directory
-from pytest_graphbreak.cli.messages import complain, listing, say, write
-from pytest_graphbreak.config.checkout import CheckoutError, find
+from pytest_graphbreak.cli.messages import listing, say, write
+from pytest_graphbreak.config.checkout import find
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.report import plot
 from pytest_graphbreak.report.comparison.words import KINDS
-from pytest_graphbreak.runs.history import Commit, History, HistoryError, Point, Series, Shift, read
+from pytest_graphbreak.runs.history import Commit, History, Point, Series, Shift, read
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut
 
@@ -39,11 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tell the history, or write it as a page. 0, or 2 where git cannot tell."""
-    try:
-        found = read(find(Path.cwd(), args.graph_budget_dir).directory)
-    except (HistoryError, CheckoutError) as error:
-        complain(f"graphbreak history: {error}")
-        return 2
+    found = read(find(Path.cwd(), args.graph_budget_dir).directory)
     wanted = pattern(args.tests)
     found.series = [series for series in found.series if wanted(series.nodeid)]
     listing("unreadable", found.unreadable, 20)

@@ -21,9 +21,9 @@ from pytest_graphbreak.baseline import (
     update,
 )
 from pytest_graphbreak.cli.check import add_directory
-from pytest_graphbreak.cli.messages import MOST, complain, listing, say
-from pytest_graphbreak.cli.template import TemplateError, check, fill
-from pytest_graphbreak.config.checkout import Checkout, CheckoutError, find
+from pytest_graphbreak.cli.messages import MOST, listing, say
+from pytest_graphbreak.cli.template import check, fill
+from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.runs.expectations import ExpectationsError, ExpectedRow, load_rows
@@ -31,7 +31,7 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import labelled
 from pytest_graphbreak.text.paths import shown
 
-OK, UNUSABLE = 0, 2
+OK = 0
 FIELDS: Final = ("name", "file")
 _VERSION: Final = re.compile(r"\d{1,4}\.\d{1,4}[\w.+]{0,40}")
 
@@ -69,36 +69,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import. 0 written or nothing to write, 2 where a file or an option cannot be used."""
-    try:
-        _refuse_device(args.profile)
-        checkout = find(Path.cwd(), args.graph_budget_dir)
-        tests = _by_test(args.test, [row for file in args.files for row in load_rows(file)])
-        versions = _versions(args.torch)
-        measured = [
-            Measured(nodeid, args.profile, versions, _values(row), ("dynamo",))
-            for nodeid, row in tests.items()
-            if row.is_one_graph
-        ]
-        changes = preview(checkout.directory, measured)
-        _refuse_change(checkout, tests, (item.nodeid for item in changes.of("changed", "pruned")))
-        _show_left_out(tests.values())
-        listing("ungated", (item.nodeid for item in changes.of("ungated")))
-        added = changes.of("added")
-        where = shown(checkout.directory, Path.cwd())
-        files = plural(len(changes.files), "file")
-        what = f"baselines of {plural(len(added), 'test')} in {files} below {where}"
-        if not added:
-            say(f"Nothing to write{': the baselines say this already' if measured else ''}.")
-        elif args.dry_run:
-            listing("would add", (item.nodeid for item in added))
-            say(f"Would write {what}.")
-        else:
-            update(checkout.directory, measured, mode="record")
-            say(f"Wrote {what}.")
-        return OK
-    except (ExpectationsError, TemplateError, CheckoutError, BaselineError) as error:
-        complain(f"graphbreak import-csv: {error}")
-        return UNUSABLE
+    _refuse_device(args.profile)
+    checkout = find(Path.cwd(), args.graph_budget_dir)
+    tests = _by_test(args.test, [row for file in args.files for row in load_rows(file)])
+    versions = _versions(args.torch)
+    measured = [
+        Measured(nodeid, args.profile, versions, _values(row), ("dynamo",))
+        for nodeid, row in tests.items()
+        if row.is_one_graph
+    ]
+    changes = preview(checkout.directory, measured)
+    _refuse_change(checkout, tests, (item.nodeid for item in changes.of("changed", "pruned")))
+    _show_left_out(tests.values())
+    listing("ungated", (item.nodeid for item in changes.of("ungated")))
+    added = changes.of("added")
+    where = shown(checkout.directory, Path.cwd())
+    files = plural(len(changes.files), "file")
+    what = f"baselines of {plural(len(added), 'test')} in {files} below {where}"
+    if not added:
+        say(f"Nothing to write{': the baselines say this already' if measured else ''}.")
+    elif args.dry_run:
+        listing("would add", (item.nodeid for item in added))
+        say(f"Would write {what}.")
+    else:
+        update(checkout.directory, measured, mode="record")
+        say(f"Wrote {what}.")
+    return OK
 
 
 def _versions(torch: str | None) -> dict[str, str]:

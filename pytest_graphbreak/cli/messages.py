@@ -12,6 +12,8 @@ from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
 from pytest_graphbreak.text.output import TextLine, labelled, lined
 
+UNUSABLE: Final = 2
+"""The exit code where what was asked for cannot be done."""
 MOST: Final = 200
 """Lines of one kind; the rest are counted."""
 

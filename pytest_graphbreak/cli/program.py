@@ -6,17 +6,14 @@ import argparse
 import importlib.util
 import shlex
 import sys
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pytest_graphbreak.cli import ending
 from pytest_graphbreak.cli.elsewhere import add_timeout
-from pytest_graphbreak.cli.messages import complain
-from pytest_graphbreak.layers.children.runner import ServerError
-from pytest_graphbreak.repair.target import Target, TargetError, parse
+from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench, Trial, bench
-
-UNUSABLE: Final = 2
+from pytest_graphbreak.text.errors import UserError
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -34,33 +31,24 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, 900, "one run")
 
 
-def find(command: str, args: argparse.Namespace) -> Target | None:
-    """The program that was named; None after saying why there is none."""
+def find(args: argparse.Namespace) -> Target:
+    """The program that was named. Raises ``UserError``."""
     if importlib.util.find_spec("torch") is None:
-        complain(
-            f"graphbreak {command}: torch is not installed in this Python ({sys.executable}): "
+        raise UserError(
+            f"torch is not installed in this Python ({sys.executable}): "
             "run it with the Python that runs the program"
         )
-        return None
-    try:
-        return parse(args.target, args.args)
-    except TargetError as error:
-        complain(f"graphbreak {command}: {error}")
-        return None
+    return parse(args.target, args.args)
 
 
-def on_bench(command: str, timeout: float, work: Callable[[Bench], int]) -> int:
-    """The exit code of what ``work`` does with a bench, which is gone afterwards."""
-    try:
-        with ending.cleared_up(), bench(timeout) as trials:
-            return work(trials)
-    except ServerError as error:
-        complain(f"graphbreak {command}: {error}")
-        return UNUSABLE
+@contextmanager
+def on_bench(timeout: float) -> Iterator[Bench]:
+    """A bench, which is gone afterwards, however the command ends."""
+    with ending.cleared_up(), bench(timeout) as trials:
+        yield trials
 
 
-def does_not_run(command: str, target: Target, first: Trial) -> None:
-    """Say that the program fails as it is, with the last lines of what it printed."""
-    complain(f"graphbreak {command}: {target.name} does not run: {first.error}")
-    for line in first.out.strip().splitlines()[-12:]:
-        complain(f"    {line}")
+def does_not_run(target: Target, first: Trial) -> UserError:
+    """The program fails as it is; with the last lines of what it printed."""
+    words = first.out.strip().splitlines()[-12:]
+    return UserError(f"{target.name} does not run: {first.error}", words)

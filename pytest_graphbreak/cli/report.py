@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.cli.artifacts import named
-from pytest_graphbreak.cli.messages import complain, listing, say, say_all, write
+from pytest_graphbreak.cli.messages import listing, say, say_all, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.report import accepting, explained, html, junit, look, markdown
@@ -26,7 +26,7 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
-from pytest_graphbreak.runs.incoming import ReportError, load_all
+from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
 
@@ -63,18 +63,14 @@ def accept_line(made_by: GitHubRun | None) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Write the pages that were asked for, or say the main things. 0, or 2 for bad reports."""
-    try:
-        with uncollected():
-            made_by = run_of(args)
-            reports = load_all(args.reports)
-            if args.markdown or args.html or args.junit:
-                notes = CheckNotes(accept=accept_line(made_by))
-                return 0 if write_pages(reports, args, notes) else 2
-            show(runs(reports))
-            return 0
-    except ReportError as error:
-        complain(f"graphbreak report: {error}")
-        return 2
+    with uncollected():
+        made_by = run_of(args)
+        reports = load_all(args.reports)
+        if args.markdown or args.html or args.junit:
+            notes = CheckNotes(accept=accept_line(made_by))
+            return 0 if write_pages(reports, args, notes) else 2
+        show(runs(reports))
+        return 0
 
 
 def write_pages(

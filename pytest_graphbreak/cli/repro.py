@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-from pytest_graphbreak.cli.messages import complain, say
-from pytest_graphbreak.cli.program import UNUSABLE, add_program, does_not_run, find, on_bench
+from pytest_graphbreak.cli.messages import UNUSABLE, complain, say
+from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions import at_commit
 from pytest_graphbreak.layers.children.runner import runner
@@ -16,6 +15,7 @@ from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.runs.git import GitError
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import labelled
 
@@ -37,13 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the scripts. 0 if each shows its break, 1 if one does not, 2 where nothing runs."""
-    target = find("repro", args)
-    if target is None:
-        return UNUSABLE
+    target = find(args)
     if args.on and not args.as_test:
-        complain("graphbreak repro: --on runs the tests that --as-test writes: add --as-test")
-        return UNUSABLE
-    return on_bench("repro", args.timeout, partial(_repro, args, target))
+        raise UserError("--on runs the tests that --as-test writes: add --as-test")
+    with on_bench(args.timeout) as desk:
+        return _repro(args, target, desk)
 
 
 def _repro(args: argparse.Namespace, target: Target, bench: Bench) -> int:
@@ -53,14 +51,13 @@ def _repro(args: argparse.Namespace, target: Target, bench: Bench) -> int:
         work = Repro(target, bench, Path(args.out), as_test=args.as_test)
     except OSError as error:
         progress.clear()
-        complain(f"graphbreak repro: {args.out}: cannot be written to: {error.strerror or error}")
-        return UNUSABLE
+        words = error.strerror or error
+        raise UserError(f"{args.out}: cannot be written to: {words}") from None
     first = work.first
     if first.error is not None and not first.record.breaks:
         progress.clear()
         work.clean()
-        does_not_run("repro", target, first)
-        return UNUSABLE
+        raise does_not_run(target, first)
     scripts: list[Script] = []
     try:
         for script in work.run(progress.step):

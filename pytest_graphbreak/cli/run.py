@@ -13,11 +13,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_graphbreak.cli.messages import complain, say, say_all, write, write_report
+from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_report
 from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import (
     Device,
-    DeviceError,
     choose,
     environment,
     runs_tt,
@@ -31,13 +30,12 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import json
 from pytest_graphbreak.report.judgement import Case, Judgement, judgement
 from pytest_graphbreak.report.log import live
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.output import TextLine
 from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
 from pytest_graphbreak.watching.script import UserProgram, kept_log, settle_streams
-
-UNUSABLE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +69,8 @@ def run(args: argparse.Namespace) -> int:
     # The script may change the directory.
     files = {name: os.path.abspath(getattr(args, name)) for name in _FILES if getattr(args, name)}
     root = Path.cwd()
-    try:
-        device = choose(args.device)
-        program.check()
-    except (DeviceError, OSError) as error:
-        return _refuse(_words(error))
+    device = choose(args.device)
+    program.check()
     log = files.get("log")
     status: watched.Status | None
     with _observed(args.device, "headers" if log is None else "full"):
@@ -92,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             code = watched.watch(pid, mask)
             status = channel.last()
     if status is not None and status.refused:
-        return _refuse(status.refused)
+        raise UserError(status.refused)
     record = watched.whole(status, code)
     judged = None if code else _judged(record, args.max_graphs)
     name = (status.name if status is not None else "") or program.name
@@ -161,11 +156,6 @@ def _observed(asked: str, log: str) -> Iterator[None]:
         yield
     finally:
         turn_off()
-
-
-def _refuse(why: str) -> int:
-    complain(f"graphbreak run: {why}")
-    return UNUSABLE
 
 
 def _words(error: Exception) -> str:

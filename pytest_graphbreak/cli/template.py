@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from pytest_graphbreak.baseline import split_nodeid
+from pytest_graphbreak.text.errors import UserError
 
 _FIELD: Final = re.compile(r"\{([^{}]{0,40})\}")
 
 
-class TemplateError(ValueError):
+class TemplateError(UserError):
     """A template that is no id of a test, or lacks ``{name}``. The message says what to write."""
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.compare import DIFFERS, UNUSABLE, add_pages, show
+from pytest_graphbreak.cli.compare import DIFFERS, add_pages, show
 from pytest_graphbreak.cli.elsewhere import (
     ElsewhereError,
     add_reports,
     add_timeout,
-    elsewhere,
+    directory,
     keep,
 )
-from pytest_graphbreak.cli.messages import say
+from pytest_graphbreak.cli.messages import UNUSABLE, say
 from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions.environment import Environment, make, present
 from pytest_graphbreak.cli.versions.running import Tests
@@ -39,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Install, run both, compare. 0, or 2 where one of these cannot be done."""
-    return elsewhere("upgrade", args.timeout, partial(_upgrade, args))
+    with directory(args.timeout) as work:
+        return _upgrade(args, work)
 
 
 def _upgrade(args: argparse.Namespace, work: Runner) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.config.ini import NEW, OPS, RUNS, SWAPS, percent
+from pytest_graphbreak.text.errors import UserError
 
 NAMES: Final = (
     "pytest.toml",
@@ -29,7 +30,7 @@ NAMES: Final = (
 """The files that pytest looks into, in its order (pytest's docs, "Configuration")."""
 
 
-class CheckoutError(ValueError):
+class CheckoutError(UserError):
     """A configuration file that cannot be read or used. The message names it."""
 
 

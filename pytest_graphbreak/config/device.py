@@ -23,6 +23,7 @@ from pytest_graphbreak.config import descriptor
 from pytest_graphbreak.model.layer import Layer
 from pytest_graphbreak.model.layers import BACKENDS, VERSIONS
 from pytest_graphbreak.model.versions import minor
+from pytest_graphbreak.text.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_graphbreak.model.report import RunEnvironment
@@ -45,7 +46,7 @@ _SYSTEMS: Final = {
 _CARD_NAME: Final = re.compile(r"([npe]\d{3})[a-z]?", re.IGNORECASE)
 
 
-class DeviceError(RuntimeError):
+class DeviceError(UserError):
     """The device that was asked for is not here. The message says what was looked for."""
 
 

@@ -68,7 +68,17 @@ During = Annotated[
 ]
 
 
-class Break(Data, frozen=True):
+class _AtPlace(Data, frozen=True):
+    layer: LayerName
+    reason: Text = ""
+    where: Where = NOWHERE
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (self.layer, *self.where.key)
+
+
+class Break(_AtPlace, frozen=True):
     """A graph break: Dynamo gave up in the middle of a frame.
 
     ``count`` says how often this place broke. ``stack`` runs from the
@@ -76,9 +86,6 @@ class Break(Data, frozen=True):
     the function out of the compiler that is called there, where one does.
     """
 
-    layer: LayerName
-    reason: Text = ""
-    where: Where = NOWHERE
     id: Annotated[Text | None, says("The GB id, where torch gives one.")] = None
     explanation: Text = ""
     hints: tuple[Text, ...] = ()
@@ -90,24 +97,13 @@ class Break(Data, frozen=True):
         Where, says("Where the function that is called was disabled: its decorator, or a call.")
     ] = NOWHERE
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        return (self.layer, *self.where.key)
 
-
-class Eager(Data, frozen=True):
+class Eager(_AtPlace, frozen=True):
     """Code that left the compiler: a frame skipped, a limit hit, a suppressed error."""
 
-    layer: LayerName
-    reason: Text = ""
-    where: Where = NOWHERE
     count: Times = 1
     process: Process = None
     during: During = None
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return (self.layer, *self.where.key)
 
 
 class Recompile(Data, frozen=True):
@@ -462,10 +458,7 @@ def _once(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    return {layer: total[layer] for layer in LAYERS if total[layer]}
+    return {layer: number for layer, number in _known(counts).items() if number}
 
 
 def _known(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.repair.source import SourceError, read
+from pytest_graphbreak.text.errors import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
 """What pytest collects where nobody says otherwise, and what would be with an end put to it."""
 
 
-class TargetError(ValueError):
+class TargetError(UserError):
     """The user named something that cannot be run."""
 
 

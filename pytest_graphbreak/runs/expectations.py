@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_graphbreak.runs.containers import read
+from pytest_graphbreak.text.errors import UserError
 
 NEEDED: Final = ("name", "accuracy", "graph_breaks")
 """The columns that a CSV has to have."""
@@ -37,7 +38,7 @@ _COUNT: Final = re.compile(r"([0-9]{1,9})(?:\.0)?")  # pandas writes 3.0 where a
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class ExpectationsError(ValueError):
+class ExpectationsError(UserError):
     """A CSV that cannot be used. The message names file and line of each fault."""
 
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pytest_graphbreak.text.errors import UserError
+
 LARGEST: Final = 32 * 2**20
 """Bytes of a blob that is read."""
 SLOWEST: Final = 120
@@ -24,7 +26,7 @@ _SAFE: Final = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explici
 _RAW: Final = re.compile(r"\n?:\d+ \d+ ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*")
 
 
-class GitError(RuntimeError):
+class GitError(UserError):
     """git cannot tell. The message says why."""
 
 

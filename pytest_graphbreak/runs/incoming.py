@@ -18,6 +18,7 @@ from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.json import report_of
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.containers import ReportFile, read, sources
+from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.garbage import uncollected
 
 MOST_TESTS: Final = 250_000
@@ -26,7 +27,7 @@ MOST_VALUES: Final = 8_000_000
 """Values in one report: 100 MiB of empty lists would take gigabytes of memory."""
 
 
-class ReportError(ValueError):
+class ReportError(UserError):
     """A report that cannot be used. The message names the file, the place and the next step."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Entry, Expected
     from pytest_graphbreak.model.budget import Cap
     from pytest_graphbreak.report.context import Context
-    from pytest_graphbreak.report.judgement import Judgement
+    from pytest_graphbreak.report.judgement import Judgement, Rules
     from pytest_graphbreak.suite.gate import Gate
 
 
@@ -33,7 +34,7 @@ def judge(
 ) -> Judgement:
     """The judgement on what ``item`` did. ``fixtures`` is their share in it, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
-    from pytest_graphbreak.report.judgement import Case, Rules, judgement
+    from pytest_graphbreak.report.judgement import Case, judgement
 
     settings, nodeid = gate.settings, canonical(item)
     entry = expected = None
@@ -55,17 +56,22 @@ def judge(
         versions=_versions(record),
         packages=_packages(record, settings) if expected and expected.packages else {},
     )
-    rules = Rules(
+    return judgement(case, _rules(settings), lambda: _context(gate, item, entry, fixtures))
+
+
+def _rules(settings: Settings) -> Rules:
+    from pytest_graphbreak.report.judgement import Rules
+
+    return Rules(
         gate=settings.gate,
         strict=settings.strict,
         swaps=settings.swaps,
         ops=settings.ops,
-        runs=settings.runs == "fail",
+        runs=settings.runs == RUNS[0],
         update=settings.update,
         record=settings.record,
         prune=settings.prune,
     )
-    return judgement(case, rules, lambda: _context(gate, item, entry, fixtures))
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.cli import analyze
+from pytest_graphbreak.cli import main
 from pytest_graphbreak.logs.reading import read
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.runs.incoming import load_all
@@ -33,9 +32,7 @@ LOGS = Path(__file__).parent.parent / "logs" / "data"
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    analyze.add_arguments(parser)
-    return analyze.run(parser.parse_args(list(arguments)))
+    return main(["analyze", *arguments])
 
 
 def log(directory: Path, name: str = "run.log", text: bytes | None = None) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.elsewhere import ElsewhereError, elsewhere, keep
+from pytest_graphbreak.cli import main, upgrade
+from pytest_graphbreak.cli.elsewhere import ElsewhereError, keep
+from pytest_graphbreak.cli.versions.environment import Environment
 from pytest_graphbreak.layers.children.runner import Runner
 
 
@@ -33,10 +36,13 @@ def test_a_directory_that_cannot_be_made_is_named(
     assert capsys.readouterr().err == f"graphbreak: {taken}: cannot be written: File exists\n"
 
 
-def test_what_a_program_said_stands_below(capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(work: Runner) -> int:
+def test_what_a_program_said_stands_below(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(runner: Runner, name: str, requirements: Sequence[str]) -> Environment:
         raise ElsewhereError("pip cannot install it", ["ERROR: no", "such thing"])
 
-    assert elsewhere("upgrade", 60, fails) == 2
+    monkeypatch.setattr(upgrade, "make", fails)
+    assert main(["upgrade", "tiny==9"]) == 2
     said = "graphbreak upgrade: pip cannot install it\n    ERROR: no\n    such thing\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err.endswith(said)

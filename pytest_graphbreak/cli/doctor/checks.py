@@ -240,6 +240,10 @@ def variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
             f"programs that JAX finds in {cache} are loaded and not counted: counts depend on it",
             "unset JAX_COMPILATION_CACHE_DIR for the gate, or leave it empty at each run",
         )
+    yield from _device_variables(environ)
+
+
+def _device_variables(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     level = environ.get("TTXLA_LOGGER_LEVEL")
     if level not in (None, "DEBUG", "VERBOSE"):
         yield CheckResult(

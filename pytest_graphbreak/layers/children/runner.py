@@ -24,13 +24,14 @@ from typing import Any, Final
 from pytest_graphbreak.layers.children import processes
 from pytest_graphbreak.layers.children.scratch import scratch
 from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
+from pytest_graphbreak.text.errors import UserError
 
 _TAIL: Final = 2**18
 """Bytes of what a command printed that are read, from the end."""
 _SERVER: Final = "pytest_graphbreak.layers.children.server"
 
 
-class ServerError(RuntimeError):
+class ServerError(UserError):
     """No program can be run here any more."""
 
 

@@ -176,51 +176,65 @@ class JaxCall:
         return next(own, self.stack[-1] if self.stack else None)
 
 
-def call(frame: FrameType | None) -> JaxCall:
-    """The call that is compiled for, from the frame of JAX that compiles."""
-    impl = params = miss = None
+@dataclass(slots=True)
+class _Frames:
+    """What the frames of JAX say that were looked at, from the one that compiles outwards."""
+
+    impl: dict[str, Any] | None = None
+    params: Any = None
+    miss: dict[str, Any] | None = None
     kind: Kind = ""
-    aot = moves = direct = False
+    aot: bool = False
+    moves: bool = False
+    direct: bool = False
     fun: Any = None
     avals: tuple[Any, ...] = ()
-    while frame is not None and (is_jax(frame) or _is_passed(frame)):
+
+    def take(self, frame: FrameType) -> None:
         name = frame.f_code.co_name
-        if not is_jax(frame):
-            pass
-        elif miss is not None:
-            direct = direct or _is_work(frame)
-            moves = moves or "device_put" in name
+        if self.miss is not None:
+            self.direct = self.direct or _is_work(frame)
+            self.moves = self.moves or "device_put" in name
             if _file(frame) == "pmap.py":
-                kind, fun = "pmap", getattr(_enclosed(unwrapped(miss["fun"]), "fun"), "f", None)
+                self.kind = "pmap"
+                self.fun = getattr(_enclosed(unwrapped(self.miss["fun"]), "fun"), "f", None)
         elif name == "_pjit_call_impl_python":
-            impl = impl or frame.f_locals
+            self.impl = self.impl or frame.f_locals
         elif name in ("_python_pjit_helper", "_run_python_pjit"):
-            params = frame.f_locals.get("p")
+            self.params = frame.f_locals.get("p")
         elif name == "cache_miss" and _file(frame) == "pjit.py":
-            miss = frame.f_locals
+            self.miss = frame.f_locals
         elif name == "compile" and _file(frame) == "stages.py":
-            aot = True
+            self.aot = True
         elif name == "parallel_callable":  # pmap of jax 0.7
-            kind, fun = "pmap", getattr(frame.f_locals.get("fun"), "f", None)
-            avals = frame.f_locals.get("avals", ())
-        elif name in _KINDS and not kind:
-            kind = _KINDS[name]
+            self.kind, self.fun = "pmap", getattr(frame.f_locals.get("fun"), "f", None)
+            self.avals = frame.f_locals.get("avals", ())
+        elif name in _KINDS and not self.kind:
+            self.kind = _KINDS[name]
+
+
+def call(frame: FrameType | None) -> JaxCall:
+    """The call that is compiled for, from the frame of JAX that compiles."""
+    of = _Frames()
+    while frame is not None and (is_jax(frame) or _is_passed(frame)):
+        if is_jax(frame):
+            of.take(frame)
         frame = frame.f_back
-    found = JaxCall(lines(frame), aot=aot, kind=kind, moves=moves, fun=fun)
-    jaxpr = impl.get("jaxpr") if impl is not None else None
+    found = JaxCall(lines(frame), aot=of.aot, kind=of.kind, moves=of.moves, fun=of.fun)
+    jaxpr = of.impl.get("jaxpr") if of.impl is not None else None
     found.source = _source(jaxpr)
-    if miss is not None:
-        if fun is None:
-            found.fun = miss.get("fun")
-            found.own = _is_own(found.fun, direct)
-        found.key = _key(params, miss, jaxpr)
-        if (parts := unpacked(frame, miss.get("args", ()), found.key)) is not None:
+    if of.miss is not None:
+        if of.fun is None:
+            found.fun = of.miss.get("fun")
+            found.own = _is_own(found.fun, of.direct)
+        found.key = _key(of.params, of.miss, jaxpr)
+        if (parts := unpacked(frame, of.miss.get("args", ()), found.key)) is not None:
             found.fun, found.key = parts[0] or found.fun, parts[1]
     elif jaxpr is not None:
         found.own = found.source.rpartition(" at ")[2].startswith(home())
         found.key = Key(arguments=_named((), jaxpr.in_avals))
     else:
-        found.key = Key(arguments=_named((), avals))
+        found.key = Key(arguments=_named((), of.avals))
     return found
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from msgspec.structs import replace as replace_graph
 
@@ -37,8 +38,6 @@ _READERS = [
 ]
 _MOVING = re.compile(r"\.(cpu|to|numpy)\(")
 _PRINTING = ("__repr__", "__str__", "__format__", "_str")
-
-
 _COMPILE = "torch_xla.compile()"
 _STEP = re.compile(r"^with (?!.*\bcompile\().*\bstep\(")
 _DEFINES = ("def ", "async def ", "@", "class ")
@@ -52,11 +51,20 @@ _LAZY = ("sync", "access")
 _LOWERED = ("fx", "split", "recompile")
 """Causes of graphs that are FX graphs, or parts of them."""
 
+_LOADER = "the end of a step of the device loader"
+_PROFILER = "the end of a profiler step"
+_SYNCING = (
+    ("optimizer_step", "torch_xla", "xm.optimizer_step() with a barrier"),
+    ("next", "parallel_loader.py", _LOADER),
+    ("__exit__", "profiler.py", _PROFILER),
+)
+"""Functions of torch_xla that sync, a part of the name of their file, and how a user calls it."""
+
 _SAID = (
     ("clear the pending graph", "pending", "work was still pending before torch_xla.compile()"),
     ("torch_xla.compile", "sync", "torch_xla.compile()"),
-    ("parallel loader", "sync", "the end of a step of the device loader"),
-    ("profiler", "sync", "the end of a profiler step"),
+    ("parallel loader", "sync", _LOADER),
+    ("profiler", "sync", _PROFILER),
     ("user torch_xla.sync", "sync", "explicit sync"),
 )
 """torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they stand for.
@@ -130,11 +138,8 @@ def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame
 
 def _made(file: str, line: int, function: str, places: Naming) -> Frame:
     """A line of which torch_xla knows the file without its directory."""
-    paths = {
-        path
-        for module in list(sys.modules.values())
-        if (path := getattr(module, "__file__", None)) and os.path.basename(path) == file
-    }
+    known = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    paths = {path for path in known if path and os.path.basename(path) == file}
     where = places.frame(paths.pop(), line, function) if len(paths) == 1 else NOWHERE
     return where if where != NOWHERE and not where.file.startswith("torch/") else NOWHERE
 
@@ -243,19 +248,17 @@ def _in_context(
     frames = _callers(frames)
     if context.kind == "backward":
         return _Why("backward", _in_backward(event), event.backward)
+    names = [name for name, _ in context.pending]
+    pending = _Why("pending", _pending(names, graph), frames, graph)
     if context.kind == "run":
         made_inside = any(inside for _, inside in context.pending)
         if made_inside and context.piece is not None:
             return _split(context, context.piece.cut_before(), frames, places)
-        names = [name for name, _ in context.pending]
-        return _Why("pending", _pending(names, graph), frames, graph)
+        return pending
     if context.kind == "cut":
         return _split(context, context.cut, frames, places)
     if context.kind == "lazy":
-        if context.pending:
-            names = [name for name, _ in context.pending]
-            return _Why("pending", _pending(names, graph), frames, graph)
-        return _lowered(context, event, frames, places)
+        return pending if context.pending else _lowered(context, event, frames, places)
     settles = event.report is None or event.report.frames[0].name == "sync"
     if context.kind == "inputs" and settles:
         return _Why("pending", _pending(graph.pending if graph else (), graph), frames, graph)
@@ -307,11 +310,11 @@ def _split(
 def _because(cut: Cut, places: Naming) -> str:
     """The reason of a cut, with the line that made what could not be taken."""
     for stack in cut.made:
-        for frame in reversed(stack):
-            if places.is_user(frame.file) and (code := places.frame(*frame).code):
-                return f"{cut.reason} from `{constructor(code) or code}`"
+        codes = (frame.code for frame in _users(reversed(stack), places))
+        if code := next(filter(None, codes), ""):
+            return f"{cut.reason} from `{constructor(code) or code}`"
     if cut.reason == MOVED:
-        lines = [places.frame(*frame).code for frame in cut.stack if places.is_user(frame.file)]
+        lines = [frame.code for frame in _users(cut.stack, places)]
         found = _MOVING.search(lines[-1]) if lines else None
         return f"{MOVED} by .{found[1]}()" if found else MOVED
     return cut.reason
@@ -325,21 +328,16 @@ def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _W
     if _called("_compile", inside):
         of = f" of `{report.name}`" if report.name else ""
         return _Why("sync", f"{_step_or_compile(frames, places)}{of}", frames)
-    if _called("optimizer_step", inside):
-        return _Why("sync", "xm.optimizer_step() with a barrier", frames)
-    if _called_in("next", "parallel_loader.py", inside):
-        return _Why("sync", "the end of a step of the device loader", frames)
-    if _called_in("__exit__", "profiler.py", inside):
-        return _Why("sync", "the end of a profiler step", frames)
+    for function, file, reason in _SYNCING:
+        if _called(function, inside, file):
+            return _Why("sync", reason, frames)
     return _Why("sync", "explicit sync", frames)
 
 
 def _step_or_compile(frames: Sequence[Line], places: Naming) -> str:
     """What was called: ``torch_xla.step()`` is ``compile()`` inside, only the user's line tells."""
-    for frame in frames:
-        if places.is_user(frame.file):
-            return "torch_xla.step()" if _STEP.search(places.frame(*frame).code) else _COMPILE
-    return _COMPILE
+    frame = next(_users(frames, places), NOWHERE)
+    return "torch_xla.step()" if _STEP.search(frame.code) else _COMPILE
 
 
 def _unreported(event: Event) -> _Why:
@@ -351,9 +349,8 @@ def _unreported(event: Event) -> _Why:
 
 
 def _in_backward(event: Event) -> str:
-    if event.fallbacks:
-        return f"the backward pass of eager code: {runs_on_cpu(event.fallbacks)}"
-    return "the backward pass of eager code"
+    words = "the backward pass of eager code"
+    return f"{words}: {runs_on_cpu(event.fallbacks)}" if event.fallbacks else words
 
 
 def _pending(names: Iterable[str], graph: FxGraph | None = None) -> str:
@@ -405,6 +402,10 @@ def _callers(frames: Sequence[Line]) -> Sequence[Line]:
     return frames
 
 
+def _users(frames: Iterable[Line], places: Naming) -> Iterator[Frame]:
+    return (places.frame(*line) for line in frames if places.is_user(line.file))
+
+
 def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame, ...]:
     """The user's frames, outermost first, to the place itself, which is the last.
 
@@ -413,12 +414,7 @@ def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame,
     if where == NOWHERE:
         return ()
     found: list[Frame] = []
-    for line in frames:
-        if not places.is_user(line.file):
-            continue
-        frame = places.frame(*line)
-        if frame == where:
-            break
+    for frame in takewhile(lambda frame: frame != where, _users(frames, places)):
         if not frame.code.startswith(_DEFINES) and frame not in found[-1:]:
             found.append(frame)
     return (*found, where)
@@ -431,10 +427,7 @@ def _place(frames: Iterable[Line], places: Naming) -> Frame:
     the line that called it says more.
     """
     at_def = NOWHERE
-    for line in frames:
-        if not places.is_user(line.file):
-            continue
-        frame = places.frame(*line)
+    for frame in _users(frames, places):
         if not frame.code.startswith(_DEFINES):
             return frame
         if at_def == NOWHERE:
@@ -445,18 +438,12 @@ def _place(frames: Iterable[Line], places: Naming) -> Frame:
 def _in_graph(graph: FxGraph, event: Event, places: Naming) -> Frame | None:
     """The place of Dynamo's graph, where the innermost frame of the user's is Dynamo's code."""
     frames = event.report.frames if event.report is not None else ()
-    line = next((line for line in frames if places.is_user(line.file)), None)
-    if line is None or places.frame(*line).code.startswith(_DEFINES):
-        return graph.where
-    return None
+    frame = next(_users(frames, places), None)
+    return graph.where if frame is None or frame.code.startswith(_DEFINES) else None
 
 
-def _called(function: str, frames: Iterable[Line]) -> bool:
-    return any(frame.name == function and "torch_xla" in frame.file for frame in frames)
-
-
-def _called_in(function: str, file: str, frames: Iterable[Line]) -> bool:
-    return any(frame.name == function and frame.file.endswith(file) for frame in frames)
+def _called(function: str, frames: Iterable[Line], file: str = "torch_xla") -> bool:
+    return any(frame.name == function and file in frame.file for frame in frames)
 
 
 def _is_file(frame: Line, name: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Final
@@ -28,7 +28,7 @@ from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (
@@ -246,16 +246,20 @@ class XlaWindow:
             self._isolation.end()
         return self._last
 
-    def _observe(self) -> Record:
-        _recorder.drain()
-        graphs, first, gaps = self._start
-        events = []
+    def _own(self) -> tuple[int, list[Event]]:
+        """The graphs that were made, and what was noted, without what is excluded."""
+        graphs, first, _ = self._start
+        events: list[Event] = []
         made = _recorder.graphs - graphs
         for others, begin, back in self._excluded:
             events += _recorder.events[first:begin]
             first = back
             made -= others
-        events += _recorder.events[first:]
+        return made, [*events, *_recorder.events[first:]]
+
+    def _observe(self) -> Record:
+        _recorder.drain()
+        made, events = self._own()
         left = {event: thread for event in events if (thread := self._left_thread(event))}
         events = [event for event in events if event not in left]
         made = max(0, made - len(left))
@@ -264,13 +268,7 @@ class XlaWindow:
         ran = self._totals().since(self._ran)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolated(made, explained)
-        errors += _recorder.errors
-        if not errors and not _recorder.meter.attached:
-            errors.append(UNFOLLOWED)
-        if _recorder.meter.gaps != gaps:
-            errors.append(CLEARED)
-        if loaded := _recorder.loaded - self._loaded:
-            errors.append(LOADED.format(plural(loaded, "graph")))
+        errors = [*errors, *self._unseen(errors)]
         recompiles = [
             number
             for number, event in enumerate(events)
@@ -281,15 +279,7 @@ class XlaWindow:
             graphs=made,
             recompiles=len(recompiles),
             recompile_list=(
-                Recompile(
-                    LAYER,
-                    graph.name,
-                    graph.reason,
-                    graph.where,
-                    graph.stack[:-1],
-                    guards.get(graph.name, NOWHERE),
-                )
-                for graph in (explained[number] for number in recompiles if explained)
+                _recompile(explained[number], guards) for number in recompiles if explained
             ),
             graph_list=explained,
             errors=errors,
@@ -304,6 +294,16 @@ class XlaWindow:
             execution_list=ran_by,
             read_list=read_by,
         )
+
+    def _unseen(self, known: Sequence[str]) -> Iterator[str]:
+        """What could not be counted, beside the ``known`` errors."""
+        yield from _recorder.errors
+        if not known and not _recorder.errors and not _recorder.meter.attached:
+            yield UNFOLLOWED
+        if _recorder.meter.gaps != self._start[2]:
+            yield CLEARED
+        if loaded := _recorder.loaded - self._loaded:
+            yield LOADED.format(plural(loaded, "graph"))
 
     def _lines(self, ran: Totals) -> tuple[tuple[LineRuns, ...], tuple[LineRuns, ...]]:
         """The lines that ran graphs, and those that read values."""
@@ -325,6 +325,11 @@ class XlaWindow:
         if sum(graph.cause in _OWN for graph in explained) < made:
             return [*errors, *not_isolated], _left_pending()
         return errors, [*not_isolated, *_left_pending()]
+
+
+def _recompile(graph: Graph, guards: Mapping[str, Frame]) -> Recompile:
+    guard = guards.get(graph.name, NOWHERE)
+    return Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1], guard)
 
 
 def _left_pending() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -237,26 +237,23 @@ def asides(found: Comparison) -> Iterator[tuple[str, str, list[str]]]:
     yield (
         "observed on one side only",
         "layer",
-        [
-            f"{layer} {side} only   {plural(len(tests), 'test')}: {tests[0]}"
-            + (f" and {len(tests) - 1:,} more" if len(tests) > 1 else "")
-            for (layer, side), tests in found.layers.items()
-        ],
+        [f"{layer} {side} only   {_first(tests)}" for (layer, side), tests in found.layers.items()],
     )
     yield (
         "measured with other settings",
         "setting",
-        [
-            f"{setting(one)}   {plural(len(tests), 'test')}: {tests[0]}"
-            + (f" and {len(tests) - 1:,} more" if len(tests) > 1 else "")
-            for one, tests in found.settings.items()
-        ],
+        [f"{setting(one)}   {_first(tests)}" for one, tests in found.settings.items()],
     )
     yield (
         "cannot be compared",
         "test",
         [f"{one.nodeid}   {one.why}   on {one.profile}" for one in found.unequal],
     )
+
+
+def _first(tests: Sequence[str]) -> str:
+    more = f" and {len(tests) - 1:,} more" if len(tests) > 1 else ""
+    return f"{plural(len(tests), 'test')}: {tests[0]}{more}"
 
 
 def _profiles(pair: Pair) -> str:
