@@ -34,7 +34,7 @@ PURE: Final = (
     "tests/report/test_schemas.py",
     "tests/test_workflows.py",
     "tests/report/test_accepting.py",
-    "tests/judging/test_budget.py",
+    "tests/report/test_budget.py",
     "tests/judging/test_cap.py",
     "tests/judging/test_causes.py",
     "tests/judging/test_difference.py",

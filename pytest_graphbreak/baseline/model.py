@@ -17,7 +17,7 @@ from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import Versions, same_minor
 from pytest_graphbreak.text.errors import UserError
-from pytest_graphbreak.text.paths import shown
+from pytest_graphbreak.text.files import shown
 
 
 class BaselineError(UserError):

@@ -59,11 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = 0  # the reader of our output went away (`| head`); that is its right
     except KeyboardInterrupt as stop:
-        from pytest_graphbreak.cli import ending
+        from pytest_graphbreak.cli.elsewhere import exit_code
 
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("graphbreak: interrupted", file=sys.stderr, flush=True)
-        code = ending.code(stop)
+        code = exit_code(stop)
     _turn_away()
     return code
 

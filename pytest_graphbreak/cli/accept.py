@@ -40,10 +40,10 @@ from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
 from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.garbage import uncollected
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import labelled
-from pytest_graphbreak.text.paths import shown
 
 OK, DECLINED = 0, 1
 IN_FULL: Final = 500

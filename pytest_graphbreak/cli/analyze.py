@@ -12,9 +12,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.cli.import_csv import TemplateError, check_template, fill_template
 from pytest_graphbreak.cli.messages import say, say_all, write, write_report
 from pytest_graphbreak.cli.progress import Bar
-from pytest_graphbreak.cli.template import TemplateError, check, fill
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
@@ -132,7 +132,7 @@ def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
     """Return the id of the test of each dump. Raises where ``--test`` gives none, or one twice."""
     if args.test is None:
         return {}
-    check(args.test, ("name",))
+    check_template(args.test, ("name",))
     layer = args.profile.partition("-")[0]
     if layer in BACKENDS:
         raise TemplateError(
@@ -140,7 +140,7 @@ def _names(args: argparse.Namespace, logs: list[str]) -> dict[str, str]:
             "says nothing about those, so all tests would be over budget. Use another name: a "
             "profile that was never recorded is compared with these counts on the tt layer"
         )
-    names = {path: fill(args.test, {"name": Path(path).name}) for path in logs}
+    names = {path: fill_template(args.test, {"name": Path(path).name}) for path in logs}
     if len(set(names.values())) < len(logs):
         raise TemplateError(
             f"--test {args.test}: two dumps are of one model; analyze one at a time"

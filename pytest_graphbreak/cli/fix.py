@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.cli import ending
+from pytest_graphbreak.cli.elsewhere import exit_code
 from pytest_graphbreak.cli.messages import UNUSABLE, complain, say, say_all
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
@@ -24,9 +24,9 @@ from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
 from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import BLANK, TextLine
-from pytest_graphbreak.text.paths import shown
 from pytest_graphbreak.text.safe import printable
 from pytest_graphbreak.text.terminal import columns, table
 
@@ -154,7 +154,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
         say(TextLine("the change as a diff, also of libraries: ", command=command))
     if stop is not None:
         complain("graphbreak fix: interrupted")
-        return ending.code(stop)
+        return exit_code(stop)
     return code
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,18 +18,19 @@ from pytest_graphbreak.baseline import (
     Measured,
     Values,
     preview,
+    split_nodeid,
     update,
 )
 from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import MOST, listing, say
-from pytest_graphbreak.cli.template import check, fill
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.layers import BACKENDS
 from pytest_graphbreak.runs.expectations import ExpectationsError, ExpectedRow, load_rows
+from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import labelled
-from pytest_graphbreak.text.paths import shown
 
 OK = 0
 FIELDS: Final = ("name", "file")
@@ -124,14 +125,14 @@ def _refuse_device(profile: str) -> None:
 
 def _by_test(template: str, rows: Iterable[ExpectedRow]) -> dict[str, ExpectedRow]:
     """Each row by the id of its test. Raises where there is no such id, or one for two rows."""
-    check(template, FIELDS, " and {file} for the CSV")
+    check_template(template, FIELDS, " and {file} for the CSV")
     tests: dict[str, ExpectedRow] = {}
     faults: list[str] = []
     twice: list[str] = []
     for row in rows:
         values = {"name": row.name, "file": Path(row.file).stem}
         try:
-            nodeid = fill(template, values)
+            nodeid = fill_template(template, values)
         except BaselineError as error:
             faults.append(f"{row.place}: {error}")
             continue
@@ -185,3 +186,32 @@ def _reason(row: ExpectedRow) -> str:
     return ", ".join(
         f"{name} {'unknown' if count is None else count}" for name, count in row.more.items()
     )
+
+
+_FIELD: Final = re.compile(r"\{([^{}]{0,40})\}")
+
+
+class TemplateError(UserError):
+    """A template that is no id of a test, or lacks ``{name}``. The message says what to write."""
+
+
+def check_template(template: str, fields: Collection[str], also: str = "") -> None:
+    """Raise ``TemplateError`` for an unknown field or none named ``name``.
+
+    ``also`` says what other fields stand for. Raises ``BaselineError`` for what is no id of a test.
+    """
+    named = _FIELD.findall(template)
+    unknown = [field for field in named if field not in fields]
+    if unknown or "name" not in named:
+        fault = f"{{{unknown[0]}}} is not known" if unknown else "has no {name}"
+        raise TemplateError(
+            f"--test {template}: {fault}; write the id of a test, with {{name}} for the model{also}"
+        )
+    split_nodeid(template)
+
+
+def fill_template(template: str, values: Mapping[str, str]) -> str:
+    """Return the id of the test. Raises ``BaselineError`` where it is none."""
+    nodeid = _FIELD.sub(lambda found: values[found[1]], template)
+    split_nodeid(nodeid)
+    return nodeid

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pytest_graphbreak.cli import ending
-from pytest_graphbreak.cli.elsewhere import add_timeout
+from pytest_graphbreak.cli.elsewhere import add_timeout, cleared_up
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench, Trial, bench
 from pytest_graphbreak.text.errors import UserError
@@ -44,7 +43,7 @@ def find(args: argparse.Namespace) -> Target:
 @contextmanager
 def on_bench(timeout: float) -> Iterator[Bench]:
     """A bench, which is gone afterwards, however the command ends."""
-    with ending.cleared_up(), bench(timeout) as trials:
+    with cleared_up(), bench(timeout) as trials:
         yield trials
 
 

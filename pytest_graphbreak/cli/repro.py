@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_graphbreak.cli.messages import UNUSABLE, complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
 from pytest_graphbreak.cli.progress import Progress
-from pytest_graphbreak.cli.versions import at_commit
+from pytest_graphbreak.cli.versions.by_commit import outcomes
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
@@ -82,7 +82,7 @@ def _on(revision: str, timeout: float, tests: Sequence[Path]) -> bool:
     try:
         with runner(timeout) as found:
             needed = {path: [*path.parent.glob(f"{path.stem}*.pt")] for path in tests}
-            words = at_commit.outcomes(found, revision, needed) if tests else {}
+            words = outcomes(found, revision, needed) if tests else {}
     except GitError as error:
         complain(f"graphbreak repro: --on {revision}: {error}")
         return False

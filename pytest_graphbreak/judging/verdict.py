@@ -95,8 +95,13 @@ class Verdict:
 
     @property
     def emptied(self) -> bool:
-        """Whether a layer that had graphs has none; an update never writes that."""
+        """Whether a layer that had graphs has none."""
         return any(one.kind == "graph" and not one.after for one in self.lost)
+
+    @property
+    def needs_prune(self) -> bool:
+        """Whether compiled code is gone, which an update writes only together with a prune."""
+        return self.emptied or (self.name == "lost" and not self.shrunk)
 
 
 def judge(

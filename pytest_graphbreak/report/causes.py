@@ -19,7 +19,7 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.lines import (
     at,
     calls,

@@ -1,8 +1,12 @@
-"""The end of a failure: what to type next, which baseline, and what it was measured with."""
+"""The end of a failure: what to type next, which baseline, and what it was measured with.
+
+``Context`` is what that needs to know besides the record and its verdict.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.config.packages import owner
@@ -10,12 +14,42 @@ from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import STRICT, Verdict
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Break, Eager, Record
-from pytest_graphbreak.model.versions import minor, same_minor
-from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Record
+from pytest_graphbreak.model.versions import Versions, minor, same_minor
 from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.output import Kind, TextLine
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the text needs to know besides the record and its verdict.
+
+    ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
+    with ``baseline_line`` of the entry; the compilers of ``recorded_versions`` measured it,
+    those of ``versions`` are running now. ``typed`` is how pytest was started, ``test`` where
+    the test is, ``accept`` the command that accepts where baselines are not written from here:
+    in CI, and for a report of another machine; ``not_accepted`` why there is none. ``has_ids``:
+    this is where the test ran, with the torch that explains the ids of its breaks. ``packages``
+    are the versions of those that own places, now and when they were recorded.
+    """
+
+    nodeid: str
+    profile: str
+    versions: Versions = field(default_factory=dict)
+    baseline: str | None = None
+    baseline_line: int | None = None
+    recorded_profile: str | None = None
+    recorded_versions: Versions = field(default_factory=dict)
+    accept: str | None = None
+    not_accepted: str = ""
+    typed: Typed = field(default_factory=Typed)
+    has_ids: bool = True
+    test: Frame = NOWHERE
+    fixtures: Mapping[str, int] = field(default_factory=dict)
+    """What of its graphs the test's fixtures made before its call, by layer."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    recorded_packages: Mapping[str, str] = field(default_factory=dict)
 
 
 def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
@@ -101,7 +135,7 @@ def _measured(record: Record, context: Context) -> str:
 def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
     word = "record" if verdict.name == "new" else "accept"
     flags = ["--graph-budget-record" if verdict.name == "new" else "--graph-budget-update"]
-    if (verdict.name == "lost" and not verdict.shrunk) or verdict.emptied:
+    if verdict.needs_prune:
         flags.append("--graph-budget-prune")
     if context.not_accepted:
         yield _labelled(word, context.not_accepted)

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.ini import OPS, SWAPS
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging import budget
 from pytest_graphbreak.judging.verdict import STRICT, Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
+from pytest_graphbreak.model.differences import MEANINGS
 from pytest_graphbreak.model.forms import Data, Plain
+from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
 from pytest_graphbreak.model.versions import Versions
-from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.text import block_failure, failure
 from pytest_graphbreak.text.output import TextLine, packed, plain
 
@@ -60,11 +63,9 @@ class Rules:
         """Whether the end of the run will record what was judged so."""
         if verdict.name == "new":
             return self.update or self.record
-        if verdict.shrunk:
-            return self.update
-        if verdict.name == "lost" or verdict.emptied:
+        if verdict.needs_prune:
             return self.prune
-        return self.update and verdict.name in ("over", "improved", "changed")
+        return self.update and verdict.name in MEANINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,11 @@ class Judgement:
 
     @property
     def baseline(self) -> Recorded | None:
-        return budget.baseline(self.case.expected)
+        return recorded(self.case.expected)
 
     @property
     def budget(self) -> Budget | None:
-        return budget.budget(self.case.record, self.case.expected, self.case.cap)
+        return allowed(self.case.record, self.case.expected, self.case.cap)
 
     def to_dict(self) -> Plain:
         """As it travels from the process that judged, in the shape of the JSON report."""
@@ -180,3 +181,26 @@ def _lines(
             recorded_packages=expected.packages,
         )
     return failure(verdict, case.record, known)
+
+
+def recorded(expected: Expected | None) -> Recorded | None:
+    """What the baseline says for the profile; the report's ``baseline``."""
+    if expected is None:
+        return None
+    known = Recorded(**structs.asdict(expected.values), profile=expected.profile)
+    return structs.replace(known, **{name: expected.versions.get(name) for name in COMPILERS})
+
+
+def allowed(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:
+    """The smaller of baseline and marker, layer by layer; the report's ``budget``."""
+    if expected is None and cap is None:
+        return None
+    graphs: dict[str, int] = {}
+    for layer in record.layers:
+        limits = [cap.graphs(layer) if cap is not None else None]
+        if expected is not None and layer in expected.judged(record.layers):
+            limits.append(expected.values.graphs.get(layer, 0))
+        known = [limit for limit in limits if limit is not None]
+        if known:
+            graphs[layer] = min(known)
+    return Budget(graphs)

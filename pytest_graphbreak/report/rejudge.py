@@ -27,12 +27,12 @@ from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.accepting import GitHubRun
-from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.judgement import Case, Judgement, Rules, judgement
 from pytest_graphbreak.runs.loosened import CheckoutMarks
 from pytest_graphbreak.runs.union import BLIND, MEASURED, SeenTest
+from pytest_graphbreak.text.files import shown
 from pytest_graphbreak.text.output import TextLine
-from pytest_graphbreak.text.paths import shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.budget import Values
+from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report import accepting, explained, look, swaps
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
@@ -202,24 +202,13 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     if verdicts & {"over", "changed", "lost"}:
         yield labelled("next", "fix the code, or accept: ", update)
-    if any(map(_needs_prune, _standing(outcome))):
+    if any(verdict_of(test).needs_prune for test in _standing(outcome)):
         yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
     if verdicts & {"new", REPORTED}:
         yield labelled("next", "record what is missing: ", record)
     if "improved" in verdicts:
         first = "if what is new is meant, " if any(one.is_new for one in found) else ""
         yield labelled("next", f"{first}tighten the baseline: ", update)
-
-
-def _needs_prune(test: TestReport) -> bool:
-    """Whether a layer went to none, or code left the compiler: update alone never writes that."""
-    was = Values() if test.baseline is None else test.baseline
-    now = test.record
-    gone = any(count and not now.graphs.get(layer) for layer, count in was.graphs.items())
-    if test.verdict != "lost" or test.baseline is None:
-        return test.verdict == "lost" or (test.verdict == "over" and gone)
-    # Operations that are captured no longer are written by an update.
-    return gone or len(now.eager) > len(was.eager)
 
 
 def _accepting(outcome: Outcome) -> TextLine:

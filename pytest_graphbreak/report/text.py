@@ -17,8 +17,7 @@ from pytest_graphbreak.report.causes import (
     places,
     shrunk,
 )
-from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.footer import explain, footer
+from pytest_graphbreak.report.footer import Context, explain, footer
 from pytest_graphbreak.report.headline import counts, first_line, headline, totals
 from pytest_graphbreak.report.occurrences import occurrences
 from pytest_graphbreak.report.settings import measured_with

@@ -12,14 +12,14 @@ from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
-from pytest_graphbreak.text.paths import shown
+from pytest_graphbreak.text.files import shown
 
 if TYPE_CHECKING:
     import pytest
 
     from pytest_graphbreak.baseline import Entry, Expected
     from pytest_graphbreak.model.budget import Cap
-    from pytest_graphbreak.report.context import Context
+    from pytest_graphbreak.report.footer import Context
     from pytest_graphbreak.report.judgement import Judgement, Rules
     from pytest_graphbreak.suite.gate import Gate
 
@@ -94,7 +94,7 @@ def _ungated(mark: GraphBudgetMark, entry: Entry | None) -> str | None:
 def _context(
     gate: Gate, item: pytest.Item, entry: Entry | None, fixtures: Mapping[str, int]
 ) -> Context:
-    from pytest_graphbreak.report.context import Context
+    from pytest_graphbreak.report.footer import Context
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location

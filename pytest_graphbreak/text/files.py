@@ -1,4 +1,4 @@
-"""Files that are written in one step, locks on open files, and files that have our header.
+"""Files: written in one step, locked while open, with our header; their paths as they are typed.
 
 A file is written beside its place under a hidden name and then takes the place of
 the old one. Killed at any moment, the process leaves the old file or the new one,
@@ -109,3 +109,11 @@ def probe(path: Path) -> None:
     os.close(handle)
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
+
+
+def shown(path: Path, root: Path | None = None) -> str:
+    """Relative to ``root``, or to the current directory, where it is below it."""
+    try:
+        return str(path.relative_to(Path.cwd() if root is None else root))
+    except (ValueError, OSError):
+        return str(path)

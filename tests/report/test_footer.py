@@ -12,8 +12,7 @@ from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Frame, Record
-from pytest_graphbreak.report.context import Context
-from pytest_graphbreak.report.footer import footer
+from pytest_graphbreak.report.footer import Context, footer
 from tests.changes import total
 
 CONTEXT = Context(

@@ -9,7 +9,7 @@ from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Frames, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.judgement import Case, Rules, judgement
 
 TWO = Record(layers=("dynamo",), graphs={"dynamo": 2}, frames=Frames(2, 2))

@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
 from pytest_graphbreak.report.breakdown import causes_text
-from pytest_graphbreak.report.context import Context
+from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.text import describe, failure
 from pytest_graphbreak.text.output import plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_graphbreak.text.paths import shown
+from pytest_graphbreak.text.files import shown
 
 if TYPE_CHECKING:
     import pytest

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.report.findings import counted, finding, home, section
-from pytest_graphbreak.report.log import words
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.findings import counted, finding, home, homes_of, observed, section
+from pytest_graphbreak.report.log import page, words
 from pytest_graphbreak.report.log.words import failures, findings, homes
+from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
 
@@ -52,3 +55,44 @@ def _next(completeness: Completeness) -> Iterator[TextLine]:
     yield TextLine("to know all of it, run", indent=2)
     for command in completeness.commands:
         yield TextLine(indent=4, kind="command", command=command)
+
+
+def terminal(name: str, ended: str, record: Record) -> list[TextLine]:
+    """The lines for a terminal. ``ended`` says how the script ended: ``exit 0``."""
+    lines = [TextLine(f"{name}   {ended}")]
+    lines += [row(label, text) for label, text in _counts(record)]
+    lines += section("most frequent", [list(finding(item)) for item in observed(record)])
+    layer = record.headline
+    homes = [home(*item) for item in homes_of(record, layer)]
+    lines += section(f"{layer} graphs come from", homes)
+    return lines
+
+
+def markdown(name: str, ended: str, record: Record) -> str:
+    """The same, sorted by frequency, for an issue or a pull request."""
+    lines = [
+        "# Graphs of a script",
+        "",
+        f"## {safe.markdown(name)}",
+        "",
+        f"{page.ours(ended)}.",
+        "",
+        *page.table(("layer", "counted"), _counts(record)),
+        *page.most_frequent(observed(record)),
+    ]
+    if not DESCRIPTIONS[record.headline].breaks:
+        lines += page.places(homes_of(record, record.headline))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _counts(record: Record) -> Iterator[tuple[str, str]]:
+    """What was counted on each layer, deepest first, and what keeps a count from being trusted."""
+    for layer in reversed(LAYERS):
+        if layer in record.layers and (layer in JUDGED or record.graphs.get(layer)):
+            yield layer, words.of_layer(record, layer)
+    if not record.layers:
+        yield "graphs", "none: neither torch nor JAX was used"
+    for error in record.errors:
+        yield "error", f"could not see: {error}"
+    if record.note:
+        yield "note", record.note

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.doctor import checks
-from pytest_graphbreak.cli.doctor.checks import NOTE, OK, PROBLEM, CheckResult
+from pytest_graphbreak.cli import doctor as checks
+from pytest_graphbreak.cli.doctor import NOTE, OK, PROBLEM, CheckResult
 from tests.options.test_device import cards, machine, on_tt
 
 

@@ -1,11 +1,12 @@
-"""What works here and what does not: findings about this machine, each with what to do.
+"""``graphbreak doctor``: what works here and what does not, and what to do about it.
 
-Nothing of torch is imported in this process. What has to be tried is tried in
-a process of its own (``probe``), which may hang or crash.
+Nothing of torch is imported in this process. What has to be tried is tried in a process of its
+own (``probe``), which may hang or crash.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.baseline import BaselineError, Baselines
+from pytest_graphbreak.cli.check import add_directory
+from pytest_graphbreak.cli.messages import say
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.config.device import (
     TT_DESCRIBED,
@@ -30,6 +33,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import LEVELS, TextLine
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -39,9 +43,38 @@ PROBLEM: Final = "problem"
 
 OLDEST_TORCH: Final = (2, 6)
 OLDEST_JAX: Final = (0, 7, 1)
-_PROBE: Final = "pytest_graphbreak.cli.doctor.probe:tried"
+PROBE: Final = "pytest_graphbreak.cli.probe:tried"
 PATIENCE: Final = 600.0
 """Seconds that a probe may take: the first import of torch on a busy machine is slow."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_directory(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say each finding as it is found. 1 if the gate could not run here, else 0."""
+    found = []
+    for finding in examine(args.graph_budget_dir):
+        found.append(finding)
+        _show(finding)
+    problems = sum(finding.state == PROBLEM for finding in found)
+    say()
+    if problems:
+        say(f"the gate could not run here, or not see everything: {plural(problems, 'problem')}")
+        return 1
+    say("the gate can run here")
+    return 0
+
+
+_SIGNS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
+
+
+def _show(finding: CheckResult) -> None:
+    state = _SIGNS[finding.state]
+    say(TextLine(finding.what, LEVELS[state], head=f"{state:<8} {finding.about:<10} "))
+    if finding.do:
+        say(TextLine(finding.do, "advice", indent=20, head="-> ", command=finding.command))
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +362,7 @@ def _internals(names: list[str]) -> str:
 def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     """Run the probe of a layer; what it says, or ``fault``."""
     with runner(patience) as work:
-        done = work.call(
-            "pytest_graphbreak.cli.doctor.probe:tried", {"layer": layer}, environ=environ
-        )
+        done = work.call("pytest_graphbreak.cli.probe:tried", {"layer": layer}, environ=environ)
     if done.code is None:
         return {"fault": f"the probe did not come to its end in {patience:.0f} s"}
     if done.answer is not None:
