@@ -14,7 +14,7 @@ import pytest
 
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.log import live
+from pytest_graphbreak.report.log import text
 from pytest_graphbreak.runs.incoming import load_all
 from tests.cli.conftest import Workspace
 
@@ -140,7 +140,7 @@ def test_an_exception_looks_as_it_does_under_python(workspace: Workspace) -> Non
 
 
 def test_without_torch_there_is_nothing_to_count() -> None:
-    assert [*map(str, live.terminal("a.py", "exit 0", Record()))] == [
+    assert [*map(str, text.terminal("a.py", "exit 0", Record()))] == [
         "a.py   exit 0",
         "  graphs   none: neither torch nor JAX was used",
     ]
@@ -171,8 +171,8 @@ def test_a_module(workspace: Workspace) -> None:
     said = workspace.run("run", "--json", "r.json", "-m", "pack.it", "--json", "theirs")
     assert said.code == 0
     shown, plain = (
-        text.partition("ModuleSpec")[0]
-        for text in (
+        line.partition("ModuleSpec")[0]
+        for line in (
             said.out,
             python("-m", "pack.it", "--json", "theirs", cwd=workspace.path).stdout,
         )

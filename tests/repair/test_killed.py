@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_graphbreak.cli.elsewhere import Terminated, cleared_up, code
+from pytest_graphbreak.cli.elsewhere import Terminated, cleared_up, exit_code
 from tests.layers.children.test_server import lives, soon
 
 PROGRAM = """
@@ -85,6 +85,6 @@ def test_signals_interrupt_once_and_only_where_they_end_the_process(
     finally:
         signal.signal(signal.SIGHUP, hup)
     assert isinstance(gone.value.__context__, Terminated)
-    assert code(ended.value) == 143
-    assert code(KeyboardInterrupt()) == 130
+    assert exit_code(ended.value) == 143
+    assert exit_code(KeyboardInterrupt()) == 130
     assert signal.getsignal(signal.SIGTERM) == before
