@@ -31,10 +31,25 @@ class Change:
     new: Values | None
 
     def __str__(self) -> str:
-        moved = ", ".join(_moved(self.old, self.new or Values()))
+        moved = ", ".join((*self.counts, *_moved(self.old, self.new or Values())))
         if self.kind not in ("added", "changed"):
             return self.nodeid
         return f"{self.nodeid}  {moved or self.without_counts}  ({self.profile})"
+
+    @property
+    def counts(self) -> Iterator[str]:
+        """What is another count by layer now, in words."""
+        old, new = self.old or Values(), self.new or Values()
+        for what, was, now in (
+            ("", old.graphs, new.graphs),
+            (" recompiles", old.recompiles, new.recompiles),
+            (" operations", *_both_ops(old, new)),
+            *_both_runs(old, new),
+        ):
+            for layer in LAYERS:
+                before, after = was.get(layer, 0), now.get(layer, 0)
+                if before != after:
+                    yield f"{layer}{what} {_step(self.old, before, after)}"
 
     @property
     def without_counts(self) -> str:
@@ -62,13 +77,13 @@ class Changes:
         return [item for item in self.items if item.kind in kinds]
 
 
-def both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
+def _both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
     """Captured operations before and after, of the layers of which both are known."""
     layers = old.ops.keys() & new.ops.keys()
     return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
 
 
-def both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Map[str, int]]]:
+def _both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Map[str, int]]]:
     """Executions and reads before and after, where both are known, of layers with equal graphs."""
     layers = [
         at
@@ -86,24 +101,16 @@ def both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Ma
         )
 
 
+def _step(before: Values | None, was: int, now: int) -> str:
+    """What a count was and is; of an entry that is new, the count alone."""
+    return f"{now}" if before is None else f"{was} -> {now}"
+
+
 def _moved(before: Values | None, new: Values) -> Iterator[str]:
-    """What is another count now, in words: of an entry that is new, the counts alone."""
+    """What is another number of places, in words."""
     old = before or Values()
-
-    def step(was: int, now: int) -> str:
-        return f"{now}" if before is None else f"{was} -> {now}"
-
-    for what, was, now in (
-        ("", old.graphs, new.graphs),
-        (" recompiles", old.recompiles, new.recompiles),
-        (" operations", *both_ops(old, new)),
-        *both_runs(old, new),
-    ):
-        for layer in LAYERS:
-            if was.get(layer, 0) != now.get(layer, 0):
-                yield f"{layer}{what} {step(was.get(layer, 0), now.get(layer, 0))}"
     for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
         if len(one) != len(other):
-            yield f"{what} {step(len(one), len(other))}"
+            yield f"{what} {_step(before, len(one), len(other))}"
         elif one != other:
             yield f"other {what}"

@@ -28,7 +28,6 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
-from pytest_graphbreak.baseline.changes import both_ops, both_runs
 from pytest_graphbreak.cli import artifacts
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
 from pytest_graphbreak.cli.messages import listing, say
@@ -281,26 +280,11 @@ def _line(change: Change) -> str:
     if change.kind == "pruned":
         return f"  - {name}   its test is gone"
     old, new = change.old or Values(), change.new or Values()
-    counts = [
-        f"{layer}{word} {_from_to(before.get(layer, 0), after.get(layer, 0), change.old is None)}"
-        for word, before, after in (
-            ("", old.graphs, new.graphs),
-            (" recompiles", old.recompiles, new.recompiles),
-            (" operations", *both_ops(old, new)),
-            *both_runs(old, new),
-        )
-        for layer in LAYERS
-        if before.get(layer, 0) != after.get(layer, 0)
-    ]
     lost = [layer for layer in LAYERS if old.graphs.get(layer, 0) and not new.graphs.get(layer, 0)]
-    words = ", ".join(counts) or change.without_counts
+    words = ", ".join(change.counts) or change.without_counts
     if lost:
         words += f"   LOST: no {' and no '.join(lost)} graph any more"
     return f"  {'+' if change.kind == 'added' else '~'} {name}   {change.profile}   {words}"
-
-
-def _from_to(before: int, after: int, is_new: bool) -> str:
-    return f"{after}" if is_new else f"{before} -> {after}"
 
 
 def _places(change: Change) -> Iterator[str]:

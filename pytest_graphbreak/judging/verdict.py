@@ -19,17 +19,12 @@ from pytest_graphbreak.judging.causes import is_lowered
 from pytest_graphbreak.judging.difference import NONE, diff
 from pytest_graphbreak.judging.functions import called_less
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap
-from pytest_graphbreak.model.differences import MEANINGS, Difference
+from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.verdicts import FAILING, MEANINGS, STRICT
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
-
-FAILING: Final = ("error", "over", "lost", "new")
-"""Verdicts that fail a gated test."""
-
-STRICT: Final = ("improved", "changed")
-"""Verdicts that fail a gated test under ``graph_budget_strict``."""
 
 
 @dataclass(frozen=True, slots=True)

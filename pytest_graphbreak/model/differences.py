@@ -16,6 +16,7 @@ from pytest_graphbreak.model.record import (
     Record,
     Where,
 )
+from pytest_graphbreak.model.verdicts import MEANINGS
 
 Item = Break | Eager | Recompile | Graph | LineRuns
 """What happened at a place."""
@@ -31,8 +32,6 @@ LISTS: Final = {
 """The list of a record that holds the items of a kind. A kind without one has no items."""
 
 KINDS: Final = (*LISTS, "ops", "function", "work")
-MEANINGS: Final = ("over", "lost", "improved", "changed")
-"""The verdicts that a change of a number can lead to."""
 
 
 if TYPE_CHECKING:

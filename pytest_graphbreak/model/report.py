@@ -24,6 +24,7 @@ from pytest_graphbreak.model.forms import (
 )
 from pytest_graphbreak.model.layers import COMPILERS, VERSIONS
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.verdicts import VERDICTS
 
 VERSION: Final = 1
 MOST_SHARDS: Final = 10_000
@@ -34,8 +35,6 @@ LONGEST_MESSAGE: Final = 200_000
 """Characters of what a failed test showed; what is over is cut."""
 
 OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "crashed")
-VERDICTS: Final = ("error", "over", "lost", "new", "improved", "changed", "ok", "none")
-"""The most urgent first."""
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pytest_graphbreak import advice
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.verdict import STRICT, Verdict
+from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Record
+from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.model.versions import Versions, minor, same_minor
 from pytest_graphbreak.report.occurrences import told
 from pytest_graphbreak.report.settings import measured_with

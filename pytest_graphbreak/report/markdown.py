@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from pytest_graphbreak.judging.verdict import FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.verdicts import ALL, FAILING
 from pytest_graphbreak.report import explained, look, swaps
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
@@ -45,12 +45,6 @@ SUMMARY: Final = 1_000_000
 MARK: Final = "<!-- pytest-graphbreak -->"
 """The first line, by which a bot finds the comment that it wrote before."""
 
-_WORDS: Final = {
-    "error": ("could not be measured", "could not be measured"),
-    "over": ("test is over its graph budget", "tests are over their graph budget"),
-    "lost": ("test lost compiled code", "tests lost compiled code"),
-    "new": ("test has no baseline", "tests have no baseline"),
-}
 _WIDE: Final = 100
 """Columns of a line of advice: about as many as a comment shows without scrolling."""
 _LONGEST_NAME: Final = 200
@@ -133,9 +127,9 @@ def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
     verdicts = counted(test for run in runs for test in run.tests)
     parts = [f"no verdict, {notes.no_verdict}"] if notes.no_verdict else []
     parts += [
-        f"{verdicts[verdict]} {_WORDS[verdict][verdicts[verdict] != 1]}"
-        for verdict in FAILING
-        if verdict in verdicts
+        f"{count} {kind.one if count == 1 else kind.several}"
+        for kind in ALL
+        if kind.fails and (count := verdicts.get(kind.name))
     ]
     blind = sum(len(run.unmeasured) for run in runs)
     if blind:

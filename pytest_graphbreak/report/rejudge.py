@@ -19,11 +19,12 @@ from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.measured import values
-from pytest_graphbreak.judging.verdict import FAILING, STRICT, Verdict
+from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.verdicts import FAILING, STRICT
 from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.accepting import GitHubRun

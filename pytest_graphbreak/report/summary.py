@@ -12,6 +12,7 @@ from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
+from pytest_graphbreak.model.verdicts import VERDICTS
 from pytest_graphbreak.report import accepting, explained, look, swaps
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.settings import left_behind
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST = 20
 """Lines of one kind; the rest are counted."""
-LISTED = ("error", "over", "lost", "new", "improved", "changed")
+LISTED = VERDICTS[: VERDICTS.index("ok")]
 """The verdicts that are listed test by test, the most urgent first."""
 
 

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_graphbreak.judging.verdict import STRICT, verdict_of
+from pytest_graphbreak.judging.verdict import verdict_of
 from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.report import causes, explained
 from pytest_graphbreak.report.lines import detail, position
 from pytest_graphbreak.report.occurrences import Occurrence, occurrences

@@ -7,8 +7,9 @@ from itertools import chain
 
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.difference import observed
-from pytest_graphbreak.judging.verdict import STRICT, Verdict
+from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
-from pytest_graphbreak.model.report import VERDICTS, RunReport, TestReport
+from pytest_graphbreak.model.report import RunReport, TestReport
+from pytest_graphbreak.model.verdicts import VERDICTS
 from pytest_graphbreak.text.numbers import noun
 
 REPORTED: Final = "new (reported)"

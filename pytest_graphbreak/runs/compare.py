@@ -47,6 +47,7 @@ from pytest_graphbreak.runs.comparison import (
     SettingChange,
     Unequal,
     Where,
+    together,
 )
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, SeenTest, Union, union
 
@@ -182,6 +183,10 @@ class _Step:
         return cause
 
     @property
+    def kind(self) -> str:
+        return self.cause.kind
+
+    @property
     def times(self) -> tuple[int, int]:
         return tuple(cause.times if cause else 0 for cause in (self.before, self.after))  # type: ignore[return-value]
 
@@ -207,7 +212,7 @@ def _pair(
         steps = _steps(Attribution(before, layers).causes, Attribution(after, layers).causes, same)
         breaks = _LeadingBreaks(steps)
         heads: dict[int, CauseChange] = {}
-        for step in sorted(steps, key=lambda step: step.cause.kind != "break"):
+        for step in sorted(steps, key=lambda step: step.kind != "break"):
             head = breaks.of(step)
             group = changes if head is None else heads[id(head)].with_it
             change = _added(group, step, other.nodeid, profile, found)
@@ -275,7 +280,7 @@ class _LeadingBreaks:
     def __init__(self, steps: Iterable[_Step]) -> None:
         self._found: dict[tuple[str, ...], _Step] = {}
         for step in steps:
-            if step.cause.kind == "break":
+            if step.kind == "break":
                 self._found.setdefault((step.how, *step.cause.where.key), step)
                 for frame in (step.cause.where, *step.cause.stack):
                     self._found.setdefault((step.how, *frame.key[:2]), step)
@@ -286,7 +291,7 @@ class _LeadingBreaks:
         A frame that breaks is skipped, or compiled again with what it hands on; where the break is
         gone its function is compiled as it was meant to be.
         """
-        kind = step.cause.kind
+        kind = step.kind
         how: str = step.how
         if kind == "recompile":
             how = {"more": "new", "fewer": "gone"}.get(how, how)
@@ -340,9 +345,7 @@ def _steps(
     was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same: Collection[str]
 ) -> list[_Step]:
     """What moved from one record of a test to the other."""
-    still = {
-        kind for kind in EXPECTED if _number(was.values(), kind) == _number(now.values(), kind)
-    }
+    still = {kind for kind in EXPECTED if _sum(was.values(), kind) == _sum(now.values(), kind)}
     steps = []
     for key in dict.fromkeys((*was, *now)):
         before, after = was.get(key), now.get(key)
@@ -352,32 +355,21 @@ def _steps(
     # One graph that is told as an entry, or as what follows a break that is known, is the same one.
     mere = [step for step in steps if _is_mere(step)]
     rest = [step for step in steps if not _is_mere(step)]
-    if any(any(step.graphs.values()) for step in rest) or _sum(mere):
+    if any(any(step.graphs.values()) for step in rest) or any(_sum(mere).values()):
         return steps
     return rest
 
 
 def _is_mere(step: _Step) -> bool:
     """Whether a step tells of nothing but which graph is counted for what."""
-    if step.cause.kind in ("eager", "recompile"):
+    if step.kind in ("eager", "recompile"):
         return False
-    return step.cause.kind in EXPECTED or step.how in ("more", "fewer")
+    return step.kind in EXPECTED or step.how in ("more", "fewer")
 
 
-def _sum(steps: Iterable[_Step]) -> bool:
-    """Whether some layer has more or fewer graphs by all of these."""
-    total = Counter[str]()
-    for step in steps:
-        total.update(step.graphs)
-    return any(total.values())
-
-
-def _number(causes: Iterable[PlacedCause], kind: str) -> Counter[str]:
-    total = Counter[str]()
-    for cause in causes:
-        if cause.kind == kind:
-            total.update(cause.graphs)
-    return total
+def _sum(found: Iterable[_Step | PlacedCause], kind: str = "") -> Counter[str]:
+    """The graphs by layer of all of these, or of those of one kind."""
+    return together(one.graphs for one in found if not kind or one.kind == kind)
 
 
 def _how(

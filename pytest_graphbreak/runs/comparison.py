@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,6 +19,14 @@ Where = Literal["before", "after"]
 
 Alike = Literal["file", "function", "place", "line"]
 """What is another one at two places that may be the same."""
+
+
+def together(graphs: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Graphs by layer, added up."""
+    total = Counter[str]()
+    for one in graphs:
+        total.update(one)
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +98,8 @@ class CauseChange:
     @property
     def graphs(self) -> dict[str, int]:
         """Graphs more or less in all tests, by layer, with what came or went with it; no zeros."""
-        total = Counter[str]()
-        for change in (self, *self.with_it.values()):
-            for effect in change.effects:
-                total.update(effect.graphs)
+        changes = (self, *self.with_it.values())
+        total = together(effect.graphs for change in changes for effect in change.effects)
         return {layer: total[layer] for layer in LAYERS if total[layer]}
 
     @property
