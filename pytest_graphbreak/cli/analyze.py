@@ -13,8 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_graphbreak.cli.import_csv import TemplateError, check_template, fill_template
-from pytest_graphbreak.cli.messages import say, say_all, write, write_report
-from pytest_graphbreak.cli.progress import Bar
+from pytest_graphbreak.cli.messages import Bar, say, say_all, write, write_report
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read

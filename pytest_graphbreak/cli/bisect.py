@@ -14,8 +14,7 @@ from pytest_graphbreak.cli.elsewhere import (
     directory,
     keep,
 )
-from pytest_graphbreak.cli.messages import UNUSABLE, say
-from pytest_graphbreak.cli.progress import Progress
+from pytest_graphbreak.cli.messages import UNUSABLE, Progress, say
 from pytest_graphbreak.cli.versions import answer
 from pytest_graphbreak.cli.versions.bisecting import COUNTS, MeasuredEnd, search
 from pytest_graphbreak.cli.versions.by_commit import Commits

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_graphbreak.cli.messages import say
+from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, find, on_bench
-from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.repair.dynamic import Marks, Way, advice, ways
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench

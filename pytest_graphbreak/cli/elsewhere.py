@@ -1,4 +1,7 @@
-"""What commands that run programs have in common: time, reports that are kept, words of others."""
+"""What commands that run programs have in common: time, reports that are kept, words of others.
+
+One that is told to end clears up first: SIGTERM and SIGHUP end it as Ctrl-C does.
+"""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.advice import match
-from pytest_graphbreak.cli.messages import say
+from pytest_graphbreak.cli.messages import Progress, say
 from pytest_graphbreak.cli.program import add_program, find, on_bench
-from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench

@@ -13,9 +13,8 @@ from typing import TextIO
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.cli.elsewhere import exit_code
-from pytest_graphbreak.cli.messages import UNUSABLE, complain, say, say_all
+from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say, say_all
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
-from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.repair.build import Diff

@@ -14,7 +14,7 @@ from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layer import Layer, load
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.breakdown import causes_text, decomposition
+from pytest_graphbreak.report.findings import causes_text, decomposition
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.watching.measure import Measurement
 

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_graphbreak.cli.messages import UNUSABLE, complain, say
+from pytest_graphbreak.cli.messages import UNUSABLE, Progress, complain, say
 from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_bench
-from pytest_graphbreak.cli.progress import Progress
 from pytest_graphbreak.cli.versions.by_commit import outcomes
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.repair.repro import Repro, Script

@@ -14,8 +14,7 @@ from pytest_graphbreak.cli.elsewhere import (
     directory,
     keep,
 )
-from pytest_graphbreak.cli.messages import UNUSABLE, say
-from pytest_graphbreak.cli.progress import Progress
+from pytest_graphbreak.cli.messages import UNUSABLE, Progress, say
 from pytest_graphbreak.cli.versions.environment import Environment, make, present
 from pytest_graphbreak.cli.versions.running import Tests
 from pytest_graphbreak.layers.children.runner import Runner

@@ -192,24 +192,12 @@ def _record_json(record: Record) -> Plain:
     for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):
         if NOWHERE in graph.stack:
             item["stack"] = [place if any(place.values()) else {} for place in item["stack"]]
-    return {
-        "layers": plain["layers"],
-        "graphs": {layer: count for layer, count in record.graphs.items() if count},
-        "recompiles": {layer: count for layer, count in record.recompiles.items() if count},
-        "ops": record.ops,
-        "frames": plain["frames"],
-        "breaks": [_first(item, *_BREAK) for item in plain["breaks"]],
-        "eager": [_first(item, *_EAGER) for item in plain["eager"]],
-        "recompile_list": plain["recompile_list"],
-        "graph_list": plain["graph_list"],
-        "executions": plain["executions"],
-        "reads": plain["reads"],
-        "execution_list": plain["execution_list"],
-        "read_list": plain["read_list"],
-        "errors": plain["errors"],
-        "note": record.note,
-        "settings": plain["settings"],
-    }
+    for name in ("graphs", "recompiles"):
+        plain[name] = {layer: count for layer, count in plain[name].items() if count}
+    plain["breaks"] = [_first(item, *_BREAK) for item in plain["breaks"]]
+    plain["eager"] = [_first(item, *_EAGER) for item in plain["eager"]]
+    plain |= {"ops": record.ops, "note": record.note}
+    return {name: plain[name] for name in _test_form().__struct_fields__ if name in plain}
 
 
 def _baseline_json(plain: Plain) -> Plain:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from pytest_graphbreak import advice
-from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.layer import GraphCause
+from pytest_graphbreak.model.layers import BY_NAME, CAUSES, DESCRIPTIONS
+from pytest_graphbreak.model.record import CACHED, Frame, Graph, Recompile, Record
 from pytest_graphbreak.report.lines import code, position
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
@@ -149,3 +150,35 @@ def _at(frame: Frame, before: str = "") -> Iterator[TextLine]:
 
 def _code(frame: Frame) -> list[TextLine]:
     return code(replace(frame, code=cut(frame.code)), _DEPTH + 4)
+
+
+def decomposition(record: Record, layer: str) -> Counter[str]:
+    """How many graphs of a layer each cause made, in the order of ``CAUSES``."""
+    counted = Counter(graph.cause for graph in record.graph_list if graph.layer == layer)
+    return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
+
+
+def cached(record: Record, layer: str) -> Counter[str]:
+    """How many graphs of a layer were compiled, loaded and found, in the order of ``CACHED``."""
+    counted = Counter(graph.cached for graph in record.graph_list if graph.layer == layer)
+    return Counter({name: counted[name] for name in CACHED if counted[name]})
+
+
+def cached_text(counted: Mapping[str, int]) -> str:
+    """`` (compiled 3, loaded 1)``, behind a number of graphs; empty where all were compiled."""
+    if not set(counted) - {"compiled"}:
+        return ""
+    return f" ({', '.join(f'{name} {count:,}' for name, count in counted.items())})"
+
+
+def causes_text(counted: Mapping[str, int]) -> str:
+    """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
+    return " + ".join(
+        BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()
+    )
+
+
+def made_of(record: Record, layer: str) -> str:
+    """What makes up the graphs of a layer, and where their code came from; empty where unknown."""
+    causes = decomposition(record, layer)
+    return f"{causes_text(causes)}{cached_text(cached(record, layer))}" if causes else ""

@@ -14,8 +14,16 @@ from typing import Final
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED, LAYERS
 from pytest_graphbreak.model.record import CACHED, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
-from pytest_graphbreak.report.findings import ReasonAtPlace, finding, observed, section
+from pytest_graphbreak.report.findings import (
+    ReasonAtPlace,
+    cached,
+    cached_text,
+    causes_text,
+    decomposition,
+    finding,
+    observed,
+    section,
+)
 from pytest_graphbreak.report.view import unjudged
 from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.output import TextLine

@@ -14,7 +14,7 @@ from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.verdicts import ALL, FAILING
 from pytest_graphbreak.report import explained, look, swaps
-from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
+from pytest_graphbreak.report.findings import made_of
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
     NAMED,
@@ -289,9 +289,8 @@ def _reasons(test: TestReport) -> Iterator[str]:
         return
     record = test.record
     for layer in LAYERS:
-        causes = decomposition(record, layer)
-        if causes:
-            yield f"{layer}: {causes_text(causes)}{cached_text(cached(record, layer))}"
+        if parts := made_of(record, layer):
+            yield f"{layer}: {parts}"
     yield from record.errors
     for item in record.breaks:
         where = item.where

@@ -10,7 +10,6 @@ from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.verdicts import STRICT
-from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
     lines,
@@ -18,6 +17,7 @@ from pytest_graphbreak.report.causes import (
     places,
     shrunk,
 )
+from pytest_graphbreak.report.findings import made_of
 from pytest_graphbreak.report.footer import Context, explain, footer
 from pytest_graphbreak.report.headline import counts, first_line, headline, totals
 from pytest_graphbreak.report.occurrences import occurrences
@@ -90,10 +90,8 @@ def describe(record: Record) -> list[TextLine]:
     """The record of a test that failed by itself, for the section below its traceback."""
     told = [TextLine(totals(record))]
     for layer in record.layers:
-        causes = decomposition(record, layer)
-        if causes:
-            words = f"{layer}: {causes_text(causes)}{cached_text(cached(record, layer))}"
-            told.append(TextLine(words, indent=2))
+        if parts := made_of(record, layer):
+            told.append(TextLine(f"{layer}: {parts}", indent=2))
     found = occurrences(observed(record), record, lambda change: change.kind != "graph")
     for kind in ("break", "recompile", "eager"):
         for one in [one for one in found if one.change.kind == kind][:MOST_PLACES]:

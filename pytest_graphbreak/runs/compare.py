@@ -1,19 +1,5 @@
 """What changed between two sets of runs, by cause first. Pure: reports in, differences out.
 
-``compare(before, after)`` takes the reports of either side (``RunReport``, each side any
-number of them: shards, profiles, retries) and gives a ``Comparison``:
-
-- ``changes``: each a cause at one place (``kind``: ``break``, ``eager``, ``recompile``, or the
-  cause of a graph), ``how`` it moved (``new``, ``gone``, ``more``, ``fewer``; ``reworded`` and
-  ``reason`` where only the words did), and its ``effects``: the tests, with the graphs that it made
-  more or less in each;
-- ``moved``: pairs of a change that is gone and one that is new which may be one and the same;
-- ``pairs``: the tests that both sides measured, those that moved first, each with its counts;
-- ``once``: the tests that only one side has; ``unequal``: those that cannot be compared, and why;
-- ``layers``: those that only one side observed in some tests and that had graphs there;
-- ``settings``: those of torch that tests began with and that differ, each with its tests;
-- ``before`` and ``after``: what either side is: profiles, versions, what is missing of it.
-
 A graph counts for the cause that it exists for: what follows a break for the break, and a device
 graph that is lowered from it for the break, too. So the growth of a test is the sum of its effects.
 """
@@ -389,6 +375,9 @@ def _how(
         return "reason" if after.layer in same else "reworded"
     return None
 
+
+# What is gone at one place and new at another, and may be one and the same: a report names a place
+# and knows nothing of what its file was called before.
 
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 

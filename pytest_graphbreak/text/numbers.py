@@ -11,3 +11,13 @@ def plural(count: int, word: str) -> str:
 def noun(count: int, word: str) -> str:
     """``test`` of one, ``tests`` of any other number."""
     return word if count == 1 else f"{word}s"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them: ``1.1 GB``."""
+    number = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("unreachable")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pytest_graphbreak.cli.progress import Progress
+from pytest_graphbreak.cli.messages import Progress
 
 
 class Terminal(io.StringIO):
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 def test_a_bar_moves_with_the_work_and_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("pytest_graphbreak.cli.progress._TICK", 0.01)
+    monkeypatch.setattr("pytest_graphbreak.cli.messages._TICK", 0.01)
     out = Terminal()
     progress = Progress(out)
     for done, most in ((0, 1), (1, 2), (1, 4), (3, 4)):  # it found more to do on the way

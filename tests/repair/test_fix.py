@@ -356,7 +356,7 @@ TWO = """
 def test_an_interrupt_keeps_what_is_finished_and_leaves_nothing_else(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_graphbreak.cli.progress import Progress
+    from pytest_graphbreak.cli.messages import Progress
 
     steps = []
 

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.config.typed import Typed
-from pytest_graphbreak.judging.folding import Folding
+from pytest_graphbreak.judging.sides import Folding
 from pytest_graphbreak.judging.verdict import judge
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Recompile, Record
-from pytest_graphbreak.report.breakdown import causes_text
+from pytest_graphbreak.report.findings import causes_text
 from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.text import describe, failure
 from pytest_graphbreak.text.output import plain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
@@ -10,6 +12,8 @@ from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.log import words
+
+_GUESS: Final = ("graphs", "completed", "stages", "sure", "least", "most", "why")
 
 
 def entry(reading: Reading, completeness: Completeness) -> Plain:
@@ -56,15 +60,7 @@ def _log(reading: Reading) -> Plain:
         "failures": [_failure(program) for program in programs.list if program.ended == "failed"],
         "sources": [_source(program) for program in programs.list if program.places],
         "guesses": {
-            rank: {
-                "graphs": guess.graphs,
-                "completed": guess.completed,
-                "stages": guess.stages,
-                "sure": guess.sure,
-                "least": guess.least,
-                "most": guess.most,
-                "why": guess.why,
-            }
+            rank: {name: getattr(guess, name) for name in _GUESS}
             for rank, guess in reading.guesses.items()
         },
         "origins": [

@@ -13,6 +13,7 @@ from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.log import words
 from pytest_graphbreak.report.log.words import failures, findings, homes
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.numbers import size
 
 MOST = 200
 """Entries of one section; the JSON report has all."""
@@ -29,7 +30,7 @@ def render(logs: Sequence[tuple[Reading, Completeness]]) -> str:
 def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
     yield f"## {safe.markdown(reading.path)}"
     yield ""
-    yield f"{words.size(reading.size)}; {words.verdict(completeness)}."
+    yield f"{size(reading.size)}; {words.verdict(completeness)}."
     yield ""
     yield from table(("layer", "counted"), words.counts(reading))
     yield from _gaps(completeness)

@@ -12,6 +12,7 @@ from pytest_graphbreak.report.findings import counted, finding, home, homes_of, 
 from pytest_graphbreak.report.log import page, words
 from pytest_graphbreak.report.log.words import failures, findings, homes
 from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.numbers import size
 from pytest_graphbreak.text.output import BLANK, TextLine
 from pytest_graphbreak.text.safe import cut
 
@@ -28,7 +29,7 @@ def render(reading: Reading, completeness: Completeness) -> list[TextLine]:
 
 
 def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
-    yield TextLine(f"{reading.path}   {words.size(reading.size)}, {words.verdict(completeness)}")
+    yield TextLine(f"{reading.path}   {size(reading.size)}, {words.verdict(completeness)}")
     for label, text in words.counts(reading):
         yield row(label, text)
     for label, text in words.origins(reading):

@@ -14,8 +14,7 @@ from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Frame, Graph, Record
-from pytest_graphbreak.report.breakdown import cached, cached_text, causes_text, decomposition
-from pytest_graphbreak.report.findings import ReasonAtPlace, homes_of, ranked
+from pytest_graphbreak.report.findings import ReasonAtPlace, homes_of, made_of, ranked
 from pytest_graphbreak.text.numbers import plural
 
 
@@ -83,16 +82,6 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
         yield Graph(
             "tt", program.name, program.cause, where=origin.where(program), reason=program.why
         )
-
-
-def size(count: int) -> str:
-    """Bytes as people read them: ``1.1 GB``."""
-    number = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1000
-    raise AssertionError("unreachable")
 
 
 def counts(reading: Reading) -> Iterator[tuple[str, str]]:
@@ -198,8 +187,8 @@ def _layer(reading: Reading, layer: str) -> str:
 def of_layer(record: Record, layer: str, logged: bool = True) -> str:
     """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
     text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
-    if causes := decomposition(record, layer):
-        text += f" = {causes_text(causes)}{cached_text(cached(record, layer))}"
+    if parts := made_of(record, layer):
+        text += f" = {parts}"
     if DESCRIPTIONS[layer].breaks:
         breaks = [item for item in record.breaks if item.layer == layer]
         eager = [item for item in record.eager if item.layer == layer]

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_graphbreak.model.record import Record  # noqa: E402
-from pytest_graphbreak.report.breakdown import cached  # noqa: E402
+from pytest_graphbreak.report.findings import cached  # noqa: E402
 from pytest_graphbreak.watching.measure import Measurement  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
