@@ -193,11 +193,12 @@ class Comparison:
 
     - ``changes``: each a cause at one place (``kind``: ``break``, ``eager``, ``recompile``, or the
       cause of a graph), ``how`` it moved (``new``, ``gone``, ``more``, ``fewer``; ``reworded`` and
-      ``reason`` where only the words did), and its ``effects``: the tests, with the graphs that it made
-      more or less in each;
+      ``reason`` where only the words did), and its ``effects``: the tests, with the graphs that it
+      made more or less in each;
     - ``moved``: pairs of a change that is gone and one that is new which may be one and the same;
     - ``pairs``: the tests that both sides measured, those that moved first, each with its counts;
-    - ``once``: the tests that only one side has; ``unequal``: those that cannot be compared, and why;
+    - ``once``: the tests that only one side has;
+    - ``unequal``: those that cannot be compared, and why;
     - ``layers``: those that only one side observed in some tests and that had graphs there;
     - ``settings``: those of torch that tests began with and that differ, each with its tests;
     - ``before`` and ``after``: what either side is: profiles, versions, what is missing of it.
