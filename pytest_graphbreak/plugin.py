@@ -60,7 +60,7 @@ def compile_model(request: pytest.FixtureRequest) -> CompileModel:
         )
     gate = request.config.stash[GATE]
     device = gate.device  # it is here: a name was looked for when the session began
-    gate.count_tt(request.config)  # done already, but for a fixture that is asked for by name
+    gate.count_tt(request.config)  # done already, unless a fixture is requested by name
     return CompileModel(device, request.config.rootpath)
 
 

@@ -1,4 +1,4 @@
-"""What a reason means and what mends it: one line in a failure, a page on demand.
+"""What a reason means and how to fix it: one line in a failure, a page on demand.
 
 ``short`` serves the red test, ``explain`` the command of that name, ``suggest``
 whoever asked for something unknown. Nothing here imports torch or pytest.

@@ -39,7 +39,7 @@ class Sign:
         return all(not part or re.search(part, text, re.IGNORECASE) for part, text in pairs)
 
     def could_be(self, reason: str) -> bool:
-        """Whether the reason fits, and only detail or code can tell if this is it."""
+        """Whether the reason fits, and only detail or code can decide."""
         open_parts = self.detail or self.code
         return bool(self.reason and open_parts and re.search(self.reason, reason, re.IGNORECASE))
 

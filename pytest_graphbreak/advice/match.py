@@ -201,7 +201,7 @@ def _of_jax(item: Item) -> Family | None:
     if isinstance(item, Recompile):
         return first(families().retraces, item.reason)
     if isinstance(item, Graph):
-        # jit is as it should be, and a retrace is told by its recompile
+        # jit is as it should be, and a retrace is reported by its recompile
         return first(families().programs, item.cause)
     return first(families().stopped, item.reason)
 

@@ -2,7 +2,7 @@
 
 The registry came with torch 2.8. An id can change its meaning from one release
 to the next, so it is read from the torch that is installed, and the version is
-told with it. Torch is found, not imported: that would cost seconds.
+reported with it. Torch is found, not imported: that would cost seconds.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Registry:
     ids: Mapping[str, tuple[Words, ...]]
 
     def by_reason(self, reason: str) -> str | None:
-        """The id whose present wording is this reason, case and white space aside."""
+        """The id whose present wording is this reason, ignoring case and white space."""
         wanted = " ".join(reason.split()).lower()
         for id, words in self.ids.items():
             if " ".join(words[0].reason.split()).lower() == wanted:

@@ -1,7 +1,7 @@
 """Which kind of compile failure a test died of, and what to gather next.
 
 The name of the exception, its message and the traceback's text in, a ``Triage``
-out. The kinds and the rules that tell them apart are in ``triage.yaml``.
+out. The kinds and the rules that distinguish them are in ``triage.yaml``.
 
 Ask only for a test that compiled something: values that differ are called a
 matter of accuracy here, whatever they were compared with.
@@ -27,7 +27,7 @@ RUN = "{run}"
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """One thing to gather. ``what`` says what it tells, ``command`` is typed as it stands.
+    """One thing to gather. ``what`` says what it shows, ``command`` is typed as it is.
 
     A command that has to run the test holds ``RUN``.
     """
@@ -54,7 +54,7 @@ class Kind:
 class Triage:
     """What was found. ``topic`` is for ``graphbreak explain``, ``broke`` the graph break.
 
-    ``broke`` is there for errors of ``fullgraph=True``: it is told, and advised
+    ``broke`` is there for errors of ``fullgraph=True``: it is reported, and advised
     on, like any other break. Its count is 1 and its layer is dynamo.
     """
 
@@ -198,7 +198,7 @@ _OF_TORCH = re.compile(r"[/\\](site|dist)-packages[/\\]torch(_xla)?[/\\]")
 
 
 def _break(message: str, frame: FrameMaker) -> Break:
-    """The graph break that an error of ``fullgraph=True`` tells."""
+    """The graph break that an error of ``fullgraph=True`` reports."""
     text = _HIGHER_ORDER.sub("", message)
     why = messages.reason(text)
     stack = tuple(_frames(text, frame))

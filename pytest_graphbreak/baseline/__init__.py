@@ -1,6 +1,6 @@
 """The baseline files: read strictly, resolved by profile, changed entry by entry.
 
-``form`` is what may stand in a file, as types, ``model`` the data and the rules of profiles,
+``form`` has the types of what a file may contain, ``model`` the data and the rules of profiles,
 ``paths`` go from node ids to files, ``tree`` and ``read`` from text to data, ``render`` and
 ``edit`` back, ``plan`` says what an entry becomes, ``write`` puts files in place, ``store`` and
 ``update`` are what the rest of the package calls, and ``changes`` what an update did.

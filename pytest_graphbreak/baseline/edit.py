@@ -1,10 +1,10 @@
-"""Changing entries in the text of a baseline file; what stands around them stays to the byte.
+"""Changing entries in the text of a baseline file; every other byte stays as it is.
 
 An entry is replaced whole, removed or added; entries are the tests of a file, and the cases of a
 test. An entry begins with the line of its key and ends with its last line, or the comment lines
 directly below that are indented deeper than its key. Where it is removed, the comment lines
 directly above it that are not indented deeper go with it, and the blank lines on one side. A new
-one stands behind the last one, and behind a blank line if that one does.
+one follows the last one, and follows a blank line if that one does.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ Entry: Final = _form(
         **VALUES,
         "overrides": _said(
             dict[Name, Override],  # type: ignore[valid-type]
-            "What other profiles have otherwise, by the name of the profile.",
+            "The values of other profiles that differ, by the name of the profile.",
             holds="profiles to values",
             item="the override ",
         ),

@@ -59,7 +59,7 @@ WHOLE: Final = frozenset({"breaks", "eager", "functions"})
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What a profile has otherwise than the plain values.
+    """The values of a profile that differ from the plain values.
 
     Of ``WHOLE``, those in ``named`` are its own, also where they are empty. ``causes`` are those of
     the layers in it, and of those in ``graphs``; other layers have the plain ones.
@@ -105,13 +105,13 @@ class Expected:
     """What one profile is judged by.
 
     ``profile`` is whose values these are and ``versions`` the compilers that measured them;
-    ``recorded`` tells whether the profile asked for was itself recorded.
+    ``recorded`` says whether the requested profile was itself recorded.
     ``own`` are the layers that it recorded itself. ``breaks_with`` and
     ``eager_with`` measured those lists, which can be older than
     ``versions`` where an override names counts only: compare reasons with them.
     ``packages`` are the versions of what owned places when the file was written.
     ``ops_with`` says by layer which version of its compiler counted the captured
-    operations, ``causes_with`` which told the causes of its graphs.
+    operations, ``causes_with`` which found the causes of its graphs.
     """
 
     values: Values

@@ -16,7 +16,7 @@ _BARE = ".~"
 def split_nodeid(nodeid: str) -> tuple[str, str, str | None]:
     """File, test and case of a node id.
 
-    The file is what stands before the first ``::``. The case is what stands in
+    The file is the text before the first ``::``. The case is the text in
     the first ``[`` and the last ``]`` of the rest, if the rest ends with one;
     both may hold ``/``, ``::``, brackets, quotes and newlines. ``BaselineError``
     if this names no test, or a file that is not inside the root directory.

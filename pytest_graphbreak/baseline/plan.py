@@ -47,7 +47,7 @@ def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
     old, new = expected.values, measured.values
     if any(_at(old, key, layer) != _at(new, key, layer) for key in COUNTS):
         return True
-    # What was recorded without them is not written anew for them.
+    # What was recorded without them is not written again for them.
     if old.knows_runs(layer) and any(_at(old, key, layer) != _at(new, key, layer) for key in RUNS):
         return True
     ops = new.ops.get(layer)
@@ -220,7 +220,7 @@ def _in_place(
     layers: Collection[str],
     updated: Callable[[_Item, _Item], _Item],
 ) -> tuple[_Item, ...]:
-    """What is known stands where it stood, ``updated`` by what is wanted; then what is new."""
+    """Known entries keep their place, ``updated`` by the wanted ones; new ones follow."""
     items: list[_Item] = []
     for item in old:
         after = wanted.pop(item.key, None)
@@ -297,7 +297,7 @@ def _differences(
 def _ops(
     own: Override, graphs: Collection[str], after: Values, entry: Entry, layers: Collection[str]
 ) -> dict[str, int]:
-    """The captured operations that an override has otherwise, or counted with another compiler."""
+    """The captured operations of an override that differ, or were counted with another compiler."""
     plain = (entry.values or Values()).ops
     found = {layer: n for layer, n in own.values.ops.items() if layer not in layers}
     for layer in layers:

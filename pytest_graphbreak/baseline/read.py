@@ -1,6 +1,6 @@
 """Reading one baseline file, strictly: its text in, its entries with line numbers out.
 
-What may stand there is said by the types of ``form``. A check is made of each of them, which goes
+The types of ``form`` say what is allowed. A check is made of each of them, which goes
 down the tree of nodes and converts it, so that every error knows its node: whatever is not as
 docs/reference/baseline-file.md says is a ``BaselineError`` with file and line.
 """
@@ -49,7 +49,7 @@ LONGEST_LINE = 100_000
 _CUT_OFF = re.compile(
     rb"(?:^|[\r\n])[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'][^\r\n]*)?)?\Z"
 )
-"""A last line without an end that is a key with an unquoted value, or stands before one."""
+"""A last line without an end that is a key with an unquoted value, or is before one."""
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 
 Raw = dict[str, Any]

@@ -1,7 +1,7 @@
 """An entry to YAML text, in the one form that we write.
 
 Block style with two blanks a level; counts, what is empty, and a case that has
-nothing but counts in braces on one line. A text stands unquoted where every YAML
+nothing but counts in braces on one line. A text is unquoted where every YAML
 reader takes it for that text, else in double quotes, or in single quotes where
 that saves escapes. Nothing is folded: a text is on one line, however long, and
 so is a key; one of several lines is a block.
@@ -38,7 +38,7 @@ _LONG = ("functions", *form.RUNS)
 
 
 class Braces(dict[str, Any]):
-    """A mapping that stands on one line."""
+    """A mapping on one line."""
 
 
 # entries as plain data, in the order in which their keys are written
@@ -166,7 +166,7 @@ def item_lines(name: str, value: Any, indent: int) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text of several lines is as readable in a block: it can stand there as it is."""
+    """Whether a text of several lines can be written as it is, in a block."""
     rows = text.removesuffix("\n").split("\n")
     return (
         len(rows) > 1
@@ -187,7 +187,7 @@ def _dash_lines(item: Any, indent: int) -> list[str]:
 
 
 def is_inline(value: Any) -> bool:
-    """Whether a value stands on the line of its key; a list of one item in braces does."""
+    """Whether a value is written on the line of its key; a list of one item in braces is."""
     if isinstance(value, list) and len(value) == 1:
         return isinstance(value[0], Braces)
     return not isinstance(value, dict | list) or not value or isinstance(value, Braces)

@@ -205,7 +205,7 @@ class _Builder:
     def refused(
         self, event: Any, items: dict[str, tuple[Scalar, Node]] | None = None
     ) -> BaselineError:
-        """What is wrong with an event that is not allowed where it stands."""
+        """What is wrong with an event that is not allowed at its place."""
         line = _line(event)
         if type(event) is AliasEvent:
             return _error(f"an alias (*{event.anchor})", line, "write the values out")
@@ -233,7 +233,7 @@ def _explained(error: yaml.YAMLError, text: str) -> BaselineError:
     found = _UNREADABLE.search(text)
     if found and isinstance(error, yaml.reader.ReaderError):
         return BaselineError(
-            f"the character U+{ord(found[0]):04X} cannot stand in a YAML file",
+            f"the character U+{ord(found[0]):04X} is not allowed in a YAML file",
             line=line_at(text, found.start()),
             step=r'write it as an escape in double quotes, such as "\u0007"',
         )

@@ -2,7 +2,7 @@
 
 All files are read, planned and checked before the first one is written, under
 the lock. What is about to be written is read back first: a text that would not
-say what was meant is never put in place.
+say what was intended is never put in place.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def update(
     the first measurement in each. Whether a change may be written (a lost
     layer, CI) is for the caller to know. Waits up to ``lock_timeout`` seconds
     for another writer. ``BaselineError`` if a file cannot be read, changed or
-    written; nothing is written then, but for files before one that the system
+    written; nothing is written then, except files before one that the system
     refused to write.
     """
     work = _by_file(measured, prune)

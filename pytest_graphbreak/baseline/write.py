@@ -44,7 +44,7 @@ def locked(directory: Path, timeout: float) -> Iterator[None]:
         raise BaselineError(
             f"another run has been writing baselines for {timeout:g} s, and holds {path}",
             path=directory,
-            step=f"wait for it and try again (fuser {path} tells which process it is)",
+            step=f"wait for it and try again (fuser {path} shows which process it is)",
         ) from None
     except (OSError, NotImplementedError) as error:
         words = getattr(error, "strerror", None) or error

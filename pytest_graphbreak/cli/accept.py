@@ -303,7 +303,7 @@ def _places(change: Change) -> Iterator[str]:
 
 
 def _causes(old: Values, new: Values) -> Iterator[str]:
-    """The causes of graphs that came and went, of which no break and no recompile tells."""
+    """The causes of graphs that came and went, that no break and no recompile explains."""
     before, after = ({item.key: item for item in values.causes} for values in (old, new))
     for sign, items, others in (("+", after, before), ("-", before, after)):
         for key, item in items.items():
@@ -324,7 +324,7 @@ def _place_line(item: BaselinePlace) -> str:
 def _show_left_out(
     collected: Collected, together: Union, changes: Changes, *, pruning: bool
 ) -> None:
-    """What is left out, and what cannot be told from these reports."""
+    """What is left out, and what cannot be determined from these reports."""
     listing("not seen", collected.blind)
     listing("failed", collected.failed, 20)
     listing("xfailed", collected.xfailed, 20)

@@ -83,7 +83,7 @@ class Result:
     """What a check found. ``unusable`` says why reports cannot be judged.
 
     ``missing`` are tests that were collected and ran nowhere, and ``lost`` the
-    shards that would have run them; with ``allow_missing`` they are only told.
+    shards that would have run them; with ``allow_missing`` they are only listed.
     ``disbelieved`` are tests that a report alone calls ungated. ``loosened`` is
     what the gate sees less of since ``base``; ``baseless`` says why that is not known.
     """
@@ -238,7 +238,7 @@ def unusable(together: Union) -> Iterator[str]:
 
 
 def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Stale]:
-    """Entries whose test is gone, as far as the reports together can tell."""
+    """Entries whose test is gone, as far as the reports together show."""
     found: dict[str, Stale] = {}
     for profile in together.whole:
         for item in _stale_on(profile, checkout, baselines, together):
@@ -332,21 +332,22 @@ def _by_themselves(together: Union) -> Counter[str]:
 
 
 def _totals(result: Result, together: Union, reports: Sequence[RunReport], accept: str) -> TextLine:
-    """How many tests are told as what, and what is to be done."""
+    """The number of tests by verdict, and what to do next."""
     counts = counted(item.test for item in result.judged)
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     where = f"{', '.join(together.profiles) or 'no profile'} ({plural(len(reports), 'report')})"
     head = f"{plural(len(result.judged), 'test')} judged on {where}: {parts or 'none'}"
     if result.no_verdict:
-        step = "" if result.unusable else " Is a report missing? If this is meant: --allow-missing."
+        hint = " Is a report missing? If this is intended: --allow-missing."
+        step = "" if result.unusable else hint
         return TextLine(f"{head}. No verdict: {result.no_verdict}.{step}", "verdict bad")
     if result.code == OK:
         missing = " Record what is new: " if REPORTED in counts else ""
         words = f"{head}. Within the graph budget.{missing}"
         return TextLine(words, "verdict good", command=accept if missing else "")
-    mended = " Accept what is meant: " if result.failing else ""
-    words = f"{head}. Over the graph budget.{mended}"
-    return TextLine(words, "verdict bad", command=accept if mended else "")
+    advice = " Accept intended changes: " if result.failing else ""
+    words = f"{head}. Over the graph budget.{advice}"
+    return TextLine(words, "verdict bad", command=accept if advice else "")
 
 
 def _rewritten(reports: Sequence[RunReport], result: Result) -> list[RunReport]:

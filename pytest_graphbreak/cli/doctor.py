@@ -352,7 +352,7 @@ def probed(layer: str, patience: float, environ: Mapping[str, str]) -> Iterator[
 
 
 def _internals(names: list[str]) -> str:
-    """What of torch counting stands on: a word to who would ask, not a list for all."""
+    """What of torch the counting uses; shown on request, and not in every run."""
     if len(names) == 1:
         return f"looked at {names[0]}"
     modules = dict.fromkeys(".".join(name.split(".")[:2]) for name in names)

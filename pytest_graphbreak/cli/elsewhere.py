@@ -1,6 +1,6 @@
 """What commands that run programs have in common: time, reports that are kept, words of others.
 
-One that is told to end clears up first: SIGTERM and SIGHUP end it as Ctrl-C does.
+One that is reported to end clears up first: SIGTERM and SIGHUP end it as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def add_timeout(parser: argparse.ArgumentParser, seconds: int, what: str) -> Non
 
 
 def _seconds(text: str) -> float:
-    """A time to wait. Raises ``ValueError``, which argparse tells."""
+    """A time to wait. Raises ``ValueError``, which argparse reports."""
     seconds = float(text)
     if not 0 < seconds <= MOST:
         raise ValueError
@@ -89,7 +89,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """The exit code of a process that was interrupted, as shells tell it."""
+    """The exit code of a process that was interrupted, as shells give it."""
     return 128 + (stop.number if isinstance(stop, Terminated) else signal.SIGINT)
 
 

@@ -103,7 +103,7 @@ def _of_reports(args: argparse.Namespace) -> int:
 
 
 def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
-    """Each finding as a failure tells it, and the page behind it, once."""
+    """Each finding as a failure shows it, and its page of advice, once."""
     pages = set[str]()
     for number, one in enumerate(found):
         if number:

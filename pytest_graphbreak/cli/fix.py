@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fix. 0 where there is nothing left to mend or a file was written, 1 where no remedy holds."""
+    """Fix. 0 if nothing is left to fix or a file was written, 1 if no remedy works."""
     if _lacks_libcst():
         return UNUSABLE
     target = find(args)
@@ -78,7 +78,7 @@ def _lacks_libcst() -> bool:
 
 @contextmanager
 def _diff_stream(diff: bool) -> Iterator[TextIO]:
-    """Where a diff goes: standard output is its alone, and all else is told on standard error."""
+    """Give the stream of a diff: standard output, and all other output goes to standard error."""
     if not diff:
         yield sys.stdout
         return
@@ -160,7 +160,7 @@ def _fix(args: argparse.Namespace, target: Target, bench: Bench, out: TextIO) ->
 def _result(
     target: Target, bench: Bench, outcome: SearchResult, progress: Progress, *, proved: bool
 ) -> tuple[int, KeyboardInterrupt | None]:
-    """Write the file, run it as it stands, and tell; the exit code, and what interrupted it."""
+    """Write the file, run it, and report; the exit code, and what interrupted it."""
     stop: KeyboardInterrupt | None = None
     if not outcome.first.record.active:
         say("Nothing was compiled, so there is nothing to fix.")
@@ -180,7 +180,7 @@ def _result(
             raise UserError(f"{fixed.path}: cannot be written: {why}") from None
         if not proved:
             try:
-                progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as it stands")
+                progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as written")
                 words = _prove(fixed, bench, outcome)
             except KeyboardInterrupt as error:  # its text was proved as a trial
                 outcome.stopped = "interrupted"
@@ -192,7 +192,7 @@ def _result(
         complain(f"graphbreak fix: the file does not do what its parts did: {words}")
         return NOTHING, stop
     if outcome.source is None:
-        say("No remedy held: nothing is written.")
+        say("No remedy worked: nothing is written.")
         return NOTHING, stop
     name = shown(fixed.path, Path.cwd())
     say(f"Wrote {name}.")
@@ -278,7 +278,7 @@ def _why(problem: Problem) -> str:
     tail = f" By hand: {words}" if words else ""
     if not problem.tried:
         return f"no remedy here applies to it.{tail}"
-    return f"no remedy held.{tail}"
+    return f"no remedy worked.{tail}"
 
 
 def _rows(outcome: SearchResult) -> Iterator[tuple[str, ...]]:

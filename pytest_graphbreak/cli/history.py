@@ -20,9 +20,9 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 20
-"""Tests told of one commit; the page has all."""
+"""Tests listed for one commit; the page has all."""
 CAUSES: Final = 5
-"""Causes told of one step of a test; the page has all."""
+"""Causes listed for one step of a test; the page has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tell the history, or write it as a page. 0, or 2 where git cannot tell."""
+    """Print the history, or write it as a page. 0, or 2 where git fails."""
     found = read(find(Path.cwd(), args.graph_budget_dir).directory)
     wanted = pattern(args.tests)
     found.series = [series for series in found.series if wanted(series.nodeid)]

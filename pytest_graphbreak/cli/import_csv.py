@@ -198,7 +198,7 @@ class TemplateError(UserError):
 def check_template(template: str, fields: Collection[str], also: str = "") -> None:
     """Raise ``TemplateError`` for an unknown field or none named ``name``.
 
-    ``also`` says what other fields stand for. Raises ``BaselineError`` for what is no id of a test.
+    ``also`` gives the values of other fields. Raises ``BaselineError`` for what is no id of a test.
     """
     named = _FIELD.findall(template)
     unknown = [field for field in named if field not in fields]

@@ -149,7 +149,7 @@ class Bar:
         self._draw(f"{_bar(part)} {part:>4.0%} of {size(whole)}")
 
     def _draw(self, words: str) -> None:
-        """The end of the name is what tells logs apart where the line is too short for both."""
+        """The end of the name distinguishes logs where the line is too short for both."""
         room = max(0, shutil.get_terminal_size().columns - len(words) - 3)
         name = self._name if len(self._name) <= room else self._name[len(self._name) - room :]
         self._line.draw(f"{words}  {name}")

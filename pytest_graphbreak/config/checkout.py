@@ -85,13 +85,13 @@ def _one_of(root: Path, keys: Mapping[str, Any], key: str, allowed: tuple[str, .
 
 
 def _refuse_link_out(root: Path, directory: Path) -> None:
-    """A checkout of a stranger must not choose what of this machine is read and written."""
+    """An untrusted checkout must not choose what is read and written on this machine."""
     named = Path(os.path.abspath(directory))
     real = Path(os.path.realpath(directory))
     if named.is_relative_to(root) and not real.is_relative_to(os.path.realpath(root)):
         raise CheckoutError(
             f"{named}: a symbolic link leads out of the checkout, to {real}; "
-            f"if that is meant, name it: --graph-budget-dir {real}"
+            f"if that is intended, name it: --graph-budget-dir {real}"
         )
 
 

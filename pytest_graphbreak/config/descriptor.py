@@ -33,7 +33,7 @@ _SAME_CHIPS: Final = {
     "qb2-blackhole": ("blackhole", 4),
     "lb-blackhole": ("blackhole", 8),
 }
-"""Systems that the chips alone do not tell from others: the name of the file has to say them."""
+"""Systems that the chips alone do not distinguish: the name of the file has to say them."""
 
 _NAME: Final = re.compile(
     r"(?<![a-z0-9])(n300-llmbox|galaxy-wh-6u|galaxy-bh|[ql]b2?-blackhole|n150|n300|p1[05]0|p300)"
@@ -42,7 +42,7 @@ _NAME: Final = re.compile(
 
 
 def system(path: Path) -> str | None:
-    """Return the name of the described system, such as ``n300-llmbox``; None if nothing tells.
+    """Return the name of the described system, such as ``n300-llmbox``; None if nothing says so.
 
     The chips decide. The name of the file is read where the chips leave a choice, and where the
     file cannot be read: tt-xla calls its own ``n300-llmbox_system_desc.ttsys``.

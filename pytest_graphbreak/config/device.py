@@ -143,7 +143,7 @@ class Machine:
         return self.environ.get("PJRT_DEVICE", "cpu").lower()
 
     def jax(self) -> str:
-        """The first platform that JAX was told to use, in lower case; empty if it was told none.
+        """The first platform in the settings of JAX, in lower case; empty if none is set.
 
         It is asked where the user's code has imported it, since a setting wins over the
         environment. No backend is opened.

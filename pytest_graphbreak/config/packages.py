@@ -45,7 +45,7 @@ def files_of(record: Record) -> Iterator[str]:
 
 @cache
 def _version(name: str) -> str | None:
-    """By the name of the distribution, and where that is another one by what it installs."""
+    """By the name of the distribution, or of what it installs where the two differ."""
     return version(name) or next(iter(map(version, _distributions().get(name, ()))), None)
 
 

@@ -126,7 +126,7 @@ _INI: Final[Mapping[str, tuple[str | bool | list[str], str]]] = {
     "_runs": (
         RUNS[0],
         "fail: a test fails if compiled graphs run, or values are read back, more often than was "
-        "recorded; report: that is counted and told; off: it is not counted.",
+        "recorded; report: that is counted and reported; off: it is not counted.",
     ),
     "_backend": (
         "",

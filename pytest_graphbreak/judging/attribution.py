@@ -15,7 +15,7 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 
 UNEXPLAINED: Final = "unexplained"
-"""The kind of graphs that were counted and of which a report tells no more."""
+"""The kind of graphs that were counted and of which a report has no details."""
 
 
 Key = tuple[str, ...]

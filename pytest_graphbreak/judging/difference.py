@@ -1,9 +1,9 @@
-"""What is otherwise than it was: every count, place and cause, and what each happened with.
+"""What differs: every count, place and cause, and the change that each belongs to.
 
-``diff(before, after)`` is the one place where a record is held against anything: the verdict is
+``diff(before, after)`` is the one place where records are compared: the verdict is
 read off its changes, reports keep them, and texts choose among them. Pure data in, pure data out.
 
-The totals come first, then what stands for itself in the order in which it is told, then what
+The totals come first, then what is reported on its own, in the order of the report, then what
 happened with one of these (``Difference.parent``). A new kind of change is one more function in
 ``_DIFFERENCES``.
 """
@@ -48,9 +48,9 @@ def diff(
     ops: bool = True,
     runs: bool = True,
 ) -> tuple[Difference, ...]:
-    """What of ``after`` is otherwise than ``before``, and which numbers pass ``cap``.
+    """What of ``after`` differs from ``before``, and which numbers pass ``cap``.
 
-    Without both every break is there anew. ``versions`` of compilers and ``packages`` are those
+    Without both every break is new. ``versions`` of compilers and ``packages`` are those
     that made ``after``: reasons are compared only with those of the same minor version of a
     compiler, captured operations also only with the same packages, and only where ``ops`` are asked
     for; runs and reads are only where ``runs`` are.
@@ -206,7 +206,7 @@ def _add_runs(sides: Sides) -> None:
     """The lines that ran graphs, or read values, more often than they may; those with most first.
 
     A baseline knows how many there were, and not where. Of a layer with more graphs, or breaks,
-    those are told.
+    those are reported.
     """
     for total in [*sides.totals]:
         if total.kind not in ("execution", "read") or total.growth <= 0:
@@ -233,4 +233,4 @@ _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_runs,
     add_explained,
 )
-"""What looks for changes, in the order in which they are told."""
+"""What looks for changes, in the order in which they are reported."""

@@ -38,7 +38,7 @@ def moved(before: Mapping[str, int], after: Mapping[str, int], fall: int) -> Ite
 def _renamed(before: Mapping[str, int], after: Mapping[str, int], fall: int) -> dict[str, str]:
     """The functions that are called something else now, by their names before.
 
-    A new function holds what the one that is gone held, but for the operations that the whole
+    A new function holds what the removed one held, except for the operations that the whole
     layer lost. Where the baseline has no room for all functions, a small one may not be new.
     """
     full = len(before) >= MOST_FUNCTIONS

@@ -61,7 +61,7 @@ def cause_of(graph: Graph) -> GraphCause:
 
 
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
-    """Whether a graph has a reason of its own, and no break or recompile that tells it."""
+    """Whether a graph has its own reason, and no break or recompile that explains it."""
     reported = cause_of(graph).is_plain or cause_of(graph).explained_by
     return not reported and (graph.layer, graph.name) not in sides.recompiled
 
@@ -100,10 +100,10 @@ def add_entries(sides: Sides) -> None:
     """The functions that are compiled and were not, with a sign, and how often.
 
     Which of them are new may not be known. They are reported then where
-    nothing else tells why there are more. Where none is allowed all of them are new.
+    nothing else explains why there are more. Where none is allowed all of them are new.
     """
     for layer in DESCRIPTIONS.values():
-        if layer.above is not None:  # of a layer below, the one above tells
+        if layer.above is not None:  # for a layer below, the one above explains
             continue
         matched = sides.matched.get(layer.name)
         if matched is not None and not matched.unsure:

@@ -42,7 +42,7 @@ def values(record: Record) -> Values:
 
 
 def _functions(record: Record) -> dict[str, int]:
-    # Equal numbers stand in the order of their names: two runs write the same.
+    # Equal numbers are sorted by name: two runs write the same.
     most = sorted(record.functions.items(), key=lambda item: (-item[1], item[0]))
     named = [
         (writable(name), count)

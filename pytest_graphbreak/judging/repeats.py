@@ -1,4 +1,4 @@
-"""Recompiles told by function: a loop that compiles at each step, and what follows its caller."""
+"""Recompiles by function: a loop that compiles at each step, and what follows its caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_graphbreak.layers.dynamo.messages import UNNAMED
 from pytest_graphbreak.model.record import Recompile
 
 SERIES = 3
-"""So many recompiles of one kind are told as a loop and not one by one."""
+"""So many recompiles of one kind are reported as a loop and not one by one."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CURRENT = re.compile(r" \(([^()]* now)\)$")
@@ -139,7 +139,7 @@ def _followers(
 
 
 def plainly(reason: str) -> str:
-    """A guard without names that Dynamo made up, or with what they stand for."""
+    """A guard without names that Dynamo made up, or with what they mean."""
     reason = _LEFT.sub(r"a value that the break left (___stack\1)", reason, count=1)
     reason = _IMPORTED.sub(lambda found: found[1].replace("_dot_", "."), reason)
     if found := _FREED.match(reason):

@@ -87,7 +87,7 @@ class Sides:
 
     @cached_property
     def recompiled(self) -> AbstractSet[tuple[str, str]]:
-        """The graphs that are told by their recompile."""
+        """The graphs that their recompile reports."""
         return {(item.layer, item.graph) for item in self.after.recompile_list}
 
     @cached_property
@@ -183,7 +183,7 @@ def frame_of(name: str, code: str = "") -> Frame:
 
 
 class Folding:
-    """The breaks of a record by what they run through, so that one cause is told once.
+    """The breaks of a record by what they run through, so that one cause is reported once.
 
     Where a frame breaks, those around it that hold the line are skipped, compiled alone, compiled
     again, or break where they were traced before; on a device the values between them become

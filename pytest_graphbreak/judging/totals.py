@@ -1,4 +1,4 @@
-"""The numbers of a whole test that are others than were recorded, or than a cap allows."""
+"""The numbers of a whole test that differ from the recorded ones, or pass a cap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUTSIDE: Final = "eager"
 
 
 def totals(before: Expected, after: Record) -> Iterator[Difference]:
-    """Every number that the baseline speaks of and that is another one now."""
+    """Every number in the baseline that differs now."""
     values = before.values
     judged = before.judged(after.layers)
     for kind, was, now in (
@@ -62,7 +62,7 @@ def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | N
 def captured(
     before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
 ) -> Iterator[Difference]:
-    """The captured operations that are others now, by layer, where both are known."""
+    """The captured operations that differ now, by layer, where both are known."""
     ops = after.ops
     for layer in before.judged(after.layers):
         recorded = before.values.ops.get(layer)
@@ -74,7 +74,7 @@ def captured(
 def ran(
     before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
 ) -> Iterator[Difference]:
-    """The runs and reads that are others now, of layers of which both sides know them."""
+    """The runs and reads that differ now, of layers of which both sides know them."""
     for layer in before.judged(after.layers):
         if layer not in after.executions or not before.values.knows_runs(layer):
             continue
@@ -127,7 +127,7 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
     if after.frames.attempted and not any(after.graphs.values()) and limits:
         layer = next(iter(limits))
         yield _total("graph", layer, limits[layer], 0, cap.by)
-    # But code that the compiler tried and gave up on is: nothing was to be compiled anew.
+    # But code that the compiler tried and gave up on is: nothing was to be compiled again.
     if left := forbidden(cap, after):
         yield _total("eager", None, 0, len(left), cap.by)
 

@@ -75,7 +75,7 @@ class Verdict:
 
     @property
     def ops(self) -> tuple[Difference, ...]:
-        """The captured operations that are others now, either way, where they can be compared."""
+        """The captured operations that differ now, either way, where they can be compared."""
         return tuple(one for one in self.changes if one.kind == "ops")
 
     def _totals(self, verdict: str) -> tuple[Difference, ...]:
@@ -119,7 +119,7 @@ def judge(
     baseline of the same minor version, since ids change their meaning. Captured
     operations may fall by ``ops`` percent (None: they are not compared), and are
     compared only with the same versions of the ``packages`` that own the code, too. ``runs``:
-    whether executions and reads are held against the baseline.
+    whether executions and reads are compared with the baseline.
     """
     if record.errors:
         return Verdict("error")
@@ -265,7 +265,7 @@ _RUNS: Final = ("execution", "read", "work")
 
 
 def _follows(one: Difference, changes: Sequence[Difference]) -> bool:
-    """Whether runs or reads are others since the layer has other graphs or breaks: that is told."""
+    """Whether runs or reads differ because of other graphs or breaks, which are reported."""
     graphs = [item for item in _counts(changes, "graph") if item.layer == one.layer]
     if any(not item.after for item in graphs):
         return True
@@ -274,7 +274,7 @@ def _follows(one: Difference, changes: Sequence[Difference]) -> bool:
 
 
 def _counts(changes: Sequence[Difference], kind: str) -> Iterator[Difference]:
-    """The totals of one kind that are held against a baseline."""
+    """The totals of one kind that are compared with a baseline."""
     return (one for one in changes if one.total and one.kind == kind and one.by == "baseline")
 
 

@@ -104,7 +104,7 @@ def beside(before: Before, after: After = nothing) -> Hook:
 
 
 def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
-    """A function that tells ``called`` of each call of a compiled graph, and passes it on.
+    """A function that calls ``called`` for each call of a compiled graph, and passes it on.
 
     ``called`` must not raise, and neither it nor what it calls may be compiled.
     """
@@ -127,9 +127,9 @@ COUNTING: Final = next(
 
 
 def around_kernel(original: Hook, before: Callable[[Mapping[str, Any]], Any], after: After) -> Hook:
-    """A kernel of an operator that tells of its calls. ``before`` gets the keyword arguments.
+    """A kernel of an operator that reports its calls. ``before`` gets the keyword arguments.
 
-    Neither may raise. A call for which ``before`` returns None is not told to ``after``.
+    Neither may raise. A call for which ``before`` returns None is not passed to ``after``.
     """
     from torch._C._dynamo.eval_frame import set_eval_frame
 

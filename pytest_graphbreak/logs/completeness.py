@@ -36,7 +36,7 @@ TORCH_LOGS: Final = "+dynamo,recompiles"
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """``gaps`` are what this log cannot tell; ``commands`` are what to run to know it."""
+    """``gaps`` are what this log lacks; ``commands`` are what to run to know it."""
 
     gaps: tuple[str, ...]
     commands: tuple[str, ...]
@@ -130,7 +130,7 @@ def _cut(reading: Reading) -> Iterator[str]:
     if programs.overlapped:
         yield (
             "stages of two graphs overlap in one thread id, so several processes wrote here: the "
-            "counts hold, which graph failed is a guess (mpirun --tag-output tells them apart)"
+            "counts hold, which graph failed is a guess (mpirun --tag-output separates them)"
         )
 
 
@@ -138,7 +138,7 @@ def _mixed(reading: Reading) -> Iterator[str]:
     """What several writers of one log, or a copy of it, leave unknown."""
     if copies := reading.unsure_copies:
         yield (
-            f"{plural(copies, 'header line')} stand twice, byte for byte, and nothing tells copies "
+            f"{plural(copies, 'header line')} occur twice, byte for byte, and nothing tells copies "
             "from other graphs: if standard error and TTXLA_LOGGER_FILE are both in this file, "
             "there are fewer graphs"
         )

@@ -1,9 +1,9 @@
-"""Why each device graph of a log exists, told by what stands before it.
+"""Why each device graph of a log exists, inferred from what comes before it.
 
 A device graph follows what it comes from: an FX graph that Dynamo just made,
 or something that made torch_xla cut a graph. One that follows neither, though
 Dynamo was logged, is torch_xla's: a part of an FX graph that was split, a sync,
-a value that was read; which, only PT_XLA_DEBUG_LEVEL tells.
+a value that was read; only PT_XLA_DEBUG_LEVEL says which.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Origins:
         state.exported = False
 
     def ended(self, program: Program) -> None:
-        """The name of a program is known by now, and may tell more than all else."""
+        """The name of a program is known by now, and may say more than all else."""
         if program.reshard:
             program.cause = program.kind = "reshard"
             program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()

@@ -51,9 +51,9 @@ class Reading:
 
     ``size`` is in bytes, unpacked; ``fault`` says why its end could not be
     read. ``guesses`` are by rank, where there are END markers and no headers.
-    ``copies`` are header lines that stand there again and were not counted,
+    ``copies`` are header lines that occur again and were not counted,
     ``unsure_copies`` those that may be, ``damaged`` those that were cut in two.
-    ``script`` is the file that was run, where a stack tells it.
+    ``script`` is the file that was run, where a stack shows it.
     """
 
     path: str
@@ -119,7 +119,7 @@ def read(
 
 
 class _Reader(Watcher):
-    """One pass over one log: each needle's finder, and what they tell each other."""
+    """One pass over one log: each needle's finder, and what they share."""
 
     def __init__(self, path: str, sources: Sources) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""What a test is held to: the cap that its code says, and what its baseline recorded. Pure data."""
+"""What a test is compared with: the cap in its code and its recorded baseline. Pure data."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class GraphCause:
     the function that holds the graph, by ``sources`` the one that made its sources graphs of their
     own.
     ``plural`` is that of the name, where it is not in ``s``, and ``words`` are what a red test says
-    behind the number of such graphs, where the name alone does not tell what they are.
+    after the number of such graphs, where the name alone does not say what they are.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Layer:
       states.
     - ``above``: the layer whose graphs it lowers, None where it takes the user's own code.
     - ``breaks``: whether code can leave it: graph breaks, and functions that run eagerly.
-    - ``judged``: whether it is held to a budget that does not name it. One that is not is
+    - ``judged``: whether it is compared with a budget that does not name it. One that is not is
       counted and reported; a baseline or a marker that names it judges it all the same.
     - ``backend``: where the layer is a device's, the backend of ``torch.compile`` that reaches
       it; its profiles are then called by the layer and the model of the device (``xla-cpu``).

@@ -146,7 +146,7 @@ class Places:
         around that line. The name that Dynamo gives to the rest of a function
         after a break is taken back to that function. Without a name, or with
         that of a comprehension, the function around the line is taken, as every
-        version of Python would name it. ``code`` stands in for the line's
+        version of Python would name it. ``code`` replaces the line's
         text where the caller knows it better than the file.
         """
         name = function_name(name)

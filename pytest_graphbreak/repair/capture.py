@@ -244,7 +244,7 @@ def _compiled() -> int:
 
 @contextlib.contextmanager
 def error_kept(answer: dict[str, Any]) -> Iterator[None]:
-    """What the program raises goes into ``answer`` as ``error``, but for an interrupt."""
+    """What the program raises goes into ``answer`` as ``error``, except for an interrupt."""
     try:
         yield
     except KeyboardInterrupt:
@@ -280,7 +280,7 @@ def wait() -> None:
 
 
 def _skip(function: Callable[..., Any]) -> None:
-    """Keep Dynamo from compiling our own frame, where this torch can be told so."""
+    """Keep Dynamo from compiling our own frame, where this torch has a setting for it."""
     import torch._C._dynamo.eval_frame as inside
 
     skip = getattr(inside, "skip_code", None)

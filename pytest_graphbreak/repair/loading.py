@@ -25,7 +25,7 @@ _FUTURE = "from __future__ import"
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """``top`` stands at the top of a script, ``body`` in its ``main()``.
+    """``top`` goes to the top of a script, ``body`` into its ``main()``.
 
     ``module`` is the expression that gives the module, after them; ``root`` is the
     name of the whole model's class, ``path`` where the module is in it. A function
@@ -181,7 +181,7 @@ _WHOLE: Final = "the whole program"
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
 
 MOST_WIDTH: Final = 60
-"""Longer arguments stand one on a line."""
+"""Longer arguments get a line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Writer:
         """The model loaded as the original did, and the module taken out of it.
 
         ``data`` is the file of the inputs, where they are not in the script;
-        ``state`` that of the module's weights, where those that come of loading are others.
+        ``state`` that of the module's weights, where those after loading differ.
         """
         rest = cut["path"]
         taken = loading.names | {frame.function.partition(".")[0]}

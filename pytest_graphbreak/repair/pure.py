@@ -13,7 +13,7 @@ from typing import Final
 _MODULES: Final = frozenset(
     {"binascii", "hashlib", "itertools", "math", "numpy", "operator", "scipy", "torch", "zlib"}
 )
-"""Modules whose functions compute, but for the names below."""
+"""Modules whose functions compute, except for the names below."""
 # fmt: off
 _IMPURE: Final = frozenset({
     "append", "extend", "insert", "update", "pop", "popitem", "clear", "remove", "setdefault",
@@ -71,7 +71,7 @@ def parameters(function: Def) -> list[str]:
 
 
 def imports(source: str) -> dict[str, str]:
-    """The names that a file's imports bind at its top, with what they stand for."""
+    """The names that a file's imports bind at its top, with what they mean."""
     found: dict[str, str] = {}
     for one in ast.parse(source).body:
         if isinstance(one, ast.Import):

@@ -247,7 +247,7 @@ class Repro:
 
 
 def _slug(out: Path) -> str:
-    """What tells a directory for tests from another one; nothing for the one by default."""
+    """What distinguishes a directory for tests; nothing for the default one."""
     here, path = Path.cwd(), out.absolute()
     name = str(path.relative_to(here)) if path.is_relative_to(here) else path.name
     slug = re.sub(r"\W+", "_", name).strip("_")

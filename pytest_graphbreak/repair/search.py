@@ -2,7 +2,7 @@
 
 A patch is kept only if the program's graphs went down with it (or code that had
 left the compiler came back), and the results are those of the original. What
-mends its break without fewer graphs may be half of a mend: it stays on trial,
+fixes its break without fewer graphs may be half of a fix: it stays on trial,
 and goes at the end if the graphs and the breaks are as few without it.
 """
 

@@ -93,7 +93,7 @@ class Slice:
 
     ``spot`` is the function that they are seen from, None for the module; ``line``
     is the line that the module is at, None if it has run to its end. ``script``
-    tells whether the file is run as ``__main__``. Raises ``NotPlain``.
+    says whether the file is run as ``__main__``. Raises ``NotPlain``.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Slice:
         self._complete()
 
     def parts(self) -> tuple[list[str], list[str]]:
-        """What stands at the top of a script, and what makes the names, in the order of the file.
+        """The top of a script, and what makes the names, in the order of the file.
 
         At the top are imports, definitions, and the globals that definitions use.
         """
@@ -247,7 +247,7 @@ class Slice:
                 return [node]
             changed = copy.copy(node)
             changed.value = plain
-            del changed.lineno  # so it is written anew
+            del changed.lineno  # so it is unparsed again
             return [changed]
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             if not self._sets_up(node.value, index):
@@ -350,7 +350,7 @@ class Slice:
             found = more
 
     def _text(self, node: ast.stmt) -> str:
-        """As the file has it, where it is whole; else written anew."""
+        """As the file has it, where it is whole; else written again."""
         if isinstance(node, ast.ImportFrom) and node.level:
             node = self._absolute(node)
         if not hasattr(node, "lineno"):

@@ -169,7 +169,7 @@ class Bench:
     ) -> tuple[dict[str, Any], str]:
         """Run an order; a process that dies or hangs gives an answer with ``error``.
 
-        ``alone`` starts Python anew; else the process is a fork of one that has
+        ``alone`` starts a new Python; else the process is a fork of one that has
         imported torch, unless the program reads the environment for itself: torch
         reads it when it is imported.
         """

@@ -1,7 +1,7 @@
-"""What makes tests red, as JSON objects for a program that mends: one for each cause.
+"""What makes tests red, as JSON objects for a program that fixes them: one for each cause.
 
-Each says where it is, the source around it, what happened, what mends it and the command that
-shows whether it is mended. Where nothing was judged (a script, a run without the gate) every
+Each says where it is, the source around it, what happened, how to fix it and the command that
+shows whether it is fixed. Where nothing was judged (a script, a run without the gate) every
 break, recompile and function left to eager is one.
 """
 

@@ -31,7 +31,7 @@ from pytest_graphbreak.report.lines import (
     process,
     to_try,
 )
-from pytest_graphbreak.report.occurrences import Occurrence, told
+from pytest_graphbreak.report.occurrences import Occurrence, reported
 from pytest_graphbreak.report.runs import compiled_still, run_lines
 from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, signed
@@ -64,7 +64,7 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
 def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     """Where fewer operations are captured in as many graphs: what each of them still has.
 
-    Nothing where a place that is new tells why there are more graphs, and with that why less.
+    Nothing where a new place explains why there are more graphs and why less is captured.
     """
     for step in verdict.lost:
         if step.kind == "work" and step.layer and not _shrank(verdict, step.layer):
@@ -93,7 +93,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
 
 
 def _shrank(verdict: Verdict, layer: str) -> bool:
-    """Whether a layer captures less: that is told, and with it why less of it runs."""
+    """Whether a layer captures less: that is reported, and with it why less of it runs."""
     return any((step.kind, step.layer) == ("ops", layer) for step in verdict.lost)
 
 
@@ -137,7 +137,7 @@ def places(verdict: Verdict, record: Record) -> Iterator[TextLine]:
 
     What is advised is said once.
     """
-    shown = told(verdict, record)
+    shown = reported(verdict, record)
     advised = set[str]()
     for line in chain.from_iterable(map(lines, shown[:MOST_PLACES])):
         if line.kind != "advice" or line.text not in advised:

@@ -23,7 +23,7 @@ from pytest_graphbreak.text.output import BLANK, TextLine, signed
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 10
-"""Causes that are told; the rest are counted."""
+"""Causes that are reported; the rest are counted."""
 UNREACHED: Final = f"look for {DESCRIPTIONS['dynamo'].look_for}"
 """What to do about a function that is no longer reached."""
 _NOWHEN: Final[dict[str, Any]] = {"process": None, "during": None}
@@ -89,7 +89,7 @@ def title(cause: RootCause) -> str:
 
 
 def to_do(cause: RootCause) -> str | None:
-    """What mends it, on one line, where that is known."""
+    """How to fix it, on one line, where that is known."""
     if cause.found is None:
         return UNREACHED if cause.function.file else None
     return advice.short(cause.found.first)

@@ -48,12 +48,12 @@ class FailureText:
             write(self.lines, tw)
 
     def shorten(self, first: str) -> None:
-        """Show three lines instead of all: ``first`` is a test whose failure tells the same."""
+        """Show three lines instead of all: ``first`` is a test whose failure shows the same."""
         self.lines = list(pointing_to(self.lines, first))
 
 
 def pointing_to(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
-    """The headline of a failure, its first cause and place, and the test that tells the rest."""
+    """The headline of a failure, its first cause and place, and the test that shows the rest."""
     yield lines[0]
     causes = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
     for at in causes[:1]:
@@ -102,7 +102,7 @@ class BlockText:
                 entry.lines = lines
 
     def _narrow(self, shown: Sequence[str], width: int) -> Sequence[str]:
-        """The lines of an entry, ours broken; they stand below one that names the exception."""
+        """The lines of an entry, ours broken; they come below one that names the exception."""
         first, *more = plain(self._lines).split("\n")
         for at, line in enumerate(shown):
             deeper = len(line) - len(line[1:].lstrip()) - len(_ERROR)

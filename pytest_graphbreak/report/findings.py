@@ -1,4 +1,4 @@
-"""What a record has to tell of: each reason at one place, and its lines on a terminal."""
+"""What a record reports: each reason at one place, and its lines on a terminal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReasonAtPlace:
 def observed(record: Record) -> list[ReasonAtPlace]:
     """What was observed live. Device graphs that are whole FX graphs are no finding."""
     layer = DESCRIPTIONS[record.headline]
-    if layer.breaks:  # its breaks tell of its graphs
+    if layer.breaks:  # its breaks report its graphs
         return ranked(record, ())
     graphs = (graph for graph in record.graph_list if graph.layer == layer.name)
     return ranked(record, (graph for graph in graphs if not layer.cause(graph.cause).is_plain))
@@ -121,7 +121,7 @@ def section(title: str, entries: list[list[TextLine]]) -> Iterator[TextLine]:
 
 
 def finding(item: ReasonAtPlace) -> Iterator[TextLine]:
-    """How often, what, where, and what mends it."""
+    """How often, what, where, and how to fix it."""
     name = f"{item.id}  " if item.id else ""
     kind = KINDS.get(item.kind, item.kind)
     yield counted(item.count, f"{kind}  {name}{cut(item.reason)}".rstrip())

@@ -17,7 +17,7 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Record
 from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.model.versions import Versions, minor, same_minor
-from pytest_graphbreak.report.occurrences import told
+from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.output import Kind, TextLine
 
@@ -82,8 +82,8 @@ def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) ->
 
 
 def _topic(verdict: Verdict, record: Record, *, has_ids: bool) -> str | None:
-    """What ``graphbreak explain`` says most about: the first thing that is told as new."""
-    new = (one for one in told(verdict, record) if one.items and not one.change.was)
+    """What ``graphbreak explain`` says most about: the first thing that is reported as new."""
+    new = (one for one in reported(verdict, record) if one.items and not one.change.was)
     for item in (one.items[0] for one in sorted(new, key=lambda one: one.is_entry)):
         if isinstance(item, Break) and item.id and has_ids:
             return item.id

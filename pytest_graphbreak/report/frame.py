@@ -32,7 +32,7 @@ def fill(name: str, title: str, data: Any) -> str:
         .replace("{{title}}", html(title))
         .replace("{{style}}", style)
         .replace("{{script}}", script)
-        # The data comes last: nothing that stands in it is replaced.
+        # The data comes last: nothing in it is replaced.
         .replace("{{data}}", script_json(data))
     )
 

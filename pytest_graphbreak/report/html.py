@@ -39,7 +39,7 @@ from pytest_graphbreak.text.safe import printable
 MOST_GRAPHS: Final = 400
 """Graphs of one layer that a page lists for one test; a test had 343."""
 MOST_CAUSES: Final = 100
-"""Causes behind red tests that a page tells; the rest are counted."""
+"""Causes of red tests that a page shows; the rest are counted."""
 
 
 def render(
@@ -121,7 +121,7 @@ class Shared:
         self._texts: dict[str, int] = {}
 
     def frame(self, where: Frame) -> int | None:
-        """The number of a place; its excerpt of source stands with it. None for no place."""
+        """The number of a place; with its excerpt of source. None for no place."""
         if where == NOWHERE:
             return None
         if where not in self._frames:
@@ -348,7 +348,7 @@ class _Places:
         return self._rows.get((number, made_for)) if of_name is None else of_name
 
     def _is_cut(self, graph: Graph) -> bool:
-        """Whether a graph tells something that no break and no recompile has told."""
+        """Whether a graph shows something that no break and no recompile has shown."""
         cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
         return not (cause.is_expected or cause.explained_by)
 
@@ -381,7 +381,7 @@ class _Places:
         return self.rows[self._index[key]]
 
     def _describe(self, row: Plain, where: Frame, words: str | None) -> None:
-        """What a run knows of a place and a baseline does not: its line, and what mends it."""
+        """What a run knows of a place and a baseline does not: its line, and how to fix it."""
         if where != NOWHERE:
             row["at"] = self.shared.frame(where)
         row["try"] = self.shared.text(words) if words else None

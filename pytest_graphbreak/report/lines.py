@@ -68,7 +68,7 @@ def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[T
 
 
 def of_graph(item: Graph, count: int = 1) -> list[TextLine]:
-    """What the test said that it was doing. The process of a graph stands in its first line."""
+    """What the test said that it was doing. The process of a graph is in its first line."""
     first = "first " * (count > 1)
     return [detail(f"{first}during {item.during}")] if item.during else []
 

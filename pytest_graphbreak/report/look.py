@@ -1,6 +1,6 @@
 """What there is, where nothing was judged: graphs by cause, and reasons, most frequent first.
 
-For reports that were made without the gate. The same lines stand on the
+For reports that were made without the gate. The same lines are on the
 terminal and, as they are, in a comment.
 """
 

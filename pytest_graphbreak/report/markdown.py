@@ -178,7 +178,7 @@ def _swapped(found: list[swaps.Swap]) -> str:
 
 
 def _same(tests: int) -> str:
-    """The red tests of which no reasons follow: another one has told them."""
+    """The red tests of which no reasons follow: another test has shown them."""
     if tests <= 0:
         return ""
     verb = "is" if tests == 1 else "are"

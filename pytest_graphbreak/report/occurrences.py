@@ -1,4 +1,4 @@
-"""What stands for itself among changes, each with what happened and what happened with it."""
+"""The changes that are reported on their own, each with what happened and what it caused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def occurrences(
     record: Record,
     wanted: Callable[[Difference], bool] | None = None,
 ) -> list[Occurrence]:
-    """The places among changes that stand for themselves, in the order in which they are told."""
+    """The places that are reported on their own, in the order of the report."""
     below: dict[int, list[Occurrence]] = {}
     found = []
     # What happened with another one comes after it.
@@ -71,8 +71,8 @@ def occurrences(
     return found[::-1]
 
 
-def told(verdict: Verdict, record: Record) -> list[Occurrence]:
-    """What a failure tells: of the layers with a number that is worse; without any, of all."""
+def reported(verdict: Verdict, record: Record) -> list[Occurrence]:
+    """What a failure reports: the layers with a number that is worse; without any, all layers."""
     layers = _layers(verdict)
 
     def wanted(change: Difference) -> bool:

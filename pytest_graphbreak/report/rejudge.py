@@ -118,7 +118,7 @@ class Judge:
         return ("new",) if self.checkout.new == "report" else ()
 
     def _ungated(self, seen: SeenTest, entry: Entry | None) -> str | None:
-        """Why the test is not judged: by its baseline now, or by its marker, as the run told."""
+        """Why the test is not judged: by its baseline now, or by its marker in the run."""
         if entry is not None and entry.ungated is not None:
             return entry.ungated
         reason = seen.test.ungated
@@ -202,7 +202,7 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
 
 
 def _cap(test: TestReport) -> Cap | None:
-    """The marker's cap, as far as the report tells it."""
+    """The marker's cap, as far as the report has it."""
     if test.cap is not None or test.budget is None:
         return test.cap
     # The budget is the smaller of marker and baseline: what is below the baseline is a marker's.

@@ -1,7 +1,7 @@
 """What makes tests red, each cause once: 220 tests that one ``print`` broke are one finding.
 
 Pure: tests go in as a report has them; one that this process judged brings its verdict along. The
-summary of a run, ``check``, the comment, the page and the annotations all tell what comes out.
+summary of a run, ``check``, the comment, the page and the annotations all use the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pytest_graphbreak.judging.verdict import Verdict, verdict_of
 from pytest_graphbreak.model.record import NOWHERE, Frame, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.headline import NAMES
-from pytest_graphbreak.report.occurrences import Occurrence, told
+from pytest_graphbreak.report.occurrences import Occurrence, reported
 from pytest_graphbreak.report.view import growth, weight
 from pytest_graphbreak.text.numbers import plural
 
@@ -23,7 +23,7 @@ class RootCause:
     """One reason for which tests are red.
 
     ``found`` is what happened, as the first of ``tests`` has it. It is None where nothing that
-    happened tells why; then ``words`` say what is known, and ``function`` is one that was compiled
+    happened says why; then ``words`` say what is known, and ``function`` is one that was compiled
     and is no longer. ``tests`` are the names of the red tests, the most urgent first, and
     ``graphs`` is how many graphs more than allowed they make together.
     """
@@ -49,7 +49,7 @@ class RootCause:
 class RootCauses:
     """What makes the tests of a run red: ``places`` in the source, and causes ``without`` one.
 
-    What makes most tests red comes first. A test with two places is told at both, and is one of
+    What makes most tests red comes first. A test with two places is listed at both, and is one of
     the ``red`` tests, and one of those that a place ``explained``.
     """
 
@@ -69,12 +69,12 @@ class RootCauses:
 
 
 def by_nodeid(tests: Iterable[TestReport]) -> Iterator[tuple[str, TestReport]]:
-    """The tests of one run with the names that they are told by."""
+    """The tests of one run with the names that they are listed by."""
     return ((test.nodeid, test) for test in tests)
 
 
 def root_causes(tests: Iterable[tuple[str, TestReport]]) -> RootCauses:
-    """The causes of the red ones of these tests, each given with the name that it is told by."""
+    """The causes of the red ones of these tests, each with the name that it is listed by."""
     found: dict[Hashable, RootCause] = {}
     names, explained = set[str](), set[str]()
     for name, test in sorted(filter(_is_red, tests), key=lambda pair: weight(pair[1])):
@@ -140,8 +140,8 @@ def _unreached(verdict: Verdict) -> Frame:
 
 
 def _new(verdict: Verdict, record: Record) -> Iterator[Occurrence]:
-    """What the failure of a test tells as new and of itself, a break before all else."""
-    found = [one for one in told(verdict, record) if one.items and not one.change.was]
+    """What the failure of a test reports as new and on its own, a break first."""
+    found = [one for one in reported(verdict, record) if one.items and not one.change.was]
     several = sum(one.is_entry for one in found) > 1
     # A break at the place of a function says more of it than that it is compiled.
     for one in sorted(found, key=lambda one: one.is_entry):

@@ -1,4 +1,4 @@
-"""Which settings of torch a test was measured with, as far as they bear on its graphs."""
+"""Which settings of torch a test was measured with, as far as they change its graphs."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _table(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _standing(outcome: Outcome) -> Iterator[TestReport]:
-    """The tests whose verdict stands: those that were written to the baseline agree with it now."""
+    """The tests whose verdict is final: those that were just recorded agree with the baseline."""
     return (test for test in outcome.tests if not test.written)
 
 
@@ -208,7 +208,7 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
     if verdicts & {"new", REPORTED}:
         yield labelled("next", "record what is missing: ", record)
     if "improved" in verdicts:
-        first = "if what is new is meant, " if any(one.is_new for one in found) else ""
+        first = "if what is new is intended, " if any(one.is_new for one in found) else ""
         yield labelled("next", f"{first}tighten the baseline: ", update)
 
 
@@ -219,4 +219,4 @@ def _accepting(outcome: Outcome) -> TextLine:
         words = "nothing here can be accepted: add --graph-budget-report=graphs.json, "
         return labelled("next", f"{words}and keep graphs.json as an artifact")
     command = accepting.command(shlex.quote(report.name), run=accepting.this_run())
-    return labelled("next", "accept what is meant, in a checkout: ", command)
+    return labelled("next", "accept intended changes, in a checkout: ", command)

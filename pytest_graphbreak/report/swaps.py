@@ -45,7 +45,7 @@ class Swap:
 def swaps(tests: Iterable[tuple[str, TestReport]]) -> list[Swap]:
     """The changes of passing tests, those that are new first, then those of most tests.
 
-    Each test comes with the name that it is told by.
+    Each test comes with the name that it is listed by.
     """
     found: dict[Hashable, Swap] = {}
     for name, test in tests:

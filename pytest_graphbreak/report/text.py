@@ -88,14 +88,14 @@ def _not_seen(record: Record) -> list[TextLine]:
 
 def describe(record: Record) -> list[TextLine]:
     """The record of a test that failed by itself, for the section below its traceback."""
-    told = [TextLine(totals(record))]
+    text = [TextLine(totals(record))]
     for layer in record.layers:
         if parts := made_of(record, layer):
             told.append(TextLine(f"{layer}: {parts}", indent=2))
     found = occurrences(observed(record), record, lambda change: change.kind != "graph")
     for kind in ("break", "recompile", "eager"):
         for one in [one for one in found if one.change.kind == kind][:MOST_PLACES]:
-            told += lines(one, " ")
-    told += [TextLine(error, indent=2) for error in record.errors]
-    told += measured_with(record)
-    return told
+            text += lines(one, " ")
+    text += [TextLine(error, indent=2) for error in record.errors]
+    text += measured_with(record)
+    return text

@@ -20,14 +20,14 @@ REPORTED: Final = "new (reported)"
 UNJUDGED: Final = "not judged"
 """A test that compiled something, in a run without the gate: its ``none`` is no verdict."""
 _BESIDE: Final = {"new": (REPORTED,), "ok": (UNJUDGED,)}
-ORDER: Final = tuple(told for name in VERDICTS for told in (name, *_BESIDE.get(name, ())))
-"""What tests are told as, the most urgent first: the verdicts, and what is told in their place."""
+ORDER: Final = tuple(one for name in VERDICTS for one in (name, *_BESIDE.get(name, ())))
+"""What tests are reported as, the most urgent first: verdicts, or what replaces them."""
 NAMED: Final = ORDER[: ORDER.index("ok")]
 """What a report names test by test."""
 
 
 def standing(test: TestReport) -> str:
-    """What a reader is told of a test: its verdict, or why that is not the whole of it."""
+    """What a reader gets for a test: its verdict, or what replaces it."""
     verdict = test.verdict
     if verdict == "new" and test.outcome != "failed":
         return REPORTED
@@ -202,7 +202,7 @@ def runs(reports: Iterable[RunReport]) -> list[ProfileRun]:
 
 
 def _labels(groups: Sequence[Sequence[RunReport]]) -> list[str]:
-    """The profile, and where runs share it the file that tells them apart."""
+    """The profile, and where runs share it the file that distinguishes them."""
     shared = Counter(group[0].profile for group in groups)
     return [
         group[0].profile
@@ -217,7 +217,7 @@ UNGATED = "ungated"
 
 
 def counted(tests: Iterable[TestReport]) -> dict[str, int]:
-    """How many tests are told as what, in the order of ``ORDER``; none that is zero."""
+    """The number of tests by what they are reported as, in the order of ``ORDER``; none is zero."""
     found = Counter(standing(test) if test.ungated is None else UNGATED for test in tests)
     return {name: found[name] for name in (*ORDER, UNGATED) if found[name]}
 

@@ -45,7 +45,7 @@ _COMPARED: Final = (
 
 
 def compare(before: Iterable[RunReport], after: Iterable[RunReport]) -> Comparison:
-    """What is otherwise in ``after``. Never raises: what cannot be compared is in the result."""
+    """What differs in ``after``. Never raises: what cannot be compared is in the result."""
     olds, news = list(before), list(after)
     old, new = union(olds), union(news)
     found = Comparison(_side(olds, old), _side(news, new))
@@ -290,7 +290,7 @@ class _LeadingBreaks:
 
 
 def _same(before: Record, after: Record) -> bool:
-    """Whether two tests are told in equal words: the most of them, and quick to see."""
+    """Whether two tests are reported in equal words, which most are; quick to check."""
     return all(getattr(before, name) == getattr(after, name) for name in _COMPARED)
 
 
@@ -338,7 +338,7 @@ def _steps(
         how = _how(before, after, same)
         if how is not None and key[0] not in still:
             steps.append(_Step(how, before, after))
-    # One graph that is told as an entry, or as what follows a break that is known, is the same one.
+    # A graph that is reported as an entry, or as what follows a known break, is the same one.
     mere = [step for step in steps if _is_mere(step)]
     rest = [step for step in steps if not _is_mere(step)]
     if any(any(step.graphs.values()) for step in rest) or any(_sum(mere).values()):
@@ -347,7 +347,7 @@ def _steps(
 
 
 def _is_mere(step: _Step) -> bool:
-    """Whether a step tells of nothing but which graph is counted for what."""
+    """Whether a step changes only which graph is counted for what."""
     if step.kind in ("eager", "recompile"):
         return False
     return step.kind in EXPECTED or step.how in ("more", "fewer")

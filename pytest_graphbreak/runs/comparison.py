@@ -18,7 +18,7 @@ gives another reason at the same place."""
 Where = Literal["before", "after"]
 
 Alike = Literal["file", "function", "place", "line"]
-"""What is another one at two places that may be the same."""
+"""What differs between two places that may be the same."""
 
 
 def together(graphs: Iterable[Mapping[str, int]]) -> Counter[str]:
@@ -34,7 +34,7 @@ class ComparedSide:
     """One of the two sets of runs.
 
     ``versions`` are those of torch, torch_xla, Python and the platform, ``packages`` those of the
-    packages that own places; machines that differ are told with all that they have. ``problems``
+    packages that own places; machines that differ are reported in full. ``problems``
     say what is missing of it.
     """
 
@@ -48,7 +48,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """The package that owns a place; a version is None on a side of which no report tells it."""
+    """The package that owns a place; a version is None on a side of which no report has it."""
 
     name: str
     before: str | None
@@ -122,7 +122,7 @@ class Pair:
     """A test that both sides measured. Counts are before and after, by layer that both observed.
 
     ``profile`` is how it is filed, ``cpu`` or ``xla-cpu -> cpu`` where the two sides differ.
-    ``moved`` tells whether anything of it is another than before, be it a reason.
+    ``moved`` says whether anything of it changed, even if only a reason.
     """
 
     nodeid: str
@@ -177,7 +177,7 @@ class Unequal:
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting of torch that tests began with and that is another one on the other side.
+    """A setting of torch that tests began with and that differs on the other side.
 
     ``before`` and ``after`` are its values in words, None where it was the default.
     """
@@ -216,7 +216,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether anything is otherwise but words."""
+        """Whether anything other than wording differs."""
         return bool(
             self.moved
             or self.once

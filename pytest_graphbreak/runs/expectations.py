@@ -30,7 +30,7 @@ It is ``count_calls`` of each graph, summed (torch/_dynamo/output_graph.py); bas
 ``ops``.
 """
 PASSED: Final = "pass"
-"""The accuracy of a model that was compiled; of the others 0 may stand for what nobody counted."""
+"""The accuracy of a model that was compiled; of the others 0 may mean that nobody counted."""
 MOST_ROWS: Final = 250_000
 """Rows of one file."""
 

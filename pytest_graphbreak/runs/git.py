@@ -1,6 +1,6 @@
 """What git knows of a checkout: asked by its own command, read as data.
 
-A checkout may come from a stranger. git runs no program that such a checkout
+A checkout may come from an untrusted source. git runs no program that such a checkout
 names (a monitor of files, a difference tool), and takes no directory in it for
 a repository of its own.
 """
@@ -27,7 +27,7 @@ _RAW: Final = re.compile(r"\n?:\d+ \d+ ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*")
 
 
 class GitError(UserError):
-    """git cannot tell. The message says why."""
+    """git failed. The message says why."""
 
 
 def git(directory: Path, *args: str, given: bytes | None = None) -> bytes:
@@ -75,7 +75,7 @@ class RawChange(NamedTuple):
 
 
 def raw_change(token: str, more: Iterator[str]) -> RawChange | None:
-    """What a field of ``--raw -z --no-abbrev`` tells, with the names from those that follow it.
+    """What a field of ``--raw -z --no-abbrev`` says, with the names from those that follow it.
 
     None for a field that begins no change.
     """

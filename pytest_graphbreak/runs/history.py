@@ -29,7 +29,7 @@ _START, _FIELD = "\x1e", "\x1f"
 
 
 class HistoryError(UserError):
-    """There is no history to tell. The message says why."""
+    """There is no history to show. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class _HistoryReader:
         return load_text(inside(self.directory, self.directory / path))
 
     def _update(self, commit: Commit, path: str, load: Callable[[], str | None]) -> None:
-        """A file is otherwise from this commit on; ``load`` reads it, and gives None if it went."""
+        """A file changed with this commit; ``load`` reads it, and gives None if it went."""
         try:
             text = load()
             said = {} if text is None else self._read(path, text)
@@ -196,7 +196,7 @@ class _HistoryReader:
         for key in dict.fromkeys((*before, *said)):
             was, now = before.get(key), said.get(key)
             shifts = tuple(_shifts(was, now)) if was and now else ()
-            # What only says more of the same (a file that tells causes now) is no step.
+            # What only says more of the same (a file that records causes now) is no step.
             if shifts or (was and was.graphs) != (now and now.graphs) or not (was and now):
                 self._add(key, Point(commit, now.graphs if now else None, shifts))
         self._said[path] = said
@@ -263,7 +263,7 @@ def _states(entry: Entry) -> Iterator[tuple[str, _State]]:
 def _places(values: Values) -> Iterator[tuple[Place, int]]:
     """The causes that a baseline holds. How often a place broke is a detail: it is there, once.
 
-    Graphs that follow a break are told by it.
+    Graphs that follow a break are reported with it.
     """
     for kind, items in (("break", values.breaks), ("eager", values.eager)):
         for item in items:

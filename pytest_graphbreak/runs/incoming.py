@@ -1,4 +1,4 @@
-"""Reads JSON reports that came from elsewhere: an artifact, a fork, a stranger.
+"""Reads JSON reports that came from elsewhere: an artifact, a fork, an untrusted source.
 
 Nothing in such a file is trusted. Its size is bounded here, and every value that is used later has
 the type and the range that ``model.report`` gives it; what is wrong is named with its place in the
@@ -101,7 +101,7 @@ def _words(error: Exception) -> str:
 
 
 def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
-    """All reports, in order; a directory and a zip archive stand for all that are in them.
+    """All reports, in order; a directory and a zip archive give all that are in them.
 
     ``shown`` takes the place of a path in names. Raises ``ReportError`` that
     names every report that cannot be used.

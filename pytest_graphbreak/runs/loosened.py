@@ -2,7 +2,7 @@
 
 Marks in the source, keys of the configuration and ``ungated:`` in the
 baselines decide what the gate sees. None of them shows in a count, so a reader
-of the verdict is told.
+of the verdict is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pytest_graphbreak.runs.git import GitError, blobs, git, names, raw_change
 from pytest_graphbreak.runs.marks import LARGEST, WORD, MarkCall, Marks, read
 
 MOST_FILES: Final = 20_000
-"""Python files that are looked at; a larger change, or checkout, is not told in full."""
+"""Python files that are looked at; a larger change, or checkout, is not reported in full."""
 _PREFIX: Final = "graph_budget"
 
 
@@ -100,7 +100,7 @@ def since(checkout: Checkout, commit: str) -> list[Loosened]:
 
 
 def by_reports(before: TestReport, after: TestReport) -> Iterator[Loosened]:
-    """As ``since``, of one test that two runs tell of: also what no text of the source shows."""
+    """As ``since``, of one test in two runs: also what no text of the source shows."""
     if after.ungated is not None and before.ungated is None:
         yield Loosened("ungated", after.nodeid, after.ungated or "no reason given")
     old, new = before.cap, after.cap
@@ -242,7 +242,7 @@ def _baseline(directory: Path, path: str) -> str:
 
 
 def _changed(directory: Path, commit: str, *endings: str) -> Iterator[tuple[str, str]]:
-    """Files below that are otherwise than at ``commit``, each with its text of then."""
+    """Files below that changed since ``commit``, each with its text at that commit."""
     raw = ("diff", "--raw", "-z", "-M", "--no-abbrev", "--no-ext-diff", "--relative")
     tokens = iter(names(directory, *raw, "--end-of-options", commit, "--", "."))
     found: dict[str, str | None] = {}
@@ -283,7 +283,7 @@ class CheckoutMarks:
     def may_ungate(self, nodeid: str) -> bool:
         """Whether a mark of the checkout can take this test out of the gate.
 
-        True also where that cannot be told: its file is not here. A mark stands
+        True also where that cannot be determined: its file is not here. A mark stands
         in the test's own file, or in one that is no file of tests (a
         ``conftest.py``, a helper).
         """

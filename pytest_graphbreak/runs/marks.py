@@ -1,7 +1,7 @@
 """What the marks in Python source say of the gate, read from its text. Nothing is imported or run.
 
 A mark is a call of ``graph_budget`` or ``max_graphs``, as a marker or as a
-block, wherever it stands: its scope is the class or the function around it.
+block, wherever it is: its scope is the class or the function around it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LARGEST: Final = 2 * 2**20
 """Characters of a source file that is read."""
 LONGEST: Final = 200
 _UNKNOWN: Final = object()
-"""The value of an argument that only a run of the code would tell."""
+"""The value of an argument that only a run of the code would show."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ INTERRUPTED: Final = {2: "was interrupted", 3: "ended in an internal error", 4: 
 
 @dataclass(frozen=True, slots=True)
 class SeenTest:
-    """One test on one profile, as the report that saw the most of it tells."""
+    """One test on one profile, from the report that saw most of it."""
 
     nodeid: str
     profile: str
@@ -102,7 +102,7 @@ class Union:
         ]
 
     def left_out(self, recorded: Callable[[str, str], bool]) -> list[tuple[str, str]]:
-        """Tests that were collected and that no report tells of, by profile: no shard took them.
+        """Tests that were collected and are in no report, by profile: no shard ran them.
 
         Where every group of a profile is there, what they left out was not meant
         to run (``-m``). Another profile that ran a test is enough, unless

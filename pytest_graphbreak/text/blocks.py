@@ -48,7 +48,7 @@ class Block(NamedTuple):
 class Source:
     """An opened log: a file, a FIFO, standard input (``-``); plain, ``.gz``, ``.bz2`` or ``.xz``.
 
-    How it is packed, and whether its text is UTF-16, is told by its first bytes. It is opened
+    Its first bytes show how it is packed, and whether its text is UTF-16. It is opened
     once and read once, so that a pipe loses nothing. Raises ``OSError`` (or ``ValueError`` for a
     name that can be no file, or an unknown packing) where the log cannot be opened. ``fault``
     says after reading why the end of the log is missing, if it is.
@@ -74,7 +74,7 @@ class Source:
 
     @property
     def taken(self) -> int:
-        """How many bytes were read so far, as they stand in the file (packed, if they are)."""
+        """How many bytes of the file were read so far (packed, if it is)."""
         return self._raw.taken
 
     @property

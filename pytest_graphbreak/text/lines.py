@@ -6,7 +6,7 @@
 - mpirun and torchrun put the rank before everything: ``[1,0]<stderr>:``, ``[rank0]:``; so do
   docker compose (``worker-1  | ``), kubectl (``[pod/worker-0/main] ``) and srun (``0: ``).
 
-Other text may stand before a prefix (a CI's time stamps, half a line of another
+Other text may come before a prefix (a CI's time stamps, half a line of another
 thread), so nothing here is tied to the beginning of a line.
 """
 
@@ -31,7 +31,7 @@ REACH: Final = 4096
 
 
 BEFORE: Final = 128
-"""Bytes that may stand before a prefix in its line."""
+"""Bytes that may come before a prefix in its line."""
 
 
 def begin(data: bytearray, at: int) -> int:
@@ -61,7 +61,7 @@ def rank(data: bytearray, line: int, at: int) -> str:
 
 
 def rank_name(prefix: bytes) -> str:
-    """The rank in what stands before a prefix."""
+    """The rank in the text before a prefix."""
     found = _RANK.search(prefix)
     return next(filter(None, found.groups())).decode() if found else ""
 

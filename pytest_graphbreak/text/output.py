@@ -44,7 +44,7 @@ LEVELS: Final[dict[str, Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """One line. ``head`` stands before the text and in its first line only: signs, labels.
+    """One line. ``head`` comes before the text, in its first line only: signs, labels.
 
     ``command`` is what a reader pastes into a shell; it is the end of the line. ``whole`` lines
     are never broken: they are laid out already.

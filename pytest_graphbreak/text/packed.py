@@ -1,6 +1,6 @@
 """Reads what is packed (gzip, bzip2, xz) or in UTF-16 as the bytes of its text, part by part.
 
-The kind is told by the first bytes, not by the name. Memory is bounded whatever the file
+The first bytes show the kind, not the name. Memory is bounded whatever the file
 says of itself: a part has a given size, and a dictionary of xz is refused above ``_MOST_MEMORY``.
 """
 
@@ -128,7 +128,7 @@ class _Streams:
 
 def utf16(head: bytes) -> str:
     """The encoding of text that begins with ``head`` if it is UTF-16, which PowerShell's ``>``
-    writes; else empty. Without a byte order mark it is told by the zeros of ASCII."""
+    writes; else empty. Without a byte order mark the zeros of ASCII show it."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if len(head) >= 4 and head[1] == head[3] == 0 and head[0] and head[2]:

@@ -92,7 +92,7 @@ def xml(text: str) -> str:
 
 
 def script_json(data: Any) -> str:
-    """JSON that may stand in a ``<script>`` element: no ``<``, so no tag and no comment."""
+    """JSON that is safe in a ``<script>`` element: no ``<``, so no tag and no comment."""
     return (
         json.dumps(data, ensure_ascii=True, separators=(",", ":"))
         .replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""Finds several byte strings in one block, in the order in which they stand there.
+"""Finds several byte strings in one block, in their order.
 
 Each needle is one bulk ``find`` over the block; Python runs only where one is
 hit. That is what makes gigabytes of MLIR cheap: no line of it is looked at.

@@ -33,7 +33,7 @@ Markup = tuple[str, ...]
 
 
 class LineStyle(NamedTuple):
-    """The colours of a line: of what stands before its text, of its text, and of its command."""
+    """The colours of a line: of its head, of its text, and of its command."""
 
     head: Markup = ()
     text: Markup = ()
@@ -161,7 +161,7 @@ def _filled(line: TextLine, width: int) -> list[Row]:
         break_on_hyphens=False,
     )
     first, *rest = [part.replace("\0", " ") for part in parts]
-    at = len(before) if first.startswith(before) else len(first)  # its head may stand alone
+    at = len(before) if first.startswith(before) else len(first)  # its head may be the whole line
     return [Row(first[:at], first[at:]), *(Row(text=part) for part in rest)]
 
 

@@ -42,9 +42,9 @@ SAID = {
     "for cpu:0 before, for cpu:1 now": "jax-sharding",
     "the setting jax_enable_x64: False before, True now": "jax-config",
     "the option keep_unused of jax.jit: False before, True now": "jax-config",
-    "f is a function made anew at each call: "
+    "f is a new function object at each call: "
     "jax.jit knows functions by identity, not by their code": "jax-function",
-    "step is a method of another Model, or was bound anew: "
+    "step is a method of another Model, or was bound again: "
     "jax.jit compiles for each object": "jax-function",
     "nothing differs from before: the program had been forgotten "
     "(jax.clear_caches(), or a cache that was full)": "jax-forgotten",

@@ -120,8 +120,8 @@ def test_the_identity_of_a_place() -> None:
 
 def test_an_error_says_where_what_and_what_next(monkeypatch: pytest.MonkeyPatch) -> None:
     other = BaselineError("is empty", path="/x/b.yaml")
-    error = BaselineError("no good", path="/x/a.yaml", line=3, step="mend it", also=[other])
-    assert str(error) == "/x/a.yaml:3: no good; mend it\n/x/b.yaml: is empty"
+    error = BaselineError("no good", path="/x/a.yaml", line=3, step="fix it", also=[other])
+    assert str(error) == "/x/a.yaml:3: no good; fix it\n/x/b.yaml: is empty"
     assert str(BaselineError("plain")) == "plain"
     monkeypatch.chdir("/")
-    assert str(error) == "x/a.yaml:3: no good; mend it\nx/b.yaml: is empty"
+    assert str(error) == "x/a.yaml:3: no good; fix it\nx/b.yaml: is empty"

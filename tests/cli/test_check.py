@@ -36,7 +36,7 @@ def test_over_budget_says_why_and_what_to_type(workspace: Workspace) -> None:
     assert "models/head.py:10 in Head.forward" in said.out
     assert "baselines/tests/test_a.yaml:5 (cpu, torch 2.13)" in said.out
     assert f"accept    graphbreak accept one.json --tests {T}\n" in said.out
-    assert said.out.endswith("Accept what is meant: graphbreak accept one.json\n")
+    assert said.out.endswith("Accept intended changes: graphbreak accept one.json\n")
     assert f"over       {T}   dynamo 1 -> 3, 2 graph breaks   on cpu" in said.out
 
 
@@ -176,7 +176,8 @@ def test_a_gate_that_judged_nothing_does_not_pass(tests: list[Data], workspace: 
     said = workspace.run("check", "one.json", "--markdown", "page.md")
     assert said.code == 2
     assert (
-        "No verdict: nothing was judged. Is a report missing? If this is meant: --allow" in said.out
+        "No verdict: nothing was judged. Is a report missing? If this is intended: --allow"
+        in said.out
     )
     assert "none over budget" not in (workspace.path / "page.md").read_text()
     assert workspace.run("check", "one.json", "--allow-missing").code == 0

@@ -33,7 +33,7 @@ def test_outputs_are_as_before(name: str) -> None:
     ]
     assert not differences, (
         "\n".join(differences[:100])
-        + "\nIf this is meant: python -m tests.golden, and read git diff tests/golden/data"
+        + "\nIf this is intended: python -m tests.golden, and read git diff tests/golden/data"
     )
 
 

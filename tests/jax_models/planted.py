@@ -90,7 +90,7 @@ PLANTS: Final = {
         "losses.append(float(loss(params, data, np.uint32(seed), beta)))",
         "at beta: float32[] before, float32[] of weak type now",
     ),
-    "a function made anew": Plant(
+    "a new function object": Plant(
         "test_models.py::test_model[nnx-mlp]",
         "nnx_models.py",
         "    for batch in batches(digits(48, 64), 16):",

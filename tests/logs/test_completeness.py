@@ -66,7 +66,7 @@ def test_a_log_that_bears_everything(tmp_path: Path) -> None:
         ),
         (
             join([write for write in Writer().graph(1) if write.stage][-1:] + Writer().graph(1)),
-            "stand twice",
+            "occur twice",
             "DEBUG",
         ),
         (

@@ -62,7 +62,7 @@ def test_on_github_there_is_a_line_to_paste(
         [
             "::notice title=graph budget%3A 1 test has no baseline"
             f"::{line}%0Atest_it.py::test_model",
-            f"next       accept what is meant, in a checkout: {line}",
+            f"next       accept intended changes, in a checkout: {line}",
         ]
     )
     assert f"\n```sh\n{line}\n```\n" in summary.read_text()

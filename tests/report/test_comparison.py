@@ -92,7 +92,7 @@ def test_each_kind_is_told_under_its_own_title() -> None:
         "compiled again: 1 place",
         "left the compiler, or came back: 1 place",
         "reworded by torch 2.13, no regression: 1 place",
-        "cannot be told: 1 place",
+        "unclear: 1 place",
         "captured operations",
         "tests with other counts: 3 tests",
         "only before: 1 test",

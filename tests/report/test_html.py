@@ -388,7 +388,7 @@ def test_advice_is_whole_on_a_phone(show: Any, chromium: Browser) -> None:
         " (node.scrollWidth > node.clientWidth + 1 || node.getBoundingClientRect().right > 390))"
         ".map((node) => node.textContent)"
     )
-    assert page.run("document.querySelectorAll('.mend').length") == 2
+    assert page.run("document.querySelectorAll('.fix').length") == 2
     assert page.run(cut) == []
 
 

@@ -87,14 +87,14 @@ def test_each_change_with_its_commit(repository: Repository) -> None:
     (repository.path / "README").write_text("unrelated")
     repository.commit("docs")
     repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
-    repository.commit("mend")
+    repository.commit("fix")
     assert told(read(repository.directory)) == {
         "test_a.py::test_b cpu": [
             ("first", {"dynamo": 1}),
             ("transformers 5.12", {"dynamo": 4}),
-            ("mend", {"dynamo": 2}),
+            ("fix", {"dynamo": 2}),
         ],
-        "test_a.py::test_c cpu": [("first", {"dynamo": 1}), ("mend", None)],
+        "test_a.py::test_c cpu": [("first", {"dynamo": 1}), ("fix", None)],
     }
 
 
@@ -157,10 +157,10 @@ def test_a_broken_file_of_an_old_commit_is_named_and_left_out(repository: Reposi
     repository.put("<<<<<<< ours\n")
     repository.commit("a conflict")
     repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
-    repository.commit("mend")
+    repository.commit("fix")
     found = read(repository.directory)
     assert told(found) == {
-        "test_a.py::test_b cpu": [("first", {"dynamo": 1}), ("mend", {"dynamo": 2})]
+        "test_a.py::test_b cpu": [("first", {"dynamo": 1}), ("fix", {"dynamo": 2})]
     }
     (fault,) = found.unreadable
     assert "merge-conflict marker" in fault
@@ -310,7 +310,7 @@ def test_each_step_has_the_causes_that_moved(repository: Repository) -> None:
     repository.put(broken("x.item()", "print(x)", count=3))
     repository.commit("two breaks")
     repository.put(broken("x.item()", count=2))
-    repository.commit("mend one")
+    repository.commit("fix one")
     repository.put(broken("y.item()", count=2))
     repository.commit("another line, as many graphs")
     repository.put(broken("y.item()", count=2, reason="in other words"))
@@ -320,7 +320,7 @@ def test_each_step_has_the_causes_that_moved(repository: Repository) -> None:
     assert shifts(read(repository.directory)) == [
         ("first", []),
         ("two breaks", [("break", "x.item()", 0, 1), ("break", "print(x)", 0, 1)]),
-        ("mend one", [("break", "print(x)", 1, 0)]),
+        ("fix one", [("break", "print(x)", 1, 0)]),
         (
             "another line, as many graphs",
             [("break", "y.item()", 0, 1), ("break", "x.item()", 1, 0)],

@@ -12,7 +12,7 @@ from pytest_graphbreak.cli.versions.bisecting import Bisectable, BisectResult, M
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Eager, Frame, Record
 from pytest_graphbreak.report import text
-from pytest_graphbreak.report.occurrences import told
+from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.rejudge import budget_of
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.output import BLANK, TextLine, labelled
@@ -51,7 +51,7 @@ def counts(record: Record) -> str:
 
 
 def lines(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
-    """All that is to be told of an answer."""
+    """Everything to report about an answer."""
     nodeid = found.after.test.nodeid
     yield BLANK
     if len(found.answers) == 1:
@@ -80,7 +80,7 @@ def lines(found: BisectResult, versions: Bisectable) -> Iterator[TextLine]:
 
 
 def _judged(before: MeasuredEnd, after: MeasuredEnd) -> tuple[Verdict, Record]:
-    """One side held to the other, on the layers that both observed."""
+    """One side compared with the other, on the layers that both observed."""
     seen = SeenTest(before.test.nodeid, before.report.profile, before.test, before.report)
     expected, record = budget_of(seen, after.record)
     # Other code in the same package is what is looked for: its operations are compared.
@@ -120,7 +120,7 @@ def _stacks(found: BisectResult) -> tuple[list[tuple[Frame, ...]], bool]:
         stacks = [
             (*(() if isinstance(item, Eager) else item.stack), item.where)
             for kind in ("break", "recompile", "graph", "eager")
-            for change in told(verdict, record)
+            for change in reported(verdict, record)
             if change.change.kind == kind and not (change.is_entry or change.change.was)
             for item in change.items
         ]

@@ -96,9 +96,9 @@ class BisectResult:
 
 
 OnBegin = Callable[[str, int], None]
-"""Is told what is tried next, and about how many steps are left after it."""
+"""Called with what is tried next, and about how many steps are left after it."""
 OnStep = Callable[[str, str, MeasuredEnd | None, str], None]
-"""Is told each step: good, bad or skip; its name; what was measured; why it was skipped."""
+"""Called with each step: good, bad or skip; its name; what was measured; why it was skipped."""
 
 
 def search(
@@ -287,7 +287,7 @@ class ChangeDetector:
         self.what = next((name for name in _MEASURES if not self._alike(name, bad)), "")
 
     def __call__(self, record: Record) -> bool:
-        """Whether a record is another one than that of the good end."""
+        """Whether a record differs from that of the good end."""
         return bool(self.what) and not self._alike(self.what, record)
 
     def _alike(self, what: str, record: Record) -> bool:

@@ -152,11 +152,11 @@ def _near(version: Version, offered: list[Version]) -> list[Version]:
 
 
 def _offered(runner: Runner, package: str, *, pre: bool) -> list[Version]:
-    """What ``pip index versions`` tells, oldest first."""
+    """What ``pip index versions`` lists, oldest first."""
     if has_pip():
         command = [sys.executable, "-I", "-m", "pip"]
     elif found := shutil.which("pip"):
-        command = [found]  # uv tells no versions; any pip reads the same configuration
+        command = [found]  # uv lists no versions; any pip reads the same configuration
     else:
         raise ElsewhereError(
             f"{sys.executable} has no pip, which lists the releases: python -m ensurepip"

@@ -31,7 +31,7 @@ _DEEPEST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What is told of a commit."""
+    """What is reported about a commit."""
 
     hash: str
     date: str

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pytest
 
 PROGRESS: Final = "GRAPHBREAK_RUN_PROGRESS"
-"""Names the file that is told how far the run is."""
+"""Names the file to which the progress of the run is written."""
 OUTSIDE: Final = "GRAPHBREAK_RUN_OUTSIDE"
-"""Names the file that is told what was imported from ``CHECKOUT`` ..."""
+"""Names the file for modules that were imported from ``CHECKOUT`` ..."""
 CHECKOUT: Final = "GRAPHBREAK_RUN_CHECKOUT"
 """... the user's own, in a run that is of another commit."""
 MOST: Final = 20

@@ -2,7 +2,7 @@
 
 One function of Dynamo logs a break, and is called whether anybody listens or
 not: that is the main sensor. It is not called for every break. One that ends
-its whole function is told by the exception that Dynamo then keeps to itself (to
+its whole function is reported by the exception that Dynamo then handles itself (to
 2.10), one in a generator by a ``SkipFrame`` (to 2.9), and one that is resumed
 at an earlier line by nothing but a second tracing (to 2.9).
 """
@@ -38,7 +38,7 @@ _Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
 class BreakSensors:
     """The hooks that note breaks among the ``events``.
 
-    ``found`` has what private names stand for; ``sensor_failed`` notes that a sensor failed.
+    ``found`` has what private names resolve to; ``sensor_failed`` notes that a sensor failed.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BreakSensors:
         self._sensor_failed = sensor_failed
 
     def hooks(self) -> dict[Name, Hook]:
-        """The hook of each private name by which a torch tells of breaks."""
+        """The hook of each private name by which a torch reports breaks."""
         return {
             names.BREAK: self._before("graph breaks", self._method_logs),
             names.BREAK_29: self._before("graph breaks", self._log_graph_break),
@@ -169,7 +169,7 @@ class BreakSensors:
         attempt.suppressed = True
         if not attempt.is_torchs:
             self._events.append(Ended(attempt))
-        # Until 2.10 a break that ends the whole function is told by its exception only.
+        # Until 2.10 a break that ends the whole function is reported by its exception only.
         traced = attempt.fault is not None and attempt.fault.traced
         if traced and self._unsupported_in(fault) is not None and self._note(fault):
             root = self._root(fault)

@@ -25,7 +25,7 @@ class Ledger:
         self._value = 0
         self._seen = 0
         self._left: set[int] = set()
-        """Where the counter stood whenever it was cleared or replaced while we looked."""
+        """The counter's value whenever it was cleared or replaced while we observed."""
         self._lock = threading.Lock()
 
     def in_child(self) -> None:
@@ -37,7 +37,7 @@ class Ledger:
         self._box, self._value = self._read()
 
     def saw(self) -> tuple[int, int]:
-        """One graph more on our side; where Dynamo's counter stood, for ``counted``."""
+        """One graph more on our side; the value of Dynamo's counter, for ``counted``."""
         with self._lock:
             self._seen += 1
             box, value = self._read()
@@ -58,7 +58,7 @@ class Ledger:
             return max(0, -ahead)
 
     def _leave(self) -> None:
-        """Remember where the counter stood when it was cleared or replaced."""
+        """Remember the counter's value when it was cleared or replaced."""
         self._left.add(self._value)
         if self._box is not None:
             for key in [key for key, (box, _) in _LEFT.items() if box() is None]:
@@ -66,7 +66,7 @@ class Ledger:
             _LEFT.setdefault(id(self._box), (weakref.ref(self._box), set()))[1].add(self._value)
 
     def _was_at(self, box: Any, value: int) -> bool:
-        """Whether the counter stands again where one stood that was left."""
+        """Whether the counter has again the value of one that was left."""
         left = _LEFT.get(id(box))
         return value in self._left or (left is not None and left[0]() is box and value in left[1])
 
@@ -92,14 +92,14 @@ class Ledger:
 _CACHE_HITS: Final = ("cache_hit",)
 _CACHE_MISSES: Final = ("cache_miss", "cache_bypass")
 _CACHES: Final = (("aot_autograd", "autograd_"), ("inductor", "fxgraph_"))
-"""AOTAutograd's cache stands over inductor's: what it finds was not looked up below."""
+"""AOTAutograd's cache comes before inductor's: what it finds is not looked up there."""
 
 CacheCounts = tuple[tuple[int, int], ...]
 """Hits and misses of each cache."""
 
 
 def cache_counts(counters: dict[str, Any] | None) -> CacheCounts:
-    """Where the counters of the caches stand."""
+    """The values of the counters of the caches."""
     # counters is a defaultdict: indexing it would leave an entry behind.
     known: dict[str, Any] = counters or {}
     boxes = [(dict.get(known, name) or {}, prefix) for name, prefix in _CACHES]

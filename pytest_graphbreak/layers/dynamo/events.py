@@ -40,7 +40,7 @@ class Attempt:
     ``running``, ``compiled``, ``skipped`` and ``failed``; ``skip`` is what Dynamo
     said when it skipped the frame, ``suppressed`` whether it kept an error to
     itself and went on in eager, ``is_torchs`` whether torch itself was compiling when it came
-    to the frame: unless it becomes a graph, it is not told. The rest is the sensors' own
+    to the frame: unless it becomes a graph, it is not reported. The rest is the sensors' own
     bookkeeping.
     """
 

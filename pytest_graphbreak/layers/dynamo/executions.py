@@ -2,9 +2,9 @@
 
 A backend returns a function for each graph, and Dynamo puts it under a name of its own,
 ``__compiled_fn_...``, into the globals of the function that it compiled; the code that Dynamo made
-looks it up there each time. While a window is open, a function that counts stands in its place.
+looks it up there each time. While a window is open, a function that counts replaces it.
 So each run is counted with the graph that ran, in all threads, and a frame without a graph is not.
-(Guards tell only that some code was found: ``set_guard_complete_hook`` of torch 2.7 and later is
+(Guards report only that some code was found: ``set_guard_complete_hook`` of torch 2.7 and later is
 called for frames without a graph, too, and has one place, which guard collectives take.)
 
 What was compiled before the sensors went in is found by the hooks with which Dynamo takes these

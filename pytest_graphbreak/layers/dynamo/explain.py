@@ -37,7 +37,7 @@ from pytest_graphbreak.text.numbers import plural
 # Which functions the operations of an FX graph come from, by the stacks that Dynamo gave them.
 
 MOST_FUNCTIONS: Final = 40
-"""Functions of one graph that are told, those with the most operations."""
+"""Functions of one graph that are reported, those with the most operations."""
 
 _STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 _PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
@@ -63,7 +63,7 @@ def functions(calls: Calls, places: Naming) -> dict[str, int]:
 
 
 def _function_name(file: str, line: str, name: str, places: Naming) -> str:
-    """The function of a frame; empty if it is none to tell of."""
+    """The function of a frame; empty if it is not to be reported."""
     if not places.is_user(file):
         return ""
     frame = places.frame(file, int(line), name.strip())

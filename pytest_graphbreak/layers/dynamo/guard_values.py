@@ -28,7 +28,7 @@ _NOTHING: Final = object()
 
 
 def current_value(guard: str, values: Mapping[str, Any]) -> str:
-    """``x has shape [5, 3] now``, ``n is 3 now``; empty where it cannot be told.
+    """``x has shape [5, 3] now``, ``n is 3 now``; empty where it is not known.
 
     ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
     frame's local variables.
@@ -48,7 +48,7 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
 
 
 Signature = Mapping[str, tuple[Any, ...]]
-"""What tells two calls of a function apart, of each local variable, and modes."""
+"""What distinguishes two calls of a function: each local variable, and modes."""
 
 
 def signature(values: Mapping[str, Any]) -> Signature:

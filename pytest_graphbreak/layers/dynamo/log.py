@@ -93,7 +93,7 @@ class LoggedGraph(NamedTuple):
 class Dynamo:
     """Collects what Dynamo logged, over all processes of a log.
 
-    ``seen`` tells which kinds of records there were: ``compiling`` (only with
+    ``seen`` says which kinds of records there were: ``compiling`` (only with
     ``+dynamo``), ``tracing``, ``graph_breaks``, ``recompiles``; ``script`` is the
     outermost file of the first stack.
     """
@@ -119,7 +119,7 @@ class Dynamo:
         return len(self._processes)
 
     def take(self, record: Torch) -> LoggedGraph | None:
-        """One record of the log; the graph that it tells of, if it tells of one."""
+        """One record of the log; the graph that it reports, if it reports one."""
         if "_dynamo/" not in record.where:
             return None
         process = self._process(record)
@@ -321,7 +321,7 @@ class Dynamo:
 
 
 def _script(above: Sequence[Line]) -> str:
-    """The file that was run: the outermost module of a stack, but for `graphbreak run` itself."""
+    """The file that was run: the outermost module of a stack that is not `graphbreak run`."""
     modules = (line.file for line in above if line.name == "<module>")
     return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
 

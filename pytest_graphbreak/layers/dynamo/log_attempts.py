@@ -20,7 +20,7 @@ _EVAL_FRAME: Final = "torch/_dynamo/eval_frame.py"
 
 @dataclass(eq=False, slots=True)
 class LoggedAttempt(Attempt):
-    """An attempt that a log tells of. ``id`` has the number of the round too, ``0/0#2``.
+    """An attempt in a log. ``id`` has the number of the round too, ``0/0#2``.
 
     ``traced``: that its tracing began was logged; ``buckets``: in how many parts
     its next graph goes to the backend, since DDP cuts it; ``left``: it was left to eager.
@@ -77,7 +77,7 @@ class Process:
         self.attempts.clear()
         self._functions.clear()
         for id, attempt in kept:
-            attempt.parent = None  # or the whole past would hang on it
+            attempt.parent = None  # or it would keep the whole past alive
             self.add(id, attempt)
 
     def name(self, id: str) -> str:
@@ -127,7 +127,7 @@ def torch_calls(above: tuple[Line, ...]) -> bool:
     """Whether the last frame shown is of what calls the function that is compiled, or its module.
 
     Torch leaves its own frames out of the stack, and one too many: the caller's.
-    If torch then still stands last, it is what called the caller, so the caller
+    If torch is still last then, it is what called the caller, so the caller
     is a compiled function itself. The first frame of all has no such caller;
     by it is seen whether a version of torch shows whole stacks.
     """

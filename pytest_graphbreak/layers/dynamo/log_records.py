@@ -51,7 +51,7 @@ _FAR: Final = 64 * 1024
 """How far on the lines of a record are looked for, where other processes print between them."""
 
 Key = tuple[bytes, bytes]
-"""What stands before a prefix (a rank, a colour), and the prefix, which all lines share."""
+"""The text before a prefix (a rank, a colour) and the prefix, which all lines share."""
 
 
 class Torch(NamedTuple):
@@ -104,7 +104,7 @@ class TorchLines:
             self._shut(process)
 
     def _hit(self, block: Block, at: int) -> int:
-        """Read the record of a mark as far as its lines stand together."""
+        """Read the record of a mark up to the first line of another."""
         data = block.data
         if at + block.offset < self._read:
             return self._read - block.offset
@@ -129,7 +129,7 @@ class TorchLines:
         return end
 
     def _rest(self, block: Block, key: Key, process: bytes, end: int) -> None:
-        """Lines of the record that stand further on: only its first line has a mark."""
+        """Lines of the record that come later: only its first line has a mark."""
         ahead, prefix = key
         data, far = block.data, min(block.end, end + _FAR)
         while (at := data.find(prefix, end, far)) >= 0:
@@ -156,7 +156,7 @@ class TorchLines:
 def _together(block: Block, key: Key, start: int) -> tuple[bytes, int]:
     """Lines with one prefix that follow each other, without it, and where the last one ends.
 
-    ``start`` is where the first prefix ends. Where the same bytes stand before
+    ``start`` is where the first prefix ends. Where the same bytes are before
     each prefix the lines are split in bulk, else (time stamps) one by one.
     """
     parts, end = _split(block, key, start)

@@ -79,7 +79,7 @@ def readable(text: str) -> str:
 def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
     """Where the guard comes from that failed, outermost frame first; empty if Dynamo does not say.
 
-    From 2.13 on a stack stands below the guard. Before, and in logs, one line stands behind it,
+    From 2.13 on a stack follows the guard. Before, and in logs, one line follows it,
     whose file is without the directories that it shares with torch's own (``wt/model.py``).
     """
     text = texts[0] if texts else ""
@@ -87,7 +87,7 @@ def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
         return stack
     parts = text.split("  # ")[1:]
     for number, part in enumerate(parts[1:], 1):
-        if found := _PLACE.match(part):  # a comment of the line's own may stand before it
+        if found := _PLACE.match(part):  # a comment of the line's own may be before it
             code = "  # ".join(parts[:number]).strip()
             return (Line(found[1], int(found[2]), found[3], code),)
     return ()

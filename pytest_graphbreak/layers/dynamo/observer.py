@@ -84,7 +84,7 @@ class DynamoObserver(Observer):
     def isolate(self, key: str) -> None:
         """Reset Dynamo, so that what comes next compiles everything itself.
 
-        A reset that fails is told by the next window.
+        A reset that fails is reported by the next window.
         """
         self._isolated = []
         if DYNAMO not in sys.modules:
@@ -146,7 +146,7 @@ class DynamoWindow:
         places: Places,
         isolated: Sequence[str] | None,
     ) -> None:
-        """``isolated``: what stood in the way of isolating it; None where nobody tried."""
+        """``isolated``: what prevented isolating it; None where nobody tried."""
         self._observer = observer
         self._sensors = sensors
         self._places = places
@@ -162,7 +162,7 @@ class DynamoWindow:
         self._seen: Record | None = None
 
     def begin(self) -> None:
-        """Dynamo is there from the start: what already stands in the way of seeing it."""
+        """Dynamo is there from the start: what already prevents observing it."""
         self._errors += self._sensors.blind()
         if reason := disabled():
             self.fail(reason)

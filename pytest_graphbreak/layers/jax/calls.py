@@ -2,7 +2,7 @@
 
 Nothing is put around the functions that trace: JAX notes the line of each operation by the
 stack, and would find ours. While XLA compiles nothing is traced, and all that has to be
-known stands in the variables of a few frames (``private.check_frames`` looks after them).
+known is in the variables of a few frames (``private.check_frames`` looks after them).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _OPTIONS: Final = (
 class JaxCall:
     """What JAX was asked for when it compiled.
 
-    ``fun`` is what was given to ``jax.jit``; ``own`` tells that JAX gave it, as each
+    ``fun`` is what was given to ``jax.jit``; ``own`` says that JAX gave it, as each
     function of ``jax.numpy`` is. ``source`` is what JAX says of where it was defined.
     ``stack`` runs from the outermost frame inwards, to the line that called JAX.
     """
@@ -255,7 +255,7 @@ def _standard() -> tuple[str, str]:
 
 
 def _is_passed(frame: FrameType) -> bool:
-    """Whether a frame only stands between two of JAX: of the standard library, or of ours."""
+    """Whether a frame only links two of JAX: one of the standard library, or ours."""
     file = frame.f_code.co_filename
     library, packages = _standard()
     return (file.startswith(library) and packages not in file) or file.startswith(_OURS)

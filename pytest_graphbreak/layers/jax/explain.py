@@ -115,7 +115,7 @@ class _EventReader:
         return f"{program.reason} ({function})" if program.reason else function
 
     def _break(self, found: HostCallback, caller: tuple[Frame, ...]) -> Break:
-        """JAX notes the stack where it traced; where it noted none, the program's call is told."""
+        """JAX notes the stack where it traced; otherwise the call of the program is reported."""
         stack = _stack(found.stack, self._places) or caller
         return Break(
             self._layer,

@@ -3,9 +3,9 @@
 JAX compiles a function again where its arguments have other shapes or types, where
 they are put together in another way, where a static argument has another value, and
 where a setting, a device or an option of ``jax.jit`` is another. The differences to the
-closest program before are told, as ``jax_explain_cache_misses`` would log them.
+closest program before are reported, as ``jax_explain_cache_misses`` would log them.
 
-Nothing here imports jax: types are told by what they have.
+Nothing here imports jax: types are recognised by their attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, Final
 
 MOST: Final = 3
-"""Differences that a reason tells; the rest are counted."""
+"""Differences that a reason lists; the rest are counted."""
 LONGEST: Final = 80
 """Characters of one value."""
 
@@ -108,7 +108,7 @@ def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
 def _arguments(
     before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...], moved: Container[str]
 ) -> Iterator[str]:
-    """``moved``: arrays of which it is told where they lie, and need not be by their type."""
+    """``moved``: arrays whose device is reported, even where their type does not show it."""
     if len(before) != len(now):
         yield f"{len(before)} arrays before, {len(now)} now"
         return

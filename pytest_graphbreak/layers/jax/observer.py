@@ -3,7 +3,7 @@
 How: ``sensors`` puts a hook around the one function by which JAX compiles or finds a program
 in its persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``ledger``
 and ``keys`` say why a function is compiled again, ``device`` whose program it is, ``explain``
-makes a ``Record`` of it all. ``private`` lists the names of JAX that this stands on.
+makes a ``Record`` of it all. ``private`` lists the names of JAX that this uses.
 
 What is not here: an executable that is held (``lower().compile()``), or loaded
 (``jax.experimental.serialize_executable``), and runs again compiles nothing.
@@ -59,13 +59,13 @@ class JaxObserver(Observer):
     def keep_history(self) -> Iterator[None]:
         """The ledger of functions is kept while the sensors are in."""
         with ExitStack() as left:
-            with suppress(Exception):  # a window tells what stands in the way
+            with suppress(Exception):  # a window reports what prevents it
                 SENSORS.acquire()
                 left.callback(SENSORS.release)
             yield
 
     def forget(self) -> None:
-        """Have JAX compile everything anew. Raises ``MissingName``."""
+        """Have JAX compile everything again. Raises ``MissingName``."""
         SENSORS.ledger.clear()
         SENSORS.kept.is_on = True
         if private.has_compiled():
@@ -77,7 +77,7 @@ class JaxObserver(Observer):
 
 
 def _forget_traces() -> None:
-    """What chex counts for ``assert_max_traces`` begins anew with the caches.
+    """What chex counts for ``assert_max_traces`` begins again with the caches.
 
     A function that two tests share is traced by each of them: chex would take the second for
     one time too many, and says itself to do this at the start of a test.
@@ -105,7 +105,7 @@ class JaxWindow:
     def __init__(
         self, observer: JaxObserver, places: Places, not_isolated: list[str] | None
     ) -> None:
-        """``not_isolated``: what stood in the way of isolating it; None where nobody tried."""
+        """``not_isolated``: what prevented isolating it; None where nobody tried."""
         self._observer = observer
         self._places = places
         self._not_isolated = not_isolated

@@ -112,7 +112,7 @@ def find(name: JaxName) -> tuple[Any, str]:
 
 
 def value(name: JaxName) -> Any:
-    """What a name stands for. Raises ``MissingName``."""
+    """What a name resolves to. Raises ``MissingName``."""
     return getattr(*find(name))
 
 
@@ -144,14 +144,14 @@ def check_frames() -> Iterator[str]:
 
 
 def settings() -> tuple[tuple[str, Any], ...]:
-    """The settings of this thread for which JAX traces anew, by name. Raises ``MissingName``."""
+    """The settings of this thread that make JAX trace again, by name. Raises ``MissingName``."""
     context = value(CONTEXT)
     values = tuple(context())
     return tuple(zip(_setting_names(len(values)), values, strict=True))
 
 
 def _setting_names(number: int) -> tuple[str, ...]:
-    """Their names: jax 0.10 and later tell them, of earlier ones the code does."""
+    """Their names: jax 0.10 and later list them, for earlier ones the code does."""
     config = sys.modules[CONTEXT.module]
     try:
         names = tuple(map(str, config.trace_context_names()))

@@ -97,18 +97,18 @@ class FunctionLedger:
         if isinstance(call.fun, MethodType):
             owner = type(call.fun.__self__).__qualname__
             return (
-                f"{name} is a method of another {owner}, or was bound anew: "
+                f"{name} is a method of another {owner}, or was bound again: "
                 "jax.jit compiles for each object"
             )
         return (
-            f"{name} is a function made anew at each call: "
+            f"{name} is a new function object at each call: "
             "jax.jit knows functions by identity, not by their code"
         )
 
 
 # Executables that XLA made, handed back where an isolated test asks for the same one again.
 #
-# Caches of JAX are cleared before each test, so JAX traces, lowers and asks for each program anew,
+# Caches of JAX are cleared before each test, so JAX traces, lowers and asks for each program again,
 # and each is counted. What XLA made for the same module, options and devices is what it would
 # make again, and making it is most of what a small program costs.
 
@@ -117,7 +117,7 @@ MOST_KEPT: Final = 1024
 LONGEST_MODULE: Final = 1_000_000
 """Characters of a module that is kept."""
 _CALLS_PYTHON: Final = ("callback", "Partition")
-"""Parts of the names of targets that call Python: what they call is not told by the module."""
+"""Parts of the names of targets that call Python: the module does not say what they call."""
 
 
 class KeptExecutables:
@@ -142,14 +142,14 @@ class KeptExecutables:
                 return self._found[key][1]
         made = original(*args, **kwargs)
         if key is not None:
-            with self._lock:  # the backend is held, since its number stands in the key
+            with self._lock:  # the backend is held, since its number is in the key
                 self._found[key] = args[0], made
                 if len(self._found) > MOST_KEPT:
                     self._found.popitem(last=False)
         return made
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-        """None for what is not kept, and where another tool stands in place of JAX's function."""
+        """None for what is not kept, and where another tool has replaced JAX's function."""
         if not self.is_on or kwargs or len(args) != 5 or args[4] or not _is_of_jax(original):
             return None
         backend, module, devices, options, _ = args

@@ -2,7 +2,7 @@
 
 JaxSensors are global to the process: they go in with the first open window and come out with
 the last. JAX counts its compilations as well, by an event; one that passed our hook by is
-told as an error.
+reported as an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pytest_graphbreak.layers.left_threads import Events
 class _Local(threading.local):
     """Of one thread: the programs that are being compiled, the innermost last, whether XLA was
     asked; whether the innermost is compiled ahead of time; how many ended of which JAX has not
-    told yet; the exception that was told last."""
+    reported yet; the exception that was reported last."""
 
     def __init__(self) -> None:
         self.compiling: list[bool] = []
@@ -120,7 +120,7 @@ class JaxSensors:
         try:
             self._patches.append(Patch(*private.find(name), hook, of_torch=False))
         except MissingName:
-            pass  # told by the check
+            pass  # the check reports it
         except Exception as fault:
             self.errors.append(_unseen(f"{name.path}: {_say(fault)}"))
 
@@ -199,7 +199,7 @@ class JaxSensors:
         return self.kept.made(original, args, kwargs)
 
     def _heard(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """JAX tells its listeners how long something took."""
+        """JAX reports durations to its listeners."""
         if args and args[0] == self._event:
             if self._local.unheard:
                 self._local.unheard -= 1

@@ -42,7 +42,7 @@ class KeptTraces:
         self._modules = 0
 
     def clear(self) -> None:
-        """``jax.clear_caches()`` but for what stays. Raises ``MissingName`` if there is none."""
+        """``jax.clear_caches()`` except for what stays. Raises ``MissingName`` if there is none."""
         clear = private.value(private.CLEAR)
         try:
             kept = self._evict()
@@ -110,12 +110,12 @@ def _unlisted(kept: tuple[Any, ...]) -> Iterator[None]:
 
 
 def _values(cache: Any, kind: type) -> list[Any]:
-    """What a cache holds: JAX tells its keys alone, the collector knows the rest."""
+    """What a cache holds: JAX shows its keys alone, the garbage collector knows the rest."""
     return [value for value in gc.get_referents(cache) if type(value) is kind]
 
 
 def _only_lowered(lowerings: Any, stay: set[int]) -> bool:
-    """Have a cache hold nothing but these, and no executable; False where that cannot be told."""
+    """Have a cache hold nothing but these, and no executable; False where that is not known."""
     for reference, *_ in lowerings.cache_keys():
         if id(jaxpr := reference()) not in stay and jaxpr is not None:
             lowerings.evict_weakref(jaxpr)

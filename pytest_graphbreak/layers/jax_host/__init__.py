@@ -1,7 +1,7 @@
 """The jax_host layer: what JAX compiled for other devices than that of the profile.
 
-Random inputs, a golden result and the comparison are computed there. It is counted and told, and
-judged only where a marker or a baseline names it.
+Random inputs, a golden result and the comparison are computed there. It is counted and reported,
+and judged only where a marker or a baseline names it.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def entries(module: ModuleType) -> ConfigEntries | configs.JaxEntries:
 
 
 def differing(before: Snapshot, after: Snapshot) -> list[Key]:
-    """The settings that are others in ``after``. Raises ``SettingsError``."""
+    """The settings that differ in ``after``. Raises ``SettingsError``."""
     with _settings_errors("could not be compared"):
         return list(_differing(before, after))
 

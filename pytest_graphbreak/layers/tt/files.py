@@ -81,7 +81,7 @@ class LogFiles:
         return grown
 
     def _follow(self) -> None:
-        """Begin with the file that the variable names now, if it is another one."""
+        """Begin with the file that the variable names now, if it changed."""
         file = followed(os.environ)
         if file is not None and file not in self._starts:
             start = self._open.get(os.path.realpath(file))
@@ -92,7 +92,7 @@ class LogFiles:
 def _opened() -> dict[str, int]:
     """The size of each file that this process has open: the plugin writes to one, once loaded.
 
-    Empty where the system does not tell (TT's own is Linux).
+    Empty where the system does not say (TT's own is Linux).
     """
     sizes = {}
     with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ from pytest_graphbreak.text.blocks import Block, Source
 from pytest_graphbreak.text.lines import ANSI
 from pytest_graphbreak.text.scan import Group, Needle, scan
 
-# Tells header lines that stand in a log a second time from those of another graph.
+# Distinguishes a header line that a log has twice from that of another graph.
 #
 # Where standard error and ``TTXLA_LOGGER_FILE`` go to one file, or were put into one afterwards,
 # each header is there twice: one after the other, as loguru writes to both under one lock, or in
@@ -129,7 +129,7 @@ class TTLines:
     """What the TT compiler printed, rank by rank and thread by thread.
 
     Without a ``watcher`` it only counts: then END markers are passed over as
-    soon as there was a header, since headers tell more.
+    soon as there was a header, since headers say more.
     """
 
     def __init__(self, watcher: Watcher | None = None) -> None:
@@ -186,7 +186,7 @@ class TTLines:
 
     @property
     def unsure_copies(self) -> int:
-        """Header lines that stand in the log twice and may be copies or other graphs.
+        """Header lines that the log has twice, which may be copies or other graphs.
 
         Only standard error has END markers: where each header has one, no other line is a copy.
         """
@@ -197,7 +197,7 @@ class TTLines:
         return copies.adjacent if self.ends > self.headers + appended else 0
 
     def guesses(self) -> dict[str, Guess]:
-        """By rank, what markers stand for where there was no header; empty where there were."""
+        """By rank, what markers mean where there was no header; empty where there were."""
         if self.headers:
             return {}
         return {rank: markers.guess() for rank, markers in self.markers.items() if len(markers)}

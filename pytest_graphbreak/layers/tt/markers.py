@@ -2,7 +2,7 @@
 
 One marker follows each stage, and how many stages a graph has depends on the
 version and on how far the graph came. So the number is worked out from what
-stands between the markers: the dialect of each module (a graph begins with
+comes between the markers: the dialect of each module (a graph begins with
 ``vhlo.`` and ends with ``ttnn.``), its name, the compiler's errors. Where none
 of these is there, only the number of markers is left, and ``sure`` says so.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 USUAL: Final = range(5, 10)
-"""Stages that a whole graph has had in any version; used where the log does not tell."""
+"""Stages that a whole graph has had in any version; used where the log does not say."""
 
 KEPT: Final = 5_000
 
@@ -43,9 +43,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """How many graphs the markers stand for.
+    """How many graphs the markers mean.
 
-    ``stages`` is the number of stages of a whole graph (0 if none can be told),
+    ``stages`` is the number of stages of a whole graph (0 if none can be determined),
     ``sure`` is one of ``sure``, ``likely`` and ``guess``; the number of graphs
     is between ``least`` and ``most``; ``why`` is the evidence in words.
     ``found`` has the graphs one by one, the first ``KEPT`` of them.
@@ -76,7 +76,7 @@ class Markers:
         return self._count
 
     def feed(self, data: bytearray, start: int, end: int) -> None:
-        """Text that stands before the next marker; in parts, where it is long."""
+        """Text before the next marker; in parts, where it is long."""
         self._module.look(data, start, end)
 
     def mark(self) -> None:
@@ -96,7 +96,7 @@ class Markers:
         self._by_evidence.fail()
 
     def guess(self) -> Guess:
-        """What the markers so far stand for."""
+        """What the markers so far mean."""
         if self._vhlo:
             return _whole_graphs(self._by_dialect)
         return _periods(self._by_evidence)
@@ -135,7 +135,7 @@ class _MarkerRun(NamedTuple):
     """Markers in a row that no evidence parts.
 
     ``begun``: the first is of a vhlo module; ``lowered``: one is of a ttnn
-    module; ``failed``: an error stands after the last.
+    module; ``failed``: an error follows the last.
     """
 
     length: int
@@ -197,7 +197,7 @@ def _goes_back(last: _Module | None, module: _Module) -> bool:
 
 
 def _whole_graphs(runs: _Runs) -> Guess:
-    """Each graph begins with a vhlo module. What stands before the first began before the log."""
+    """Each graph begins with a vhlo module. What comes before the first began before the log."""
     kinds, first, _ = runs.all()
     begun = {run: number for run, number in kinds.items() if run.begun}
     lengths: Counter[int] = Counter()
@@ -238,7 +238,7 @@ def _candidates(kinds: Counter[_MarkerRun], last: _MarkerRun) -> tuple[list[int]
 
     Whole graphs fill a run; a graph that failed stops before its last stage.
     The best number makes few graphs and few runs that do not fit; a misfit
-    weighs more than a graph, but for the last, which the end of the log may
+    weighs more than a graph, except for the last, which the end of the log may
     have cut. Others can be only if no more runs do not fit them.
     """
     misfits = {
@@ -272,7 +272,7 @@ def _confidence(
     stages, parts = candidates[0], kinds.total()
     if len(candidates) > 1:
         numbers = " or ".join(str(stages) for stages in sorted(candidates))
-        end = "the number of graphs is the same" if agreed else "nothing tells which"
+        end = "the number of graphs is the same" if agreed else "nothing shows which"
         return LIKELY if agreed else GUESS, f"{markers} markers fit {numbers} stages a graph: {end}"
     if parts == 1:
         return LIKELY, f"of 5 to 9 stages a graph only {stages} fits {markers} markers"

@@ -51,7 +51,7 @@ WANTED: Final[Mapping[str, Mapping[str, str]]] = {
 """What is set beside the file, by how much of the log is asked for (``graph_budget_tt_log``).
 
 ``XLA_HLO_DEBUG`` also changes what runs: tt_torch takes another executor in its
-legacy flow, and torch_xla hashes every graph anew. So no gate sets it.
+legacy flow, and torch_xla hashes every graph again. So no gate sets it.
 """
 
 _LIBRARY: Final = "pjrt_plugin_tt"
@@ -282,7 +282,7 @@ def reconcile(tt: Record, xla: Record) -> Record:
 
     torch_xla hands each of its graphs to the TT compiler, in order. Where the
     numbers agree, each tt graph is explained by its xla graph. Where they do not,
-    nothing is claimed, and the test is told: by an error where the log has
+    nothing is claimed, and the test says so: by an error where the log has
     nothing of what torch_xla compiled, or what others compiled (then the layer
     was not seen), else by a note, since both layers are judged by themselves.
     """

@@ -3,7 +3,7 @@
 A thread compiles one graph at a time, so a header belongs to the last graph of
 its thread. Where several processes print with the same thread id and no rank,
 stages of two graphs overlap; then a stage goes to the last graph that still
-lacks it, and ``overlapped`` tells that which graph failed is a guess.
+lacks it, and ``overlapped`` says that the failed graph is a guess.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ RESHARD: Final = "ReplicateShardedData"
 class Program:
     """One graph in the TT compiler. ``number`` counts from 1 in the order of the log.
 
-    ``offset`` is where its first header stands, in bytes. ``places`` are the lines
+    ``offset`` is the place of its first header, in bytes. ``places`` are the lines
     of source that most of it comes from, most first, with the number of kinds
     of ops of each; ``module`` is the path of the nn.Module. ``cause``, ``why``
     and ``origin`` say why it exists (see ``logs.origin``), ``kind`` is the cause to count by.

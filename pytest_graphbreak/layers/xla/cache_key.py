@@ -2,7 +2,7 @@
 
 The cache cannot be emptied on torch_xla 2.9, and what one test compiled, the
 next one would find there. But every look-up, lazy and dynamo, hashes the
-environment variable ``XLA_AUTO_SPMD_MESH``, which is otherwise read only under
+environment variable ``XLA_AUTO_SPMD_MESH``, which is read elsewhere only under
 auto-sharding: a value of its own for each test makes its look-ups miss
 (torch_xla/csrc/xla_graph_executor.cpp, GetGraphHash and SyncTensorsGraphInternal).
 

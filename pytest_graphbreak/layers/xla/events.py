@@ -54,7 +54,7 @@ class Meter:
         """How often the metric was cleared without our seeing how much it had counted."""
 
     def total(self) -> int:
-        """Graphs compiled so far but for our own. Only differences have a meaning."""
+        """Graphs compiled so far, without our own. Only differences have a meaning."""
         after = native.compiles()
         if not _continues(self._seen, after):
             self.gaps += 1
@@ -91,7 +91,7 @@ class Meter:
         self._cleared()
         try:
             self.total()
-        except Exception:  # the user's call must go through; the next total() tells of it
+        except Exception:  # the user's call must go through; the next total() reports it
             return
         self._kept += self._seen.graphs
         self._seen = native.Compiles(0, ())

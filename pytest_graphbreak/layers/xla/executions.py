@@ -5,7 +5,7 @@ The numbers are torch_xla's own metrics, read and never cleared: ``ExecuteTime``
 who reads the numbers waits for the devices first.
 
 The lines come from functions that are watched: of a sync, of a compiled graph that runs, of a value
-that is read. Reads call no Python; so, while a window is open, Python kernels stand before those
+that is read. Reads call no Python; so, while a window is open, Python kernels replace those
 of torch_xla for ``_local_scalar_dense`` (``item()``, ``bool()``, ``float()``), ``_to_copy``
 (``cpu()``, ``tolist()``, ``print``) and ``_to_cpu`` (an operation that runs on the host), and pass
 on to them (``torch.library.get_kernel``, torch 2.9). What asked otherwise has no line.
@@ -229,7 +229,7 @@ def _looked_up() -> int:
 
 @contextmanager
 def _without_warning() -> Iterator[None]:
-    """torch warns once in a process that a kernel stands before another one: ours gives way."""
+    """torch warns once in a process that a kernel replaces another one: ours gives way."""
     show = warnings._showwarnmsg  # type: ignore[attr-defined]
     thread = threading.get_ident()
 

@@ -67,9 +67,9 @@ _SAID = (
     ("profiler", "sync", _PROFILER),
     ("user torch_xla.sync", "sync", "explicit sync"),
 )
-"""torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they stand for.
+"""torch_xla's own words (torch_xla/csrc/debug_util.cpp), and the cause and reason they mean.
 
-They are taken where the frames do not tell: they also call a value read what is not.
+They are taken where the frames do not say: they also call a value read what is not.
 """
 
 
@@ -124,7 +124,7 @@ def _again(before: Graph, after: Graph) -> bool:
 
 
 def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame]:
-    """What of a lazy graph is otherwise than the last time, and the line that made it."""
+    """What of a lazy graph differs from the last one, and the line that made it."""
     if found := ir.difference(before.pending, after.pending):
         made = found.node.made if found.node is not None else None
         return found.words, _made(*made, places) if made else NOWHERE
@@ -133,7 +133,7 @@ def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame
         for what in ("inputs", "outputs")
         if (now := getattr(after.report, what, None)) != (was := getattr(before.report, what, None))
     ]
-    return " and ".join(numbers) or "a shape, a type or a constant is another one", NOWHERE
+    return " and ".join(numbers) or "a shape, a type or a constant differs", NOWHERE
 
 
 def _made(file: str, line: int, function: str, places: Naming) -> Frame:
@@ -335,7 +335,7 @@ def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _W
 
 
 def _step_or_compile(frames: Sequence[Line], places: Naming) -> str:
-    """What was called: ``torch_xla.step()`` is ``compile()`` inside, only the user's line tells."""
+    """What was called: ``torch_xla.step()`` is ``compile()`` inside, only the user's line shows it."""
     frame = next(_users(frames, places), NOWHERE)
     return "torch_xla.step()" if _STEP.search(frame.code) else _COMPILE
 
@@ -372,7 +372,7 @@ def _read(event: Event, frames: Sequence[Line], places: Naming) -> str:
     for op in event.fallbacks:
         if any(_mentions(text, op) for text in texts):
             return runs_on_cpu([op])
-    # The line is the user's, and how it was read may stand in test infrastructure below it.
+    # The line is the user's, and how it was read may be in test infrastructure below it.
     for frame, own in zip(frames, texts, strict=False):
         for pattern, text in _READERS if places.is_written(frame.file) else ():
             if found := pattern.search(own):
@@ -409,7 +409,7 @@ def _users(frames: Iterable[Line], places: Naming) -> Iterator[Frame]:
 def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame, ...]:
     """The user's frames, outermost first, to the place itself, which is the last.
 
-    Dynamo's code for a function stands on its ``def``: what it traced goes on from there.
+    The line of Dynamo's code for a function is its ``def``: what it traced goes on from there.
     """
     if where == NOWHERE:
         return ()
@@ -423,7 +423,7 @@ def _stack(frames: Iterable[Line], where: Frame, places: Naming) -> tuple[Frame,
 def _place(frames: Iterable[Line], places: Naming) -> Frame:
     """The first frame of the user's.
 
-    A frame that stands on its own ``def`` is Dynamo's code for that function:
+    A frame at its own ``def`` is Dynamo's code for that function:
     the line that called it says more.
     """
     at_def = NOWHERE

@@ -1,4 +1,4 @@
-"""What an FX graph tells when torch_xla's bridge lowers it: its place, its cuts, its inputs.
+"""What an FX graph shows when torch_xla's bridge lowers it: its place, its cuts, its inputs.
 
 The bridge (torch_xla/_dynamo/dynamo_bridge.py) runs each node of the graph once,
 to find those that XLA cannot take. It puts the rest into partitions
@@ -78,7 +78,7 @@ class FxGraph:
     """Whether the bridge is done with its inputs."""
 
     def input(self, node: str) -> str:
-        """What the input that this node stands for is called in the user's code."""
+        """The name in the user's code of the input that this node represents."""
         return self.inputs.get(node, f"`{node}`")
 
 
@@ -122,7 +122,7 @@ def describe(gm: Any, args: Sequence[Any], compiled: Compiled | None) -> FxGraph
         pending=tuple(pending_inputs(args, names)),
         positions={node.name: position for position, node in enumerate(nodes)},
         names=names,
-        # A backend may have put nodes of its own between the inputs: they are told by name.
+        # A backend may have put nodes of its own between the inputs: they are recognised by name.
         inputs=dict(zip((node.name for node in nodes if is_input(node)), names, strict=True)),
     )
 

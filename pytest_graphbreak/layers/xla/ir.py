@@ -75,7 +75,7 @@ def difference(before: str, after: str) -> IrChange | None:
             counts = f"{len(made[1])} operations, {len(made[0])} before"
             if new is None:
                 return IrChange(f"{counts}, {old.op} is gone")
-            return IrChange(f"{counts}, {new.op} {new.shape} is another one", new)
+            return IrChange(f"{counts}, {new.op} {new.shape} differs", new)
     if pairs := [(old, new) for old, new in zip(*made, strict=True) if old.shape != new.shape]:
         own = (pair for pair in pairs if pair[1].made and not _is_torchs(pair[1].made[0]))
         old, new = next(own, pairs[0])

@@ -34,7 +34,7 @@ class XlaLines:
         return Group([Needle(_ANALYSIS, self._analysis), Needle(_HASH, self._hash)], _ANALYSIS)
 
     def _analysis(self, block: Block, at: int) -> int:
-        """Lines of a block that stand together."""
+        """Lines of a block that follow each other."""
         data = block.data
         ahead = _ahead(block, at)
         if ahead is None:
@@ -63,7 +63,7 @@ class XlaLines:
 
 
 def _ahead(block: Block, at: int) -> bytes | None:
-    """What stands before a mark in its line; None if those are words and not a prefix."""
+    """The text before a mark in its line; None if those are words and not a prefix."""
     begin = lines.begin(block.data, at)
     ahead = bytes(block.data[begin:at])
     if len(ahead) > lines.BEFORE or ahead.endswith((b"Post ", b"'", b'"', b"`")):

@@ -314,7 +314,7 @@ class XlaWindow:
         )
 
     def _left_thread(self, event: Event) -> Thread | None:
-        """The thread of an earlier test that compiled, as far as torch_xla tells its frames."""
+        """The thread of an earlier test that compiled, as far as torch_xla reports its frames."""
         return self._left_threads.of(reversed(event.report.frames)) if event.report else None
 
     def _isolated(self, made: int, explained: Sequence[Graph]) -> tuple[list[str], list[str]]:

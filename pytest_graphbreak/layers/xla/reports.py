@@ -32,7 +32,7 @@ class CompileReport:
     """One compilation. ``frames`` run from the innermost outwards, empty in autograd's thread.
 
     ``said`` is torch_xla's own guess at the cause, ``cut`` whether it left
-    frames out (``PT_XLA_DEBUG_MAX_FRAME``, 8 unless told).
+    frames out (``PT_XLA_DEBUG_MAX_FRAME``, 8 by default).
     """
 
     said: str = ""
@@ -143,7 +143,7 @@ def _graph_info(report: CompileReport, text: str) -> None:
 #
 # What the user asked of these variables is respected: a file of theirs is read
 # where it is, output that they want on stderr stays there (and the causes that
-# only it tells of stay unknown).
+# only it reports stay unknown).
 
 SETTINGS = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
 """Level 1 reports compilations, 2 every execution too."""
@@ -246,7 +246,7 @@ class DebugFile:
             return file.read()
 
     def _lend(self) -> None:
-        """Our file, emptied, and torch_xla told of it if it has not asked yet."""
+        """Empty our file, and pass it to torch_xla if it has not read the variable yet."""
         if self._fd < 0:
             # Imported here: Windows has neither, nor a torch_xla.
             import fcntl

@@ -42,7 +42,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     Only for sizes and lengths, which code works out of its arguments and writes nothing
     into: Dynamo reads the values before it knows what is written in place, so those of a
     mask that was written into are not the ones that the graph has. The first of all is
-    for all such places of the run: they come in families, and one alone mends little.
+    for all such places of the run: they come in families, and one alone fixes little.
     """
     others = [one for one in trial.record.breaks if reads(one)]
     family = reads(item) and len(others) > 1 and any(decides(one) for one in others)

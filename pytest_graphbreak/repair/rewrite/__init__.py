@@ -1,7 +1,7 @@
 """Source rewrites at one line, by libcst: everything else in the file stays as it is.
 
 A rewriter gets the statement (or the ``def``) that holds the line, and returns
-what stands there instead, or None where the form is not one that it knows. It
+what replaces it, or None if the form is not one that it knows. It
 is never guessed whether the result computes the same: a run proves it.
 """
 

@@ -31,7 +31,7 @@ _METHODS: Final = frozenset(
 )
 """Methods whose arguments are sizes."""
 _FUNCTIONS: Final = frozenset({"pad", "interpolate", "split"})
-"""Functions whose arguments are sizes, but for the first."""
+"""Functions whose arguments are sizes, except for the first."""
 _PLAIN: Final = m.OneOf(
     m.Integer(),
     m.Float(),
@@ -182,7 +182,7 @@ class _Constants(cst.CSTTransformer):
         return _call(f"torch._graphbreak_{name}", value)
 
     def _repeated(self, node: cst.Call) -> cst.Call:
-        """With the size of the result, which hangs on nothing else."""
+        """With the size of the result, which depends on nothing else."""
         named = {arg.keyword.value for arg in node.args if arg.keyword is not None}
         place = 1 if m.matches(node.func, m.Attribute(value=_TORCH)) else 0
         plain = [arg for arg in node.args if arg.keyword is None]

@@ -260,7 +260,7 @@ def _in_place(
     found = [name for name in changed(body) if name in place.before and name not in kinds]
     for name in found:
         if name in reassigned:
-            raise UnfitError(f"{name} is set anew and changed in place")
+            raise UnfitError(f"{name} is set again and changed in place")
     return found
 
 

@@ -12,7 +12,7 @@
     if (at) body.append(make("p", { class: "at" }, where(at)), code(at.code, change.sign === "+" ? "" : "known"));
     if (data.texts[change.was]) body.append(make("p", { class: "note" }, `before: ${data.texts[change.was]}`));
     if (change.owner) body.append(make("p", { class: "note" }, change.owner));
-    if (data.texts[change.try]) body.append(make("p", { class: "mend" }, make("b", {}, "Fix: "), data.texts[change.try]));
+    if (data.texts[change.try]) body.append(make("p", { class: "fix" }, make("b", {}, "Fix: "), data.texts[change.try]));
     if (change.with.length) body.append(fold("more", `With it, ${plural(change.with.length, "place")}`, change.with.map((text) => make("p", { class: "at" }, text))));
     if (change.stack.length) {
       body.append(fold("more", `Called from ${plural(change.stack.length, "frame")}`,
@@ -47,7 +47,7 @@
   }));
   if (data.moved.length) {
     groups.push({
-      title: "cannot be told",
+      title: "unclear",
       items: data.moved.map((pair) => ({ hay: `${hay(pair.before)}\n${hay(pair.after)}`, build: () => unsure(pair) })),
     });
   }

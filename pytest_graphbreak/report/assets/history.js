@@ -82,12 +82,12 @@
   // ---- causes: what moved in a step, each with its place
 
   const sign = ([, was, now]) => (now > was ? "+" : "\u2212");
-  const told = ([place, was, now]) => `${data.places[place][0]}${was && now ? ` ${was} \u2192 ${now}` : ""}`;
+  const placeText = ([place, was, now]) => `${data.places[place][0]}${was && now ? ` ${was} \u2192 ${now}` : ""}`;
 
   function cause(shift, more) {
     const [, where, code] = data.places[shift[0]];
     return make("div", { class: `shift ${shift[2] > shift[1] ? "worse" : "better"}` },
-      make("b", {}, `${sign(shift)} `), told(shift), more ? make("span", { class: "profile" }, more) : "",
+      make("b", {}, `${sign(shift)} `), placeText(shift), more ? make("span", { class: "profile" }, more) : "",
       make("p", { class: "at" }, where), code ? make("pre", { class: "source" }, make("span", { class: "here known" }, code)) : "");
   }
 

@@ -171,7 +171,7 @@
     const body = make("div", { class: "body" });
     if (place.graphs.length) body.append(make("p", { class: "at" }, `graph ${place.graphs.join(", ")}`));
     if (place.at) body.append(make("p", { class: "at" }, where(place.at)), source(place, state));
-    if (place.try) body.append(make("p", { class: "mend" }, make("b", {}, "Fix: "), place.try));
+    if (place.try) body.append(make("p", { class: "fix" }, make("b", {}, "Fix: "), place.try));
     if (place.stack.length) {
       body.append(fold("more", `Called from ${plural(place.stack.length, "frame")}`,
         [...place.stack].reverse().map((frame) => [make("p", { class: "at" }, where(frame)), code(frame.code, "known")])));
@@ -340,7 +340,7 @@
       const at = data.frames[one.at];
       body.append(make("p", { class: "at" }, where(at)), source({ at }, { word: "new" }));
     }
-    if (one.try) body.append(make("p", { class: "mend" }, make("b", {}, "Fix: "), one.try));
+    if (one.try) body.append(make("p", { class: "fix" }, make("b", {}, "Fix: "), one.try));
     body.append(make("p", { class: "at" }, one.red > 1 ? `${one.first}, and ${one.red - 1} more` : one.first));
     return make("article", { class: "cause" }, make("h3", {}, one.title), seen, body);
   }

@@ -1,7 +1,7 @@
 """The message of a commit that updates baselines: why each group of them moved.
 
-What stands in it is made by strangers. It cannot begin a line, so that git and a patch take it as
-text, and it names neither people nor issues: a host of repositories would act on both.
+Its contents come from untrusted sources. They cannot begin a line, so that git and a patch take
+them as text. The message names neither people nor issues, since a code host acts on both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytest_graphbreak.text.numbers import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20
-"""Causes that are told; the rest are counted."""
+"""Causes that are reported; the rest are counted."""
 WIDTH: Final = 72
 _UNSURE: Final = "renamed, or gone at one place and new at another"
 FILES: Final = 2
@@ -34,7 +34,7 @@ _ACTED_ON: Final = re.compile(r"@(?=\w)|#(?=\d)|\bGH-(?=\d)", re.IGNORECASE)
 
 
 def message(found: Comparison, entries: Sequence[Entry]) -> str:
-    """Why these entries of the baselines moved, as far as the two runs tell."""
+    """Why these entries of the baselines moved, as far as the two runs show."""
     left = {(entry.nodeid, entry.profile) for entry in entries}
     blocks, named = _blocks(found, left)
     lines = [subject(found, len(left)), "", *_wrapped(f"{words.headline(found)}.")]
@@ -78,7 +78,7 @@ def _rest(
     older = left - named - added - pruned - moved
     for tests, what in (
         (added - named, "recorded for the first time"),
-        ((moved & left) - named - added, "with other operations, or for no cause that is told"),
+        ((moved & left) - named - added, "with other operations, or for no reported cause"),
         (pruned - named, "dropped, since the test is gone"),
         (older, "as in both runs: the baseline was older"),
     ):
@@ -100,7 +100,7 @@ def subject(found: Comparison, tests: int) -> str:
 
 
 def _changes(found: Comparison) -> Iterator[tuple[str, CauseChange]]:
-    """Every change with the title of its group, in the order in which they are told."""
+    """Every change with the title of its group, in the order in which they are reported."""
     for section in words.sections(found):
         for change in section.changes:
             yield section.title, change

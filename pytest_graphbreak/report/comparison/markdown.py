@@ -38,7 +38,7 @@ def render(found: Comparison, limit: int = COMMENT) -> str:
     for section in sections:
         title = f"\n**{section.title[0].upper()}{section.title[1:]}**\n{_HEAD}"
         rows = [_row(change, found) for change in section.changes]
-        # A title never stands without its first row; half of the room is for what is folded.
+        # A title is never without its first row; half of the space is for folded parts.
         if page.size + len((title + rows[0]).encode()) > limit // 2:
             left += len(rows)
             continue

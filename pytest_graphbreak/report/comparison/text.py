@@ -23,7 +23,7 @@ NAMES: Final = 3
 
 
 def lines(found: Comparison, ops: float = OPS) -> Iterator[TextLine]:
-    """All of it. Captured operations are told test by test where they fell by ``ops`` percent."""
+    """All of it, with the captured operations of each test where they fell by ``ops`` percent."""
     yield labelled("before", words.side(found.before), width=8)
     yield labelled("after", words.side(found.after), width=8)
     for word, side in (("before", found.before), ("after", found.after)):
@@ -44,7 +44,7 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[T
         yield title, _listed(blocks, len(section.changes))
     if found.moved:
         blocks = (_moved(pair, found) for pair in found.moved[:MOST])
-        title = f"cannot be told: {plural(len(found.moved), 'place')}"
+        title = f"unclear: {plural(len(found.moved), 'place')}"
         yield title, _listed(blocks, len(found.moved))
     if any(before != after for pair in found.pairs for before, after in pair.ops.values()):
         yield "captured operations", _operations(found.pairs, ops)

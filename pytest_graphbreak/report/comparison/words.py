@@ -42,7 +42,7 @@ class Section:
 
 
 def sections(found: Comparison) -> list[Section]:
-    """The changes as they are told, the most urgent first; none that is empty."""
+    """The changes in the order of the report, the most urgent first; none that is empty."""
     groups: dict[str, list[CauseChange]] = {name: [] for name in _TITLES}
     for change in found.changes:
         groups[_section(change)].append(change)
@@ -91,14 +91,14 @@ def sign(change: CauseChange) -> str:
 def name(change: CauseChange) -> str:
     """What a change is: its id and reason, or its kind."""
     if change.kind == UNEXPLAINED:
-        return "graphs of which the reports tell no more"
+        return "graphs that the reports do not explain"
     kind = "" if change.id else KINDS.get(change.kind, change.kind)
     parts = (change.id or kind, "" if change.kind in EXPECTED else change.reason)
     return "  ".join(part for part in parts if part)
 
 
 def was(change: CauseChange) -> str:
-    """What it was called before, where that is otherwise; else empty."""
+    """Its name before, where that differs; else empty."""
     if change.how not in ("reworded", "reason"):
         return ""
     if change.was_id != change.id:
@@ -141,7 +141,7 @@ def version_move(name: str, found: Comparison) -> str:
 
 
 def tried(change: CauseChange) -> str | None:
-    """What mends it, on one line; only for what is there now."""
+    """How to fix it, on one line; only for what is there now."""
     if change.how in ("gone", "fewer", "reworded"):
         return None
     kind, where, reason = change.kind, change.where, change.reason
@@ -213,7 +213,7 @@ def unsure(pair: PossibleMove) -> str:
 
 
 def asides(found: Comparison) -> Iterator[tuple[str, str, list[str]]]:
-    """What is told test by test: a title, what it counts, and a line for each."""
+    """What is reported test by test: a title, what it counts, and a line for each."""
     yield (
         "tests with other counts",
         "test",

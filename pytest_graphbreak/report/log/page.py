@@ -43,7 +43,7 @@ def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
 def _gaps(completeness: Completeness) -> Iterator[str]:
     if completeness.whole:
         return
-    yield "### What this log cannot tell"
+    yield "### What this log lacks"
     yield ""
     for gap in completeness.gaps:
         yield f"- {ours(gap)}"
@@ -64,7 +64,7 @@ def _origins(reading: Reading) -> Iterator[str]:
 
 
 def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
-    """The reasons, each with its place and what mends it."""
+    """The reasons, each with its place and how to fix it."""
     if not found:
         return
     yield "### Most frequent reasons"

@@ -136,7 +136,7 @@ def failure(item: Failure) -> str:
 
 
 def first(item: Failure) -> str:
-    """Where the first graph that failed this way stands."""
+    """Where the first graph that failed this way is."""
     program = item.first
     name = program.name or "a module without a name"
     return f"first: graph {program.number}, {name}, at byte {program.offset:,} of the log"
@@ -155,7 +155,7 @@ def _tt(reading: Reading) -> str:
             parts.append(f"{programs.resharding:,} only gather sharded tensors")
         how = f"{sure(reading)}: headers"
         if reading.copies:
-            parts.append(f"{plural(reading.copies, 'header line')} stand twice and count once")
+            parts.append(f"{plural(reading.copies, 'header line')} occur twice and count once")
     else:
         parts.append(f"{reading.completed:,} lowered")
         how = f"{sure(reading)}: worked out from {plural(reading.ends, 'END marker')}"

@@ -73,7 +73,7 @@ def _of_torch() -> bool:
 
 
 def _chain() -> None:
-    """Run the ``sitecustomize`` that we stand in front of, under its own name."""
+    """Run the ``sitecustomize`` that ours hides, under its own name."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     ours = sys.modules.pop("sitecustomize", None)

@@ -32,7 +32,7 @@ def _graphbreak_numbers(value):
     numbers = _graphbreak_constant(value)
     known = torch.tensor(numbers, dtype=value.dtype, device=value.device)
     same = (value == known) | ((value != value) & (known != known))
-    if value.is_floating_point():  # 0.0 == -0.0, and 1 / x tells them apart
+    if value.is_floating_point():  # 0.0 == -0.0, and 1 / x distinguishes them
         same = same & ((torch.signbit(value) == torch.signbit(known)) | (value != value))
     torch._assert_async(same.all(), "graphbreak: numbers that are constants of the graph changed")
     return numbers
@@ -66,7 +66,7 @@ _graphbreak_set = torch._graphbreak_each = _graphbreak_each
 
 
 def _graphbreak_by_case(model, inner):
-    """Compile anew for other values of small integer arguments, but for ids and labels."""
+    """Compile again for other values of small integer arguments, except for ids and labels."""
     free = ("input_ids", "position_ids", "labels")
 
     def call(*args, **kwargs):

@@ -206,7 +206,7 @@ def _graphbreak_padding_gives(model, inner, padded, cut_back, module, given, wan
 
 
 def _graphbreak_same(old, new):
-    """Whether two values are equal; floats but for rounding, with a NaN only where there is one."""
+    """Whether two values are equal; floats up to rounding, with a NaN only where there is one."""
     if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
         return type(old) is type(new) and (old == new or old != old)
     old, new = old.detach().cpu(), new.detach().cpu()
