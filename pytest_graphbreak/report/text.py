@@ -91,7 +91,7 @@ def describe(record: Record) -> list[TextLine]:
     text = [TextLine(totals(record))]
     for layer in record.layers:
         if parts := made_of(record, layer):
-            told.append(TextLine(f"{layer}: {parts}", indent=2))
+            text.append(TextLine(f"{layer}: {parts}", indent=2))
     found = occurrences(observed(record), record, lambda change: change.kind != "graph")
     for kind in ("break", "recompile", "eager"):
         for one in [one for one in found if one.change.kind == kind][:MOST_PLACES]:

@@ -335,7 +335,7 @@ def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _W
 
 
 def _step_or_compile(frames: Sequence[Line], places: Naming) -> str:
-    """What was called: ``torch_xla.step()`` is ``compile()`` inside, only the user's line shows it."""
+    """What was called: ``torch_xla.step()`` is ``compile()`` inside, the user's line decides."""
     frame = next(_users(frames, places), NOWHERE)
     return "torch_xla.step()" if _STEP.search(frame.code) else _COMPILE
 
