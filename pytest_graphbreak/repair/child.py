@@ -52,37 +52,19 @@ def _measured(order: Answer) -> Answer:
         capture.seed()
         start = _written()
         began = time.perf_counter()
-        error: str | None = None
+        ended: Answer = {"error": None}
         seen = None
         try:
             with observe() as seen:
-                try:
+                with _noted(ended):
                     yield
-                except SystemExit as left:
-                    error = None if left.code in (None, 0) else f"the script ended with {left.code}"
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as raised:  # pytest's own outcomes are no Exceptions
-                    # A test over its budget did what it was to do: it is here for that.
-                    over = type(raised).__name__ == "GraphBudgetFailure"
-                    error = None if over else _words(raised)
-                    answer["traceback"] = traceback.format_exc()
-                    answer["exception"] = [type(raised).__name__, str(raised)]
                 capture.wait()
         finally:
             if seen is not None:
                 answer.update(record=seen.record.to_dict(), seconds=time.perf_counter() - began)
         answer["said"] = [start, _written()]
-        answer.update(error=error, fullgraph=recorder.fullgraph)
-        answer["options"] = recorder.options
-        answer.update(varies=recorder.varies(), floats=recorder.floats())
-        answer["device"] = _device()
-        answer["entries"] = sum(entry.called for entry in recorder.entries)
-        if order.get("weights"):
-            from pytest_graphbreak.repair import compare
-
-            answer["weights"] = compare.called(recorder.entries)
-        if error is None and order["outputs"]:
+        answer.update(ended, **_recorded(order, recorder))
+        if ended["error"] is None and order["outputs"]:
             answer.update(_outputs(order, recorder))
 
     # Also around a test's fixtures and the import of its module, which may compile what it calls.
@@ -91,6 +73,41 @@ def _measured(order: Answer) -> Answer:
     answer["sites"] = _sites(answer.get("record") or {})
     answer["torch"] = torch.__version__
     answer["homes"] = _homes(order["base"])
+    return answer
+
+
+@contextmanager
+def _noted(ended: Answer) -> Iterator[None]:
+    """Keep what a program raises from going on, but for Ctrl-C; ``ended`` says how it ended."""
+    try:
+        yield
+    except SystemExit as left:
+        if left.code not in (None, 0):
+            ended["error"] = f"the script ended with {left.code}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as raised:  # pytest's own outcomes are no Exceptions
+        # A test over its budget did what it was to do: it is here for that.
+        over = type(raised).__name__ == "GraphBudgetFailure"
+        ended["error"] = None if over else _words(raised)
+        ended["traceback"] = traceback.format_exc()
+        ended["exception"] = [type(raised).__name__, str(raised)]
+
+
+def _recorded(order: Answer, recorder: Any) -> Answer:
+    """What is known of the compiled calls."""
+    answer: Answer = {
+        "fullgraph": recorder.fullgraph,
+        "options": recorder.options,
+        "varies": recorder.varies(),
+        "floats": recorder.floats(),
+        "device": _device(),
+        "entries": sum(entry.called for entry in recorder.entries),
+    }
+    if order.get("weights"):
+        from pytest_graphbreak.repair import compare
+
+        answer["weights"] = compare.called(recorder.entries)
     return answer
 
 

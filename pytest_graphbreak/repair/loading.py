@@ -217,7 +217,6 @@ class Writer:
         module, saved, device, compiled, main = (
             _free(name, taken) for name in ("module", "saved", "device", "compiled", "main")
         )
-        top = list(loading.top)
         imports = ["import torch"]
         what = _callee(module, cut["method"])
         if not loading.root:
@@ -227,11 +226,7 @@ class Writer:
             if not self.owns(cut["module"]):
                 imports.append(f"from {cut['module']} import {what}")
         given = settings(self.source)
-        body = [*(line for line in given.lines if line not in loading.body), *loading.body]
-        if self.device == "TT" and "set_device_type" not in "\n".join((*top, *body)):
-            body.insert(0, 'xr.set_device_type("TT")')
-        if "manual_seed" not in "\n".join(body):
-            body.insert(1 if body and body[0].startswith("xr.") else 0, "torch.manual_seed(0)")
+        body = self._started(loading, given)
         if loading.root:
             body.append(f"{module} = {loading.module}")
         if state:
@@ -241,34 +236,26 @@ class Writer:
                 f"{module}.load_state_dict(torch.load({_beside(state)}))",
                 f"{module}.train({rest['training']})",
             ]
-        call = rest["inline"]
-        if (call is not None and ".to(device)" in call) or rest["move"]:
-            body.append(f"{device} = torch_xla.device()")
-        if call is None:
-            imports.append("from pathlib import Path")
-            body.append(f"{saved} = torch.load({_beside(data)}, weights_only=False)")
-            if rest["move"]:
-                imports.append("from torch.utils._pytree import tree_map_only")
-                move = f"lambda one: one.to({device}).detach().requires_grad_(one.requires_grad)"
-                body += [f"{saved} = tree_map_only(", f"    torch.Tensor, {move}, {saved}", ")"]
-            call = f'*{saved}["args"], **{saved}["kwargs"]'
-        elif device != "device":
-            call = call.replace(".to(device)", f".to({device})")
+        more, lines, call = _inputs(rest, data, saved, device)
+        imports += more
+        body += lines
         if loading.root and not cut["method"]:
             call = f"{module}, {call}" if call else module
         body += self._run(compiled, what, call, cut["grad"])
         own = [*_environment(given), *imports, *self._imports(), *given.imports]
-        lines = [
-            *self._header(item, f"{frame.function}, {loading.what}"),
-            "",
-            *self._heading(own, top),
-            "",
-            "",
-            f"def {main}():",
-            *_indented(body),
-            *self._end(f"{main}()"),
-        ]
-        return "\n".join([*lines, ""])
+        heading = self._heading(own, list(loading.top))
+        lines = [*self._header(item, f"{frame.function}, {loading.what}"), "", *heading]
+        lines += ["", "", f"def {main}():", *_indented(body), *self._end(f"{main}()"), ""]
+        return "\n".join(lines)
+
+    def _started(self, loading: Loading, given: Setup) -> list[str]:
+        """What loads the model, on its device and with a seed."""
+        body = [*(line for line in given.lines if line not in loading.body), *loading.body]
+        if self.device == "TT" and "set_device_type" not in "\n".join((*loading.top, *body)):
+            body.insert(0, 'xr.set_device_type("TT")')
+        if "manual_seed" not in "\n".join(body):
+            body.insert(1 if body and body[0].startswith("xr.") else 0, "torch.manual_seed(0)")
+        return body
 
     def saved(self, item: Break, frame: Frame, cut: Answer, data: str) -> str:
         """The function with its arguments from the script or from the file ``data``.
@@ -403,6 +390,22 @@ def _split(call: str) -> Iterator[str]:
 
 def _callee(module: str, method: str) -> str:
     return module if method == "forward" else f"{module}.{method}"
+
+
+def _inputs(rest: Answer, data: str, saved: str, device: str) -> tuple[list[str], list[str], str]:
+    """What makes the inputs: imports and lines, and the arguments of the call."""
+    call: str | None = rest["inline"]
+    needed = (call is not None and ".to(device)" in call) or rest["move"]
+    lines = [f"{device} = torch_xla.device()"] if needed else []
+    if call is not None:
+        return [], lines, call.replace(".to(device)", f".to({device})")
+    imports = ["from pathlib import Path"]
+    lines.append(f"{saved} = torch.load({_beside(data)}, weights_only=False)")
+    if rest["move"]:
+        imports.append("from torch.utils._pytree import tree_map_only")
+        move = f"lambda one: one.to({device}).detach().requires_grad_(one.requires_grad)"
+        lines += [f"{saved} = tree_map_only(", f"    torch.Tensor, {move}, {saved}", ")"]
+    return imports, lines, f'*{saved}["args"], **{saved}["kwargs"]'
 
 
 def _beside(file: str) -> str:

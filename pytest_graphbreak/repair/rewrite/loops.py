@@ -11,6 +11,7 @@ import ast
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final
 
 from pytest_graphbreak.repair.rewrite.branches import condition, own, refuse, statement
@@ -134,19 +135,8 @@ def _written(plan: _Plan) -> list[str]:
     ]
     starts = [_start(name, plan) for name in carried]
     if plan.shaped:
-        first = [
-            name
-            if name not in plan.shaped
-            else "None"
-            if name in plan.unset
-            else f"torch.full((), {name})"
-            for name in carried
-        ]
-        first = [
-            one if one != name else start
-            for one, name, start in zip(first, carried, starts, strict=True)
-        ]
-        lines.append(f"_first = _body({', '.join(first)})  # its shapes and dtypes")
+        first = ", ".join(map(_first, carried, starts, repeat(plan)))
+        lines.append(f"_first = _body({first})  # its shapes and dtypes")
     packed = f"({', '.join(starts)},)"
     if set(plan.unset) & plan.place.after:
         lines.append(f"_starts = {packed}")
@@ -165,6 +155,13 @@ def _after(plan: _Plan) -> list[str]:
         elif name in plan.numbers and name in plan.place.after:
             lines.append(f"{name} = {name}.item()")
     return lines
+
+
+def _first(name: str, start: str, plan: _Plan) -> str:
+    """What the body is called with once, to see the shapes and dtypes that it gives."""
+    if name not in plan.shaped:
+        return start
+    return "None" if name in plan.unset else f"torch.full((), {name})"
 
 
 def _start(name: str, plan: _Plan) -> str:
