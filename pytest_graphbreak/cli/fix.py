@@ -99,6 +99,15 @@ def _check_writable(target: Target) -> None:
             raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
+def _put(fixed: Target, source: bytes) -> None:
+    if not files.is_free(fixed.path):  # made since the command began
+        raise UserError(_not_ours(fixed))
+    try:
+        files.put(fixed.path, source)
+    except OSError as error:
+        raise UserError(f"{fixed.path}: cannot be written: {error.strerror or error}") from None
+
+
 def _not_ours(fixed: Target) -> str:
     what = "a symlink" if fixed.path.is_symlink() else "not written by graphbreak"
     return (
@@ -171,13 +180,7 @@ def _result(
     fixed = target.beside("_fixed")
     words = ""
     if outcome.source is not None:
-        if not files.is_free(fixed.path):  # made since the command began
-            raise UserError(_not_ours(fixed))
-        try:
-            files.put(fixed.path, outcome.source)
-        except OSError as error:
-            why = error.strerror or error
-            raise UserError(f"{fixed.path}: cannot be written: {why}") from None
+        _put(fixed, outcome.source)
         if not proved:
             try:
                 progress.step(1, 1, f"{shown(fixed.path, Path.cwd())} as written")

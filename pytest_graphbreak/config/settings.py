@@ -212,7 +212,7 @@ def from_config(config: pytest.Config) -> Settings:
     where writing was asked for under CI.
     """
     asked = _Asked(config)
-    update, record, prune = (bool(asked.option(name)) for name in WRITING)
+    writes = {name: bool(asked.option(name)) for name in WRITING}
     gate = config.getoption("graph_budget", default=None)
     # A relative path on the command line is relative to where it was typed, in
     # the ini file to the rootdir.
@@ -221,11 +221,8 @@ def from_config(config: pytest.Config) -> Settings:
     settings = Settings(
         root=root,
         directory=root / asked.text("dir"),
-        gate=bool(config.getini("graph_budget") if gate is None else gate)
-        or (update or record or prune),
-        update=update,
-        record=record,
-        prune=prune,
+        gate=bool(config.getini("graph_budget") if gate is None else gate) or any(writes.values()),
+        **writes,
         report=(root if asked.option("report") is None else typed_in) / report if report else None,
         trace=typed_in / trace if trace else None,
         profile=asked.text("profile") or None,

@@ -242,11 +242,21 @@ class Writer:
         if loading.root and not cut["method"]:
             call = f"{module}, {call}" if call else module
         body += self._run(compiled, what, call, cut["grad"])
+        header = self._header(item, f"{frame.function}, {loading.what}")
+        return self._script(header, given, imports, list(loading.top), body, main)
+
+    def _script(
+        self,
+        header: list[str],
+        given: Setup,
+        imports: list[str],
+        top: list[str],
+        body: list[str],
+        main: str = "main",
+    ) -> str:
         own = [*_environment(given), *imports, *self._imports(), *given.imports]
-        heading = self._heading(own, list(loading.top))
-        lines = [*self._header(item, f"{frame.function}, {loading.what}"), "", *heading]
-        lines += ["", "", f"def {main}():", *_indented(body), *self._end(f"{main}()"), ""]
-        return "\n".join(lines)
+        lines = [*header, "", *self._heading(own, top), "", "", f"def {main}():"]
+        return "\n".join([*lines, *_indented(body), *self._end(f"{main}()"), ""])
 
     def _started(self, loading: Loading, given: Setup) -> list[str]:
         """What loads the model, on its device and with a seed."""
@@ -269,11 +279,9 @@ class Writer:
             top += rest
         imports = [] if cut["inline"] is not None else ["from pathlib import Path"]
         given = settings(self.source)
-        own = [*_environment(given), *imports, "import torch", *self._imports(), *given.imports]
-        lines = [*self._header(item, frame.function), "", *self._heading(own, top)]
-        lines += ["", "", "def main():", *_indented(given.lines)]
-        lines += _indented(self._saved(frame, cut, data))
-        return "\n".join([*lines, *self._end("main()"), ""])
+        body = [*given.lines, *self._saved(frame, cut, data)]
+        header = self._header(item, frame.function)
+        return self._script(header, given, [*imports, "import torch"], top, body)
 
     def whole(self, item: Break) -> str:
         """The program as it is."""
