@@ -33,7 +33,8 @@ def nodeid(number: int) -> str:
 
 def _seen(number: int, graphs: int) -> Any:
     from pytest_graphbreak.judging.measured import measured
-    from pytest_graphbreak.model.record import Break, Frame, Graph, Record
+    from pytest_graphbreak.model.merging import record_of
+    from pytest_graphbreak.model.record import Break, Frame, Graph
     from pytest_graphbreak.model.report import RunEnvironment
 
     breaks = ()
@@ -55,7 +56,7 @@ def _seen(number: int, graphs: int) -> Any:
         )
         for place in range(graphs)
     )
-    record = Record.of("dynamo", graphs=graphs, breaks=breaks, graph_list=made)
+    record = record_of("dynamo", graphs=graphs, breaks=breaks, graph_list=made)
     environment = RunEnvironment(versions={"torch": "2.13.0"})
     return measured(nodeid(number), "cpu", environment, record)
 

@@ -20,6 +20,7 @@ from pytest_graphbreak.layers.xla import explain
 from pytest_graphbreak.layers.xla import log as xlalog
 from pytest_graphbreak.layers.xla.fx import Cut, FxGraph
 from pytest_graphbreak.layers.xla.reports import CompileReport
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, Record
 from pytest_graphbreak.model.sources import Sources
 
@@ -140,7 +141,7 @@ class Origins:
         """The xla layer, if torch_xla reported its compilations."""
         if not self.compilations:
             return None
-        return Record.of("xla", graphs=self.compilations, graph_list=self._graphs)
+        return record_of("xla", graphs=self.compilations, graph_list=self._graphs)
 
     def totals(self, tt: bool) -> Counter[tuple[str, str]]:
         """By origin and cause: the graphs of the deepest layer."""

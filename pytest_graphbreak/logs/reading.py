@@ -17,8 +17,9 @@ from pytest_graphbreak.layers.xla.log import Locations, XlaLines
 from pytest_graphbreak.logs import origin
 from pytest_graphbreak.logs.dump import Dump
 from pytest_graphbreak.logs.origin import Origins
+from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Graph, Record, merge
+from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.text.blocks import Block, Source
 from pytest_graphbreak.text.scan import scan
@@ -216,11 +217,11 @@ class _Reader(Watcher):
         if self._tt.headers:
             several = len({(program.rank, program.thread) for program in programs.list}) > 1
             graphs = [_graph(program, several) for program in programs.list]
-            return Record.of("tt", graphs=programs.attempted, graph_list=graphs)
+            return record_of("tt", graphs=programs.attempted, graph_list=graphs)
         if guesses:
             number = sum(guess.graphs for guess in guesses.values())
-            return Record.of("tt", graphs=number, graph_list=_guessed(guesses))
-        return Record.of("tt") if self._tt.levels else None
+            return record_of("tt", graphs=number, graph_list=_guessed(guesses))
+        return record_of("tt") if self._tt.levels else None
 
     def _dynamo_layer(self) -> Record | None:
         return self._dynamo.record() if self._dynamo.seen else None

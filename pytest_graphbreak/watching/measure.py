@@ -19,8 +19,9 @@ from pytest_graphbreak.layers.base import Window, observers, unloaded
 from pytest_graphbreak.layers.children.observer import Following, kept
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
+from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import places
-from pytest_graphbreak.model.record import Record, merge
+from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.text.numbers import noun
 
 # What a budget names and nothing here can make: a gate that cannot see must not pass.

@@ -13,7 +13,8 @@ from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Values
 from pytest_graphbreak.model.layers import COMPILERS
-from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Record, merge
+from pytest_graphbreak.model.merging import merge
+from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Record
 
 HERE = Frame("model.py", "Stack.forward", 12, "torch_xla.sync()")
 VERSIONS = dict.fromkeys(COMPILERS, "2.9.1")

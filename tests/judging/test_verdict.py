@@ -14,6 +14,7 @@ from pytest_graphbreak.judging.cap import parse
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import BaselinePlace, Cap, Values
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import Break, Eager, Frame, Frames, Graph, Record
 
 
@@ -209,7 +210,7 @@ def held(*ops: int, layer: str = "dynamo", again: int = 0) -> Record:
     graphs = tuple(
         Graph(layer, f"{number}/0", "entry", ops=count) for number, count in enumerate(ops)
     )
-    return Record.of(layer, graphs=len(ops), recompiles=again, graph_list=graphs)
+    return record_of(layer, graphs=len(ops), recompiles=again, graph_list=graphs)
 
 
 def written(record: Record, torch: str = "2.9", **packages: str) -> Expected:

@@ -10,7 +10,8 @@ import pytest
 from pytest_graphbreak.layers.base import Observer, observers
 from pytest_graphbreak.model.layer import GraphCause, Layer, load
 from pytest_graphbreak.model.layers import BREAKING, BY_NAME, DESCRIPTIONS, EXPECTED, LAYERS
-from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.model.merging import record_of
+from pytest_graphbreak.model.record import Break
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -63,5 +64,5 @@ def test_descriptions_import_no_observer() -> None:
 
 def test_breaks_are_known_by_layer_and_place() -> None:
     items = [Break(layer, "why") for layer in ("dynamo", "xla", "dynamo")]
-    record = Record.of("dynamo", breaks=items)
+    record = record_of("dynamo", breaks=items)
     assert [(item.layer, item.count) for item in record.breaks] == [("dynamo", 2), ("xla", 1)]

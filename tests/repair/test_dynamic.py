@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.repair.dynamic import MARKED, Way, advice
 from tests.repair.conftest import Shop
 
@@ -89,7 +89,7 @@ def test_a_program_that_gives_nothing_to_compare(shop: Shop, source: str, why: s
 
 
 def way(name: str, graphs: int, call: float | None = 1.0) -> Way:
-    return Way(name, Record.of("dynamo", graphs=graphs), call=call)
+    return Way(name, record_of("dynamo", graphs=graphs), call=call)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pytest_graphbreak.baseline import BaselineError, update
 from pytest_graphbreak.baseline.read import document
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
+from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.record import (
     Break,
     Eager,
@@ -27,7 +28,6 @@ from pytest_graphbreak.model.record import (
     Graph,
     Recompile,
     Record,
-    merge,
 )
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.schemas import HOME, derived, schema
@@ -176,7 +176,7 @@ def full_record() -> Record:
     """A record in which nothing is empty."""
     return merge(
         [
-            Record.of(
+            record_of(
                 layer,
                 graphs=2,
                 recompiles=1,

@@ -18,8 +18,9 @@ from typing import Any
 from pytest_graphbreak.layers import during
 from pytest_graphbreak.layers.base import NOTIFIER, Observer, Window
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, Node, is_alive
+from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record, merge
+from pytest_graphbreak.model.record import Record
 
 
 class Child:

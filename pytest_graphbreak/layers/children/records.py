@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.model.record import Frames, Graph, LineRuns, Placed, Record
+from pytest_graphbreak.model.merging import Placed
+from pytest_graphbreak.model.record import Frames, Graph, LineRuns, Record
 
 
 def since(after: Record, before: Record | None) -> Record:

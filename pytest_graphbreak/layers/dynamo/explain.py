@@ -29,6 +29,7 @@ from pytest_graphbreak.layers.dynamo.events import (
 )
 from pytest_graphbreak.layers.dynamo.origins import origin
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Naming, is_resume
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
@@ -246,7 +247,7 @@ class _Window(EventReader):
         made = [event for event in events if isinstance(event, Made)]
         missed = sum(event.graphs for event in events if isinstance(event, Missed))
         recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
-        return Record.of(
+        return record_of(
             LAYER,
             graphs=len(made) + missed,
             recompiles=len(recompiles),

@@ -26,6 +26,7 @@ from pytest_graphbreak.layers.dynamo.log_attempts import (
 )
 from pytest_graphbreak.layers.dynamo.log_records import Torch
 from pytest_graphbreak.model import stacks
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import (
     NOWHERE,
     Break,
@@ -146,7 +147,7 @@ class Dynamo:
 
     def record(self) -> Record:
         """Everything that was logged."""
-        return Record.of(
+        return record_of(
             LAYER,
             graphs=self.graphs,
             recompiles=self.recompiles,

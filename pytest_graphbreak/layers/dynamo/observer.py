@@ -31,8 +31,9 @@ from pytest_graphbreak.layers.dynamo.private import required
 from pytest_graphbreak.layers.dynamo.sensors import DynamoSensors
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.left_threads import LeftThreads
+from pytest_graphbreak.model.merging import merge, record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import Record, merge
+from pytest_graphbreak.model.record import Record
 
 DYNAMO = "torch._dynamo"
 PATIENCE = 60.0
@@ -259,7 +260,7 @@ class DynamoWindow:
         except Exception as fault:
             made = sum(isinstance(event, Made) for event in events)
             error = f"dynamo: what was seen could not be read: {type(fault).__name__}: {fault}"
-            return Record.of("dynamo", graphs=made, errors=(*errors, error))
+            return record_of("dynamo", graphs=made, errors=(*errors, error))
 
     def _left_thread(self, event: Event) -> threading.Thread | None:
         """The thread of an earlier test in which it happened, if it is no other's.

@@ -20,6 +20,7 @@ from pytest_graphbreak.layers.jax.events import (
     SensorFault,
 )
 from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import (
     NOWHERE,
@@ -131,7 +132,7 @@ class _EventReader:
             self._eager.append(Eager(self._layer, event.reason, where))
 
     def record(self) -> Record:
-        return Record.of(
+        return record_of(
             self._layer,
             graphs=len(self._graphs),
             recompiles=len(self._recompiles),

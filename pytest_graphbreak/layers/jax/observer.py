@@ -24,6 +24,7 @@ from pytest_graphbreak.layers.jax.events import Event, Executable, is_on_device
 from pytest_graphbreak.layers.jax.explain import explained
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.layers.left_threads import LeftThreads
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Record
 
@@ -171,7 +172,7 @@ class JaxWindow:
             except Exception as fault:
                 made = sum(isinstance(event, Executable) for event in own)
                 error = f"jax: what was seen could not be read: {type(fault).__name__}: {fault}"
-                seen = Record.of(self._observer.layer, graphs=made, errors=(*errors, error))
+                seen = record_of(self._observer.layer, graphs=made, errors=(*errors, error))
             self._last_read = (until, seen.noted(*self._left_out(events)))
         return self._last_read[1]
 

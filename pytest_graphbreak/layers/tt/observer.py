@@ -38,6 +38,7 @@ from pytest_graphbreak.layers.tt.log import TTLines
 from pytest_graphbreak.layers.tt.programs import Program, Programs
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.observer import XlaProbe
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Graph, Record
 
@@ -257,7 +258,7 @@ class TTWindow:
             stages = ", ".join(f"{count} after {stage}" for stage, count in stopped.items())
             notes.append(f"tt: {stopped.total()} graphs failed to compile ({stages})")
         own, left = self._own(programs.list)
-        return Record.of(
+        return record_of(
             LAYER,
             graphs=programs.attempted - left.total(),
             graph_list=map(_graph, own),

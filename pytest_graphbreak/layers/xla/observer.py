@@ -27,6 +27,7 @@ from pytest_graphbreak.layers.xla.events import CLEARED, Event
 from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
 from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
@@ -274,7 +275,7 @@ class XlaWindow:
             for number, event in enumerate(events)
             if is_recompile(event) or str(number) in guards
         ]
-        record = Record.of(
+        record = record_of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),

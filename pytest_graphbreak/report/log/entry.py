@@ -9,7 +9,7 @@ from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import entry_json
-from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report.log import words
 
@@ -28,7 +28,7 @@ def entry(reading: Reading, completeness: Completeness) -> Plain:
 
 def counted(nodeid: str, reading: Reading) -> Plain:
     """Return the number of graphs as that of a test; why they exist, a dump does not say."""
-    record = Record.of("tt", graphs=reading.record.graphs.get("tt", 0))
+    record = record_of("tt", graphs=reading.record.graphs.get("tt", 0))
     return entry_json(TestReport(nodeid, "passed", record=record))
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_graphbreak.layers.tt import files, observer
 from pytest_graphbreak.layers.tt.observer import TTObserver, prepare_environment, reconcile
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame, Graph, Record
 from tests.conftest import Suite
@@ -627,7 +628,7 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
 def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer, "in_use", lambda: True)
     monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
-    own, xla = Record.of("tt", graphs=3), Record.of("xla", graphs=1)
+    own, xla = record_of("tt", graphs=3), record_of("xla", graphs=1)
     assert not reconcile(own, xla).errors
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
     (error,) = reconcile(own, xla).errors
@@ -638,7 +639,7 @@ def test_workers_that_share_a_log_are_an_error(log: Path, monkeypatch: pytest.Mo
 
 def test_xla_graphs_explain_tt_graphs() -> None:
     where = Frame("net.py", "forward", 3, "x @ x")
-    xla = Record.of(
+    xla = record_of(
         "xla",
         graphs=2,
         graph_list=(
@@ -647,10 +648,10 @@ def test_xla_graphs_explain_tt_graphs() -> None:
         ),
     )
     names = ("graph 1", "graph 2")
-    own = Record.of("tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names))
+    own = record_of("tt", graphs=2, graph_list=tuple(Graph("tt", name, "other") for name in names))
     first, second = reconcile(own, xla).graph_list
     assert (first.layer, first.name, first.cause, first.where) == ("tt", "graph 1", "fx", where)
     assert (first.sources, first.hash) == (("0",), "ab")
     assert (second.cause, second.reason) == ("access", "a value was read")
-    fewer = Record.of("xla", graphs=1, graph_list=xla.graph_list[:1])
+    fewer = record_of("xla", graphs=1, graph_list=xla.graph_list[:1])
     assert reconcile(own, fewer) is own

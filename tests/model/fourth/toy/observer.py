@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pytest_graphbreak.layers.base import Observer, Window
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Break, Graph, Recompile, Record
 
@@ -66,7 +67,7 @@ class ToyWindow:
                     again.append(Recompile(layer, name, reason, where))
             elif kind == "break" and device == "card":
                 breaks.append(Break(layer, reason, where, "T1", stack=(where,)))
-        return Record.of(
+        return record_of(
             layer,
             graphs=len(graphs),
             recompiles=len(again),
