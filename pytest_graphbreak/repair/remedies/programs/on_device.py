@@ -63,18 +63,10 @@ def _graphbreak_on_device(model, inner):
     What is written into them elsewhere goes to the device before a call, and what the call
     writes into them goes back after it.
     """
-    from torch.utils._pytree import tree_leaves, tree_map
+    from torch.utils._pytree import tree_map
 
     copies = {}
     holders = []
-
-    def device_of(args, kwargs):
-        leaves = tree_leaves((args, kwargs))
-        module = getattr(model, "__self__", model)
-        if isinstance(module, torch.nn.Module):
-            leaves += [*module.parameters(), *module.buffers()]
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return next((one.device for one in tensors if one.device.type != "cpu"), None)
 
     def held(value, device):
         one = copies.get(id(value))
@@ -83,7 +75,7 @@ def _graphbreak_on_device(model, inner):
         return one[1]
 
     def call(*args, **kwargs):
-        device = device_of(args, kwargs)
+        device = _graphbreak_device_of(model, args, kwargs)
         if device is None:
             return inner(*args, **kwargs)
         if not holders:
@@ -107,11 +99,28 @@ def _graphbreak_on_device(model, inner):
             for (put, value, get), (_, there) in zip(found, pairs):
                 if get() is there:
                     put(value)
-            for (value, there), version in zip(pairs, versions):
-                if _graphbreak_version(there) != version:
-                    with torch.no_grad():
-                        value.copy_(there)
-                    if id(value) in copies:
-                        copies[id(value)][2] = _graphbreak_version(value)
+            _graphbreak_write_back(pairs, versions, copies)
 
     return call
+
+
+def _graphbreak_device_of(model, args, kwargs):
+    """The device of the inputs or of the weights; None where all is on the CPU."""
+    from torch.utils._pytree import tree_leaves
+
+    leaves = tree_leaves((args, kwargs))
+    module = getattr(model, "__self__", model)
+    if isinstance(module, torch.nn.Module):
+        leaves += [*module.parameters(), *module.buffers()]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return next((one.device for one in tensors if one.device.type != "cpu"), None)
+
+
+def _graphbreak_write_back(pairs, versions, copies):
+    """What a call wrote into a tensor on the device goes into the one that the code holds."""
+    for (value, there), version in zip(pairs, versions):
+        if _graphbreak_version(there) != version:
+            with torch.no_grad():
+                value.copy_(there)
+            if id(value) in copies:
+                copies[id(value)][2] = _graphbreak_version(value)

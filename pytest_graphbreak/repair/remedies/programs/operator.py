@@ -10,6 +10,14 @@ import torch
 _graphbreak_ops = []
 
 
+def _graphbreak_kept(a, b):
+    """Whether a tensor is as its copy: a NaN is one still, and 0.0 is not -0.0."""
+    same = a == b
+    if a.is_floating_point():
+        same = same & (torch.signbit(a) == torch.signbit(b))
+    return (same | ((a != a) & (b != b))).all()
+
+
 def _graphbreak_op(function, shape=None):
     """A function of tensors as one node of the graph, which runs as it is, each time.
 
@@ -26,19 +34,13 @@ def _graphbreak_op(function, shape=None):
         return torch.empty_like(given[0]) if shape is None else given[0].new_empty(shape)
 
     def run(given):
-        def kept(a, b):
-            same = a == b
-            if a.is_floating_point():  # 0.0 == -0.0
-                same = same & (torch.signbit(a) == torch.signbit(b))
-            return (same | ((a != a) & (b != b))).all()
-
         copies = [one.clone() for one in given]
         result, wanted = function(*copies), like(given)
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{name}: the result is no tensor")
         if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
             raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
-        if not all(map(kept, given, copies)):
+        if not all(map(_graphbreak_kept, given, copies)):
             raise TypeError(f"{name}: it changes an argument")
         return wanted.copy_(result)
 

@@ -16,57 +16,69 @@ _graphbreak_buckets: dict[str, Any] = {}
 # The program.
 
 
+def _graphbreak_bucket(size, first):
+    while first < size:
+        first *= 2
+    return first
+
+
+def _graphbreak_at_home(tensor):
+    """Where a tensor is padded: on an xla device each size would be a graph again for that."""
+    return torch.device("cpu") if tensor.device.type == "xla" else tensor.device
+
+
+def _graphbreak_padded(table, name, tensor):
+    """A tensor with its sizes that vary filled up with zeros."""
+    amounts = [0] * (2 * tensor.dim())
+    for dim, first in table["dims"].get(name, {}).items():
+        size = tensor.shape[dim]
+        amounts[2 * (tensor.dim() - dim) - 1] = _graphbreak_bucket(size, first) - size
+    if not any(amounts):
+        return tensor
+    where = _graphbreak_at_home(tensor)
+    return torch.nn.functional.pad(tensor.to(where), amounts).to(tensor.device)
+
+
+def _graphbreak_cut_back(table, result, sizes):
+    """The results of a padded call, cut to the sizes that the plain one would have given."""
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    leaves, spec = tree_flatten(result)
+    if len(leaves) != table["results"]:
+        raise RuntimeError(f"padding: {len(leaves)} results, not {table['results']}")
+    cuts = {}
+    for number, dim, name, source in table["follow"]:
+        size = sizes[name, source]
+        wanted = _graphbreak_bucket(size, table["dims"][name][source])
+        if leaves[number].shape[dim] != wanted:
+            raise RuntimeError(
+                f"padding: size {leaves[number].shape[dim]} of result {number}, not {wanted}"
+            )
+        if size < wanted:
+            cuts.setdefault(number, []).append((dim, size))
+    for number, these in cuts.items():
+        cut = leaves[number].to(_graphbreak_at_home(leaves[number]))
+        for dim, size in these:
+            cut = cut.narrow(dim, 0, size)
+        leaves[number] = cut.to(leaves[number].device)
+    return tree_unflatten(leaves, spec)
+
+
 def _graphbreak_pad(model, inner):
     """Fill up the sizes that vary with zeros to the next bucket, and cut the results back.
 
     Where that would change a result, the call is made as it is.
     """
-    from torch.utils._pytree import tree_flatten, tree_unflatten
-
     table = _graphbreak_buckets.get(_graphbreak_name(model))
     if table is None:
         return inner
-    # On an xla device each size would be a graph again for the padding: there it is the host's.
-    at_home = torch.device("cpu")
     holds = {}
 
-    def bucket(size, first):
-        while first < size:
-            first *= 2
-        return first
-
     def padded(name, tensor):
-        where = at_home if tensor.device.type == "xla" else tensor.device
-        amounts = [0] * (2 * tensor.dim())
-        for dim, first in table["dims"].get(name, {}).items():
-            amounts[2 * (tensor.dim() - dim) - 1] = bucket(tensor.shape[dim], first) - (
-                tensor.shape[dim]
-            )
-        if not any(amounts):
-            return tensor
-        return torch.nn.functional.pad(tensor.to(where), amounts).to(tensor.device)
+        return _graphbreak_padded(table, name, tensor)
 
     def cut_back(result, sizes):
-        leaves, spec = tree_flatten(result)
-        if len(leaves) != table["results"]:
-            raise RuntimeError(f"padding: {len(leaves)} results, not {table['results']}")
-        cuts = {}
-        for number, dim, name, source in table["follow"]:
-            size = sizes[name, source]
-            wanted = bucket(size, table["dims"][name][source])
-            if leaves[number].shape[dim] != wanted:
-                raise RuntimeError(
-                    f"padding: size {leaves[number].shape[dim]} of result {number}, not {wanted}"
-                )
-            if size < wanted:
-                cuts.setdefault(number, []).append((dim, size))
-        for number, these in cuts.items():
-            leaf = leaves[number]
-            cut = leaf.to(at_home) if leaf.device.type == "xla" else leaf
-            for dim, size in these:
-                cut = cut.narrow(dim, 0, size)
-            leaves[number] = cut.to(leaf.device)
-        return tree_unflatten(leaves, spec)
+        return _graphbreak_cut_back(table, result, sizes)
 
     def call(*args, **kwargs):
         sizes = {}
@@ -78,7 +90,7 @@ def _graphbreak_pad(model, inner):
             return tensor
 
         _graphbreak_arguments(model, args, kwargs, look)
-        wanted = {(name, dim): bucket(size, table["dims"][name][dim])
+        wanted = {(name, dim): _graphbreak_bucket(size, table["dims"][name][dim])
                   for (name, dim), size in sizes.items()}
         if len(sizes) < sum(len(dims) for dims in table["dims"].values()) or wanted == sizes:
             return inner(*args, **kwargs)  # other arguments than those that were seen; no padding
