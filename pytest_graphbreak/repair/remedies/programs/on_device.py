@@ -84,10 +84,7 @@ def _graphbreak_on_device(model, inner):
         pairs = [(value, held(value, device)) for _, value, _ in found]
 
         def moved(leaf):
-            if not _graphbreak_on_cpu(leaf):
-                return leaf
-            pairs.append((leaf, leaf.to(device)))
-            return pairs[-1][1]
+            return _graphbreak_moved(leaf, device, pairs)
 
         args, kwargs = tree_map(moved, (args, kwargs))
         versions = [_graphbreak_version(there) for _, there in pairs]
@@ -96,9 +93,7 @@ def _graphbreak_on_device(model, inner):
         try:
             return inner(*args, **kwargs)
         finally:
-            for (put, value, get), (_, there) in zip(found, pairs):
-                if get() is there:
-                    put(value)
+            _graphbreak_put_back(found, pairs)
             _graphbreak_write_back(pairs, versions, copies)
 
     return call
@@ -114,6 +109,21 @@ def _graphbreak_device_of(model, args, kwargs):
         leaves += [*module.parameters(), *module.buffers()]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return next((one.device for one in tensors if one.device.type != "cpu"), None)
+
+
+def _graphbreak_moved(leaf, device, pairs):
+    """An input on the device; one that was not there is noted in the pairs."""
+    if not _graphbreak_on_cpu(leaf):
+        return leaf
+    pairs.append((leaf, leaf.to(device)))
+    return pairs[-1][1]
+
+
+def _graphbreak_put_back(found, pairs):
+    """The code holds its own tensors again, but where the call gave it others."""
+    for (put, value, get), (_, there) in zip(found, pairs):
+        if get() is there:
+            put(value)
 
 
 def _graphbreak_write_back(pairs, versions, copies):

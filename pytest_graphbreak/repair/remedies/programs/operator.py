@@ -18,6 +18,11 @@ def _graphbreak_kept(a, b):
     return (same | ((a != a) & (b != b))).all()
 
 
+def _graphbreak_parameters(function):
+    code = getattr(function, "__code__", None)
+    return code.co_varnames[: code.co_argcount] if code is not None else ()
+
+
 def _graphbreak_op(function, shape=None):
     """A function of tensors as one node of the graph, which runs as it is, each time.
 
@@ -25,10 +30,9 @@ def _graphbreak_op(function, shape=None):
     """
     import functools
 
-    name = getattr(function, "__name__", "call")
+    name = getattr(function, "__name__", "")
     name = f"{name if name.isidentifier() else 'call'}_{len(_graphbreak_ops)}"
-    code = getattr(function, "__code__", None)
-    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+    names = _graphbreak_parameters(function)
 
     def like(given):
         return torch.empty_like(given[0]) if shape is None else given[0].new_empty(shape)

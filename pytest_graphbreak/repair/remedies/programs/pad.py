@@ -77,9 +77,6 @@ def _graphbreak_pad(model, inner):
     def padded(name, tensor):
         return _graphbreak_padded(table, name, tensor)
 
-    def cut_back(result, sizes):
-        return _graphbreak_cut_back(table, result, sizes)
-
     def call(*args, **kwargs):
         sizes = {}
 
@@ -89,6 +86,9 @@ def _graphbreak_pad(model, inner):
                     sizes[name, dim] = tensor.shape[dim]
             return tensor
 
+        def cut_back(result):
+            return _graphbreak_cut_back(table, result, sizes)
+
         _graphbreak_arguments(model, args, kwargs, look)
         wanted = {(name, dim): _graphbreak_bucket(size, table["dims"][name][dim])
                   for (name, dim), size in sizes.items()}
@@ -96,13 +96,11 @@ def _graphbreak_pad(model, inner):
             return inner(*args, **kwargs)  # other arguments than those that were seen; no padding
         case = tuple(wanted.items())
         if case not in holds:
-            holds[case] = _graphbreak_padding_holds(
-                model, inner, padded, lambda result: cut_back(result, sizes), args, kwargs
-            )
+            holds[case] = _graphbreak_padding_holds(model, inner, padded, cut_back, args, kwargs)
         if not holds[case]:
             return inner(*args, **kwargs)
         args, kwargs = _graphbreak_arguments(model, args, kwargs, padded)
-        return cut_back(inner(*args, **kwargs), sizes)
+        return cut_back(inner(*args, **kwargs))
 
     return call
 
