@@ -18,6 +18,11 @@ def _graphbreak_kept(a, b):
     return (same | ((a != a) & (b != b))).all()
 
 
+def _graphbreak_called(function):
+    name = getattr(function, "__name__", "")
+    return name if name.isidentifier() else "call"
+
+
 def _graphbreak_parameters(function):
     code = getattr(function, "__code__", None)
     return code.co_varnames[: code.co_argcount] if code is not None else ()
@@ -30,8 +35,7 @@ def _graphbreak_op(function, shape=None):
     """
     import functools
 
-    name = getattr(function, "__name__", "")
-    name = f"{name if name.isidentifier() else 'call'}_{len(_graphbreak_ops)}"
+    name = f"{_graphbreak_called(function)}_{len(_graphbreak_ops)}"
     names = _graphbreak_parameters(function)
 
     def like(given):
