@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.layers.children.runner import Runner
-from pytest_graphbreak.layers.children.scratch import is_left, scratch
+from pytest_graphbreak.layers.children.runner import Runner, runner
+from pytest_graphbreak.layers.children.scratch import is_left
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.source import read
@@ -77,16 +76,14 @@ _MARK: Final = "# graphbreak fix tries this file and removes it; its other files
 
 
 class Bench:
-    """Runs targets in fresh processes. Its files live in a directory that goes with it."""
+    """Runs targets in fresh processes. Its files live in the directory of the runner."""
 
-    def __init__(
-        self, directory: Path, timeout: float, server: subprocess.Popen[str] | None = None
-    ) -> None:
+    def __init__(self, runner: Runner) -> None:
         self.runs = 0
-        self.directory = directory
+        self.directory = runner.directory
         self._remove: list[str] = []
-        self._runner = Runner(directory, timeout, server)
-        self.reference = directory / "reference.pt"
+        self._runner = runner
+        self.reference = self.directory / "reference.pt"
 
     def measure(
         self,
@@ -193,17 +190,9 @@ class Bench:
         lines = printed.decode(errors="replace").splitlines()
         return ended.answer | {"lines": lines}, said
 
-    def close(self) -> None:
-        """End the server."""
-        self._runner.close()
-
 
 @contextlib.contextmanager
 def bench(timeout: float) -> Iterator[Bench]:
     """A bench whose directory is gone afterwards, however the block ends."""
-    with scratch() as directory:
-        made = Bench(directory, timeout)
-        try:
-            yield made
-        finally:
-            made.close()
+    with runner(timeout) as found:
+        yield Bench(found)

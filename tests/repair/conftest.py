@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.cli import main, program
-from pytest_graphbreak.layers.children.runner import end, serve
+from pytest_graphbreak.layers.children.runner import Runner, end, serve
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench
 from tests.forkserver import Server
@@ -85,7 +85,7 @@ def opened(
     @contextmanager
     def bench(timeout: float) -> Iterator[Bench]:
         with tempfile.TemporaryDirectory() as directory:
-            yield Bench(Path(directory), timeout, server)
+            yield Bench(Runner(Path(directory), timeout, server))
 
     monkeypatch.setattr(program, "bench", bench)
     monkeypatch.chdir(path)

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch._dynamo.config
 
+from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.rewrite import apply
 from pytest_graphbreak.repair.target import Target
@@ -24,7 +25,7 @@ TITLE = "the loop goes over all indices, and capture_dynamic_output_shape_ops"
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(tmp_path_factory.mktemp("bench"), 300, server)
+    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import build
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
@@ -22,7 +23,7 @@ NUMBERS = "torch._graphbreak_numbers"
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, server: subprocess.Popen[str]) -> Bench:
-    return Bench(tmp_path_factory.mktemp("bench"), 300, server)
+    return Bench(Runner(tmp_path_factory.mktemp("bench"), 300, server))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.layers.children.scratch import PREFIX, scratch
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
@@ -50,7 +51,7 @@ def test_copies_beside_the_program_go_if_their_command_is_gone(folder: Path) -> 
     target = Target(folder / "test_net.py", "test_a")
     (folder / "net_trial7.py").write_text("mine = 1\n")
     with scratch() as directory:
-        trials = Bench(directory, 60)
+        trials = Bench(Runner(directory, 60))
         with trials.beside(target, b"x = 1") as copy:
             assert copy.path.name == "net_trial1.py"
             trials.tidy(target)
@@ -61,7 +62,7 @@ def test_copies_beside_the_program_go_if_their_command_is_gone(folder: Path) -> 
     (folder / "net_trial2.py").write_bytes(text)  # its directory is gone by now
     os.symlink(folder / "net_trial2.py", folder / "net_trial3.py")
     with scratch() as directory:
-        Bench(directory, 60).tidy(target)
+        Bench(Runner(directory, 60)).tidy(target)
     assert sorted(path.name for path in folder.iterdir()) == ["net_trial3.py", "net_trial7.py"]
 
 
@@ -78,7 +79,7 @@ def test_an_interrupt_that_comes_with_the_file_leaves_none(
         raise KeyboardInterrupt
 
     with scratch() as directory:
-        trials = Bench(directory, 60)
+        trials = Bench(Runner(directory, 60))
         monkeypatch.setattr(os, "open", interrupted)
         with pytest.raises(KeyboardInterrupt), trials.beside(target, b"x = 2"):
             raise AssertionError("it is not reached")
