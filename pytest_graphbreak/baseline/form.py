@@ -83,6 +83,11 @@ VALUES: Final[dict[str, Any]] = {
         "The functions that hold the most captured operations, by file, and how many.",
         holds="files to functions, such as {a.py: {f: 12}}",
     ),
+    "lines": _said(
+        dict[str, Annotated[dict[str, Count], Meta(extra={"holds": "lines to counts"})]],
+        "The lines that ran graphs on the device, or read values, by file, and how often.",
+        holds="files to lines, such as {a.py: {'f sync: torch_xla.sync()': 3}}",
+    ),
     "causes": _said(list[CauseKeys], "Why there are the graphs that are not plain."),
     "breaks": _said(list[PlaceKeys], "The places where Dynamo breaks graphs."),
     "eager": _said(list[PlaceKeys], "The places where code leaves the compiler."),
@@ -92,6 +97,9 @@ COUNTS: Final = ("graphs", "recompiles")
 """Those that count by layer, and are compared and merged alike: one that is absent is zero."""
 RUNS: Final = ("executions", "reads", "work")
 """Those of what ran: a layer without executions and reads was recorded without them."""
+
+BY_FILE: Final = ("functions", "lines")
+"""Those that hold ``file::name``; a file has them by file."""
 
 REMARKS: Final = {
     "note": _said(Words, "The user's own words; kept by every update."),

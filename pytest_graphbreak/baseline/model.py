@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.baseline.form import VALUES
+from pytest_graphbreak.baseline.form import BY_FILE, VALUES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
 from pytest_graphbreak.model.versions import Versions, same_minor
@@ -53,7 +53,7 @@ class BaselineError(UserError):
         return "\n".join([own, *(str(error) for error in self.also)])
 
 
-WHOLE: Final = frozenset({"breaks", "eager", "functions"})
+WHOLE: Final = frozenset({"breaks", "eager", *BY_FILE})
 """The values that an override replaces whole; the others it replaces layer by layer."""
 
 
@@ -219,6 +219,8 @@ class Entry:
             eager_with=measured("eager"),
             packages=self.packages,
             ops_with={
+                **by_layer(plain.work, plain_with),
+                **by_layer(override.values.work, override.versions),
                 **by_layer(override.inherited_ops(plain), plain_with),
                 **by_layer(override.values.ops, override.versions),
             },

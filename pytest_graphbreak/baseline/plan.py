@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pytest_graphbreak.baseline.form import COUNTS, RUNS, VALUES
+from pytest_graphbreak.baseline.form import BY_FILE, COUNTS, RUNS, VALUES
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
@@ -54,7 +54,7 @@ def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
     if (
         expected.counts_ops(layer, measured.versions, measured.packages)
         and ops is not None
-        and ops != old.ops[layer]
+        and ops != old.ops.get(layer, ops)
     ):
         return True
     with_now = made_by(layer, measured.versions)
@@ -172,8 +172,7 @@ def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
     for key in LISTS:
         found[key] = _places(getattr(old, key), getattr(new, key), measured, layers)
     found["causes"] = _causes(old.causes, new.causes, layers)
-    if PLACES_LAYER in layers:
-        found["functions"] = _functions(new)
+    found |= {key: _named(getattr(new, key)) for key in _of(layers)}
     return Values(**{key: getattr(old, key) for key in VALUES} | found)
 
 
@@ -184,8 +183,14 @@ def _counts(
     return {layer: count for layer, count in found.items() if count}
 
 
-def _functions(values: Values) -> dict[str, int]:
-    return {writable(name): count for name, count in values.functions.items()}
+def _of(layers: Collection[str]) -> list[str]:
+    """Which of ``BY_FILE`` some layers have: functions are Dynamo's, lines those of devices."""
+    there = PLACES_LAYER in layers, any(layer != PLACES_LAYER for layer in layers)
+    return [key for key, has in zip(BY_FILE, there, strict=True) if has]
+
+
+def _named(counts: Mapping[str, int]) -> dict[str, int]:
+    return {writable(name): count for name, count in counts.items()}
 
 
 def _causes(
@@ -272,8 +277,9 @@ def _override(own: Override, after: Values, entry: Entry, layers: Collection[str
             causes += ours
             if not ours:  # none are its own: only its graphs can name the layer
                 found["graphs"][layer] = after.graphs.get(layer, 0)
-    if PLACES_LAYER in layers:
-        (named.add if after.functions != plain.functions else named.discard)("functions")
+    for key in _of(layers):
+        same = getattr(after, key) == getattr(plain, key)
+        (named.discard if same else named.add)(key)
     for key in LISTS if {*BREAKING} & {*layers} else ():
         lists = getattr(plain, key), getattr(after, key)
         (named.discard if same_places(*lists, entry.versions, own.versions) else named.add)(key)
@@ -319,7 +325,7 @@ def _says_nothing(own: Override, plain: Values, versions: Versions) -> bool:
         )
         and all(count == plain.ops.get(layer) for layer, count in own.values.ops.items())
         and _same_causes(after.causes, plain.causes)
-        and after.functions == plain.functions
+        and all(getattr(after, key) == getattr(plain, key) for key in BY_FILE)
         and all(
             same_places(getattr(own.values, key), getattr(plain, key), own.versions, versions)
             for key in LISTS

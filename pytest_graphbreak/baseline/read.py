@@ -204,9 +204,9 @@ def _versions(raw: Raw, above: Versions) -> Versions:
 
 def _values(raw: Raw) -> Values:
     found = {key: raw[key] for key in form.VALUES if key in raw}
-    if "functions" in found:
-        by_file = found["functions"].items()
-        found["functions"] = {
+    for key in found.keys() & form.BY_FILE:
+        by_file = found[key].items()
+        found[key] = {
             f"{file}::{name}": count for file, names in by_file for name, count in names.items()
         }
     return Values(**found)

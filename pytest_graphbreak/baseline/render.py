@@ -33,7 +33,7 @@ _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 
 
-_LONG = ("functions", *form.RUNS)
+_LONG = (*form.BY_FILE, *form.RUNS)
 """What a case in braces may have beside its ``LONGEST_COMPACT``."""
 
 
@@ -105,7 +105,7 @@ def _override(own: Override, top: Document) -> dict[str, Any]:
 
 def _values(values: Values, named: frozenset[str] = frozenset()) -> dict[str, Any]:
     found = {key: getattr(values, key) for key in form.VALUES}
-    found["functions"] = _by_file(values.functions)
+    found |= {key: _by_file(found[key]) for key in form.BY_FILE}
     return {key: _plain(value) for key, value in found.items() if value or key in named}
 
 

@@ -11,7 +11,7 @@ happened with one of these (``Difference.parent``). A new kind of change is one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -29,13 +29,13 @@ from pytest_graphbreak.judging.graphs import (
 )
 from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, numbered
 from pytest_graphbreak.judging.totals import captured, limits, ran, totals
-from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap
+from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Break, Eager, Frame, LineRuns, Record
 from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
-NONE: Final[Mapping[str, str]] = {}
+NONE: Final[Mapping[str, Any]] = {}
 
 
 def diff(
@@ -205,8 +205,8 @@ def _add_functions(sides: Sides) -> None:
 def _add_runs(sides: Sides) -> None:
     """The lines that ran graphs, or read values, more often than they may; those with most first.
 
-    A baseline knows how many there were, and not where. Of a layer with more graphs, or breaks,
-    those are reported.
+    A baseline knows which lines of a device's layer did before: those are left out. Of a layer
+    with more graphs, or breaks, those are reported.
     """
     for total in [*sides.totals]:
         if total.kind not in ("execution", "read") or total.growth <= 0:
@@ -215,9 +215,18 @@ def _add_runs(sides: Sides) -> None:
             continue
         items: Sequence[LineRuns] = getattr(sides.after, LISTS[total.kind])
         found = [item for item in items if item.layer == total.layer]
+        known = _known_lines(total, sides)
         for item in sorted(found, key=lambda item: -item.count):
-            change = Difference(total.kind, item.layer, cause=item.cause, where=item.where)
-            sides.add(replace(change, after=item.count), (item,))
+            was = known.get(writable(item.line), 0) if known else None
+            if was is None or item.count > was:
+                change = Difference(total.kind, item.layer, cause=item.cause, where=item.where)
+                sides.add(replace(change, before=was, after=item.count), (item,))
+
+
+def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
+    """What the baseline knows of the lines; nothing of those that call Dynamo's graphs."""
+    told = sides.before is not None and total.by == "baseline" and total.layer != PLACES_LAYER
+    return sides.before.values.lines if sides.before is not None and told else NONE
 
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (

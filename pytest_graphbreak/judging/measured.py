@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
 from pytest_graphbreak.baseline.model import Measured
 from pytest_graphbreak.config.packages import files_of, owner
 from pytest_graphbreak.judging.causes import causes, place_of
-from pytest_graphbreak.model.budget import BaselinePlace, Values, writable
+from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Values, writable
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Break, Eager, Record
+from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Record
 from pytest_graphbreak.model.report import RunEnvironment
 from pytest_graphbreak.model.versions import minor
 
@@ -38,6 +39,7 @@ def values(record: Record) -> Values:
         ops={layer: count for layer, count in record.ops.items() if count},
         causes=causes(record),
         functions=_functions(record),
+        lines=_lines(record),
     )
 
 
@@ -50,6 +52,15 @@ def _functions(record: Record) -> dict[str, int]:
         if all(name.partition("::")) and not _COMPREHENSION.search(name)
     ]
     return dict(named[:MOST_FUNCTIONS])
+
+
+def _lines(record: Record) -> dict[str, int]:
+    """Those of a device, which may lie deep in a model; Dynamo's graphs are called by the test."""
+    found: Counter[str] = Counter()
+    for item in (*record.execution_list, *record.read_list):
+        if item.layer != PLACES_LAYER and item.where != NOWHERE:
+            found[writable(item.line)] += item.count
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:MOST_FUNCTIONS])
 
 
 def measured(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:

@@ -178,7 +178,7 @@ def _meaning(
         elif one.kind in _RUNS and one.total and one.growth < 0 and one.layer in shrunk:
             yield one  # less is captured, so less of it runs
         elif one.total:
-            yield replace(one, verdict=_of_total(one, changes))
+            yield replace(one, verdict=_of_total(one, changes, ops))
         elif (
             (one.kind in ("break", "eager") and one.before is not None)
             or (one.kind == "function" and ops is not None)
@@ -200,20 +200,33 @@ def _is_lowered(change: Difference, record: Record) -> bool:
     return bool(found) and all(isinstance(one, Graph) and is_lowered(one) for one in found)
 
 
-def _of_total(one: Difference, changes: Sequence[Difference]) -> str | None:
+def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None) -> str | None:
     """The verdict that a number leads to, of all but captured operations."""
     if one.kind in _RUNS and _follows(one, changes):
         return None
     if one.kind == "work":
-        return "lost" if one.growth < 0 else None
+        return "lost" if _is_left(one, ops) else None
     if one.growth > 0:
         return "lost" if one.kind == "eager" else "over"
     if one.kind == "execution":
         # Fewer runs are better only where they do as much.
         work = [item for item in changes if (item.kind, item.layer) == ("work", one.layer)]
-        less = work[0].growth < 0 if work else None
-        return "changed" if less is None else "lost" if less else "improved"
+        if not work or (work[0].growth < 0 and not _is_left(work[0], ops)):
+            return "changed"
+        return "lost" if work[0].growth < 0 else "improved"
     return "lost" if one.kind == "graph" and not one.after else "improved"
+
+
+def _is_left(work: Difference, percent: float | None) -> bool:
+    """Whether code left the compiler with operations that do not run any more.
+
+    A graph of Dynamo is whole or is not run. Lazy tensors also note what only made a value to be
+    read, such as the mean that was printed: of those as much may go as of captured operations.
+    """
+    was = work.before or 0
+    if work.layer == PLACES_LAYER:
+        return work.after < was
+    return percent is not None and work.after < was - was * percent / 100
 
 
 def _is_lost(

@@ -133,7 +133,8 @@ class Values(Data, frozen=True):
     ``ops`` are captured operations; a layer that is absent there was not recorded.
     ``causes`` are those of all graphs but the plain ones (``judging.causes``);
     ``functions`` are those that held most operations, with how many, by
-    ``file::qualified.name``.
+    ``file::qualified.name``; ``lines`` those that ran graphs on a device, or read values, by
+    ``LineRuns.line``.
     """
 
     graphs: Counts = {}
@@ -153,6 +154,9 @@ class Values(Data, frozen=True):
     causes: Annotated[tuple[Cause, ...], OPTIONAL] = ()
     functions: Annotated[
         Functions, says("How many operations functions held when it was recorded."), OPTIONAL
+    ] = {}
+    lines: Annotated[
+        Functions, says("Which lines of a device's layer ran graphs or read, how often."), OPTIONAL
     ] = {}
 
     def causes_of(self, layer: str) -> tuple[Cause, ...] | None:

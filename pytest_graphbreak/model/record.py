@@ -213,6 +213,12 @@ class LineRuns(Data, frozen=True):
         return (self.layer, self.cause, self.graph, *self.where.key)
 
     @property
+    def line(self) -> str:
+        """The line as a baseline names it: ``file::function cause: code``."""
+        file, function, code = self.where.key
+        return f"{file}::{function} {self.cause}: {code}"
+
+    @property
     def reason(self) -> str:
         """Nothing: the cause says it."""
         return ""

@@ -9,6 +9,11 @@ that is read. Reads call no Python; so, while a window is open, Python kernels r
 of torch_xla for ``_local_scalar_dense`` (``item()``, ``bool()``, ``float()``), ``_to_copy``
 (``cpu()``, ``tolist()``, ``print``) and ``_to_cpu`` (an operation that runs on the host), and pass
 on to them (``torch.library.get_kernel``, torch 2.9). What asked otherwise has no line.
+
+What ran is counted in operations. A compiled graph has those of its FX graph. Lazy tensors have
+those that torch_xla noted since the last run: its counters ``xla::add`` and so on, without those
+that only move values. While the bridge lowers a graph it notes operations that do not run; they
+are left out.
 """
 
 from __future__ import annotations
@@ -16,13 +21,14 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
-from pytest_graphbreak.layers.hooks import COUNTING, around_kernel
+from pytest_graphbreak.layers.hooks import COUNTING, around_kernel, caller
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.model.places import Naming
 from pytest_graphbreak.model.record import NOWHERE, Frame, LineRuns
@@ -58,6 +64,8 @@ class Totals(NamedTuple):
     reads: int
     ran: Counter[Asked]
     read: Counter[Asked]
+    ops: Counter[Asked]
+    """Operations that ran, of those in ``ran`` of which they are known."""
 
     def since(self, before: Totals) -> Totals:
         return Totals(
@@ -65,6 +73,7 @@ class Totals(NamedTuple):
             self.reads - before.reads,
             self.ran - before.ran,
             self.read - before.read,
+            Counter({asked: n - before.ops[asked] for asked, n in self.ops.items()}),
         )
 
     def plus(self, other: Totals) -> Totals:
@@ -73,14 +82,18 @@ class Totals(NamedTuple):
             self.reads + other.reads,
             self.ran + other.ran,
             self.read + other.read,
+            self.ops + other.ops,
         )
 
 
-NOTHING: Final = Totals(0, 0, Counter(), Counter())
+NOTHING: Final = Totals(0, 0, Counter(), Counter(), Counter())
 
 
-class _Reading(threading.local):
+class _Doing(threading.local):
+    """What torch_xla does in this thread. A function that lowers calls others that do."""
+
     reads = False
+    lowers = 0
 
 
 class DeviceRuns:
@@ -90,10 +103,16 @@ class DeviceRuns:
         self._kept = [0, 0]
         self._ran: Counter[Asked] = Counter()
         self._read: Counter[Asked] = Counter()
+        self._ops: Counter[Asked] = Counter()
+        self._noted = 0
+        """What the counters of operations said when they were last looked at."""
+        self._waiting = 0
+        """Operations that were noted before that, and have not run."""
+        self._of_graph: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._codes: dict[int, tuple[CodeType, bool]] = {}
         self._library: Any = None
         self._lock = threading.Lock()
-        self._local = _Reading()
+        self._local = _Doing()
 
     def keep(self) -> None:
         """The metrics are about to be cleared by the user's code."""
@@ -101,15 +120,21 @@ class DeviceRuns:
             native.wait()
             self._kept[0] += _sum(_RAN)
             self._kept[1] += _sum(_READ)
+            self._waiting += self._newly_noted()
+            self._noted = 0
+
+    def begin(self) -> None:
+        """Whatever waits was noted by an earlier test, or while nobody looked."""
+        self._newly_noted()
+        self._waiting = 0
 
     def totals(self) -> Totals:
         """Everything up to now. Waits for the devices. Only differences have a meaning."""
-        if not native.client_open():
-            return Totals(self._kept[0], self._kept[1], Counter(self._ran), Counter(self._read))
-        native.wait()
+        if native.client_open():
+            native.wait()
         with self._lock:
-            ran, read = Counter(self._ran), Counter(self._read)
-        return Totals(self._kept[0] + _sum(_RAN), self._kept[1] + _sum(_READ), ran, read)
+            asked = Counter(self._ran), Counter(self._read), Counter(self._ops)
+        return Totals(self._kept[0] + _sum(_RAN), self._kept[1] + _sum(_READ), *asked)
 
     # Functions of torch_xla that run graphs or read values.
 
@@ -118,10 +143,46 @@ class DeviceRuns:
 
     def synced(self, token: tuple[Asked, int] | None, result: Any) -> None:
         if token is not None:
-            self._note(self._ran, token[0], _looked_up() - token[1])
+            self._ran_lazily(token[0], _looked_up() - token[1])
+
+    def _ran_lazily(self, asked: Asked, count: int) -> None:
+        if count > 0:
+            if not self._local.lowers:
+                self._waiting += self._newly_noted()
+            ops, self._waiting = self._waiting, 0
+            self._note(self._ran, asked, count)
+            self._note(self._ops, asked, ops)
 
     def calling(self, args: tuple[Any, ...]) -> None:
-        self._note(self._ran, Asked("call", self._stack()))
+        asked = Asked("call", self._stack())
+        self._note(self._ran, asked)
+        frame = caller()
+        graph = frame.f_locals.get("xla_model") if frame is not None else None
+        if graph is None:
+            return
+        ops = self._of_graph.get(graph)
+        if ops is None:
+            ops = sum(node.op.startswith("call_") for node in graph.graph.nodes)
+            self._of_graph[graph] = ops
+        self._note(self._ops, asked, ops)
+
+    def lowering(self, args: tuple[Any, ...]) -> bool:
+        """The bridge lowers a graph: what is noted meanwhile does not run."""
+        if not self._local.lowers:
+            self._waiting += self._newly_noted()
+        self._local.lowers += 1
+        return True
+
+    def lowered(self, token: bool | None, result: Any) -> None:
+        if token:
+            self._newly_noted()
+            self._local.lowers -= 1
+
+    def _newly_noted(self) -> int:
+        """Operations noted since the last call. The bridge and the user may clear the counters."""
+        now = native.operations()
+        before, self._noted = self._noted, now
+        return now - before if now >= before else now
 
     def _reading(self, cause: str) -> tuple[Asked, int] | None:
         """None inside of another read, which one kernel of torch_xla is for another."""
@@ -134,12 +195,11 @@ class DeviceRuns:
         self._local.reads = False
         asked, before = token
         self._note(self._read, asked)
-        self._note(self._ran, asked._replace(cause="access"), _looked_up() - before)
+        self._ran_lazily(asked._replace(cause="access"), _looked_up() - before)
 
     def _note(self, counter: Counter[Asked], asked: Asked, count: int = 1) -> None:
-        if count > 0:
-            with self._lock:
-                counter[asked] += count
+        with self._lock:
+            counter[asked] += count
 
     def _stack(self) -> Stack:
         """The innermost frames that are not torch's, nor ours."""
@@ -192,18 +252,33 @@ class DeviceRuns:
 
     # What it is called in a record.
 
-    def runs(self, counter: Mapping[Asked, int], total: int, places: Naming) -> Iterator[LineRuns]:
+    def runs(self, ran: Totals, places: Naming) -> Iterator[LineRuns]:
+        """The lines that ran graphs."""
+        yield from self._asked(ran.ran, ran.executions, places, ran.ops)
+
+    def reads(self, ran: Totals, places: Naming) -> Iterator[LineRuns]:
+        """The lines that read values."""
+        yield from self._asked(ran.read, ran.reads, places)
+
+    def _asked(
+        self,
+        counter: Mapping[Asked, int],
+        total: int,
+        places: Naming,
+        ops: Mapping[Asked, int] | None = None,
+    ) -> Iterator[LineRuns]:
         """The lines that asked, ``total`` in all; what nobody noted has no line."""
         left = total
         for asked, noted in counter.items():
             count = min(noted, left)
             left -= count
             if count > 0:
-                yield LineRuns(
-                    LAYER, asked.cause, count=count, where=self._where(asked.stack, places)
-                )
+                known = None if ops is None or asked not in ops else ops[asked]
+                where = self._where(asked.stack, places)
+                yield LineRuns(LAYER, asked.cause, count=count, ops=known, where=where)
         if left > 0:
-            yield LineRuns(LAYER, "other", count=left)
+            # What it computed is among the operations of the next one that somebody asked for.
+            yield LineRuns(LAYER, "other", count=left, ops=None if ops is None else 0)
 
     def _where(self, stack: Stack, places: Naming) -> Frame:
         lines = [_line(self._codes[code][0], at) for code, at in reversed(stack)]

@@ -168,6 +168,7 @@ class _Isolation:
                 if flush:
                     with _recorder.uncounted():
                         native.flush()
+                        _recorder.executions.begin()
                 native.wait()
         except Exception as error:
             self._unsettled(error)
@@ -308,11 +309,8 @@ class XlaWindow:
 
     def _lines(self, ran: Totals) -> tuple[tuple[LineRuns, ...], tuple[LineRuns, ...]]:
         """The lines that ran graphs, and those that read values."""
-        runs = _recorder.executions.runs
-        return (
-            tuple(runs(ran.ran, ran.executions, self._places)),
-            tuple(runs(ran.read, ran.reads, self._places)),
-        )
+        of = _recorder.executions
+        return tuple(of.runs(ran, self._places)), tuple(of.reads(ran, self._places))
 
     def _left_thread(self, event: Event) -> Thread | None:
         """The thread of an earlier test that compiled, as far as torch_xla reports its frames."""

@@ -30,6 +30,7 @@ NEEDED_FOR = {
     "_xla_get_num_cached_compilation_graph": "it says whether anything was compiled yet",
     "_get_executed_fallback_ops": "ops that run on the CPU are named by it",
     "_xla_counter_value": "ops that run on the CPU, resharding and loaded graphs are counted by it",
+    "_xla_counter_names": "operations of lazy tensors are counted by it",
     "_check_tensor_need_materialization": "inputs still pending are found by it",
 }
 
@@ -121,6 +122,18 @@ def fallbacks() -> dict[str, int]:
     value = function("_xla_counter_value")
     names = function("_get_executed_fallback_ops")()
     return {name: value(name) or 0 for name in names if name != "aten::_local_scalar_dense"}
+
+
+_MOVES: Final = ("xla::_copy", "xla::_to_", "xla::_local_scalar", "xla::empty")
+"""Operations that compute nothing: they move values, or read them."""
+
+
+def operations() -> int:
+    """How many operations were noted for lazy tensors, since the counters were last cleared."""
+    names = function("_xla_counter_names")()
+    return sum(
+        counter(name) for name in names if name.startswith("xla::") and not name.startswith(_MOVES)
+    )
 
 
 def resharded() -> int:

@@ -94,10 +94,11 @@ def _hooks(
     """What is done before and after each function."""
     lazy = bridge.lazy
     syncs = executions.syncing, executions.synced
+    lowers = executions.lowering, executions.lowered
     return {
-        EXTRACT: (bridge.extracting, bridge.extracted),
-        EXTRACT_COPY: (bridge.extracting, bridge.extracted),
-        LOWER: (bridge.lowering, bridge.lowered),
+        EXTRACT: _both((bridge.extracting, bridge.extracted), lowers),
+        EXTRACT_COPY: _both((bridge.extracting, bridge.extracted), lowers),
+        LOWER: _both((bridge.lowering, bridge.lowered), lowers),
         TRY: (bridge.trying, bridge.tried),
         RUN: (bridge.running, bridge.ran),
         SETTLE: _both((bridge.settling, bridge.settled), syncs),
