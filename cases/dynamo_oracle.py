@@ -1,8 +1,9 @@
 """The true counts of the dynamo cases, found without the observer.
 
 ``python -m cases.dynamo_oracle [NAME...]`` prints a JSON object: for each
-case what a counting backend, Dynamo's counters and compilation metrics, and
-Dynamo's own debug log say, each case in a process of its own. Nothing of
+case what a backend says that counts its calls and those of what it returned, what
+Dynamo's counters and compilation metrics say, and its own debug log, each case in a
+process of its own. Nothing of
 pytest_graphbreak is imported.
 """
 
@@ -18,6 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from cases.forked import in_child
+
+OWN_BACKEND = (
+    "backend_error",
+    "backend_error_suppressed",
+    "backend_that_compiles",
+    "explain_call",
+    "backend_called_to_verify",
+    "strict_export_clean",
+)
+"""Cases that bring a backend of their own, or in which torch itself calls what one returned: the
+executions that are counted here are not theirs."""
 
 BREAK = re.compile(r"Graph break (?:\(.*suppressed.*\) )?in user code at (.+):(\d+)\n")
 SKIPPED = re.compile(
@@ -42,11 +54,17 @@ def measure(name: str) -> dict[str, Any]:
     from cases.dynamo import CASES
 
     calls = 0
+    executions: list[None] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
         nonlocal calls
         calls += 1
-        return gm.forward
+
+        def run(*args: Any) -> Any:
+            executions.append(None)  # in one step, whatever the threads do
+            return gm.forward(*args)
+
+        return run
 
     def compile(function: Any, **options: Any) -> Any:
         return torch.compile(function, backend=backend, **options)
@@ -66,6 +84,7 @@ def measure(name: str) -> dict[str, Any]:
     failed = {str(m.compile_id) for m in metrics if m.fail_type}
     return {
         "calls": calls,
+        "executions": len(executions),
         "unique_graphs": utils.counters["stats"]["unique_graphs"],
         **read(text, failed),
     }

@@ -1,6 +1,6 @@
 """Runs the cases of ``xla.py`` and prints what was seen, as JSON: one object for each case.
 
-    xla_runs.py raw               each in a process of its own, by the raw metric and by what
+    xla_runs.py raw [NAME...]     each in a process of its own, by the raw metric and by what
                                   Dynamo counts, without us
     xla_runs.py forked            each in a process of its own, with the observer
     xla_runs.py order SEED        all in one process, shuffled, with the observer
@@ -118,17 +118,19 @@ def observed(name: str) -> dict[str, Any]:
     }
 
 
-def main(mode: str, seed: str = "0") -> None:
+def main(mode: str, *asked: str) -> None:
     from cases.xla import CASES
 
     names = list(CASES)
+    if mode == "raw" and asked:
+        names = list(asked)
     if mode in ("raw", "forked"):
         gc.freeze()  # a collection in a fork would write to every page, and so copy it
         results = {
             name: alone(name) if mode == "raw" else in_child(observed, name) for name in names
         }
     else:
-        random.Random(int(seed)).shuffle(names)
+        random.Random(int(asked[0])).shuffle(names)
         results = {name: observed(name) for name in names}
     print(json.dumps(results))
 

@@ -90,11 +90,27 @@ def everywhere(text: str, nodeid: str | None = None) -> Data:
             | {**when, "from": [text], "functions": {f"{text}::{text}": 12}}
             for cause in ("entry", "break", "recompile", text)
         ],
+        executions={"dynamo": 3},
+        reads={"dynamo": 3},
+        execution_list=[
+            {
+                "layer": "dynamo",
+                "cause": cause,
+                "graph": text,
+                "count": 3,
+                "where": where,
+                "process": text,
+            }
+            for cause in ("call", text)
+        ],
+        read_list=[{"layer": "dynamo", "cause": text, "count": 3, "where": where, "process": text}],
         baseline={
             "profile": text,
             "torch": text,
             "graphs": {"dynamo": 1},
             "recompiles": {},
+            "executions": {"dynamo": 1},
+            "lines": {text: 2},
             "breaks": [{"reason": text, "id": text, "where": text, "code": text, "count": 1}],
             "eager": [{"reason": text, "id": None, "where": text, "code": text, "count": 1}],
         },

@@ -205,28 +205,33 @@ def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None)
     if one.kind in _RUNS and _follows(one, changes):
         return None
     if one.kind == "work":
-        return "lost" if _is_left(one, ops) else None
+        return "lost" if _has_left(one, changes, ops) else None
     if one.growth > 0:
         return "lost" if one.kind == "eager" else "over"
     if one.kind == "execution":
         # Fewer runs are better only where they do as much.
         work = [item for item in changes if (item.kind, item.layer) == ("work", one.layer)]
-        if not work or (work[0].growth < 0 and not _is_left(work[0], ops)):
-            return "changed"
-        return "lost" if work[0].growth < 0 else "improved"
+        if work and work[0].growth >= 0:
+            return "improved"
+        return "lost" if work and _has_left(work[0], changes, ops) else "changed"
     return "lost" if one.kind == "graph" and not one.after else "improved"
 
 
-def _is_left(work: Difference, percent: float | None) -> bool:
+def _has_left(work: Difference, changes: Sequence[Difference], percent: float | None) -> bool:
     """Whether code left the compiler with operations that do not run any more.
 
     A graph of Dynamo is whole or is not run. Lazy tensors also note what only made a value to be
-    read, such as the mean that was printed: of those as much may go as of captured operations.
+    read, such as the mean that was printed: it goes with a read, or with a graph. Where neither
+    went, as much may be missing as of captured operations.
     """
     was = work.before or 0
     if work.layer == PLACES_LAYER:
         return work.after < was
-    return percent is not None and work.after < was - was * percent / 100
+    fewer = any(
+        one.total and one.layer == work.layer and one.kind in ("graph", "read") and one.growth < 0
+        for one in changes
+    )
+    return not fewer and percent is not None and work.after < was - was * percent / 100
 
 
 def _is_lost(

@@ -211,6 +211,8 @@ def _baseline_json(plain: Plain) -> Plain:
         for key in ("guard", "called"):
             if not cause[key]:
                 del cause[key]
+    if not plain["lines"]:
+        del plain["lines"]
     return _first(plain, "profile", *COMPILERS, "graphs", "recompiles", "ops")
 
 

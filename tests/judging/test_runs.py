@@ -20,8 +20,8 @@ HERE = Frame("model.py", "Stack.forward", 12, "torch_xla.sync()")
 VERSIONS = dict.fromkeys(COMPILERS, "2.9.1")
 
 
-def xla(executions: int, reads: int = 0) -> Record:
-    runs = (LineRuns("xla", "sync", count=executions, where=HERE),) if executions else ()
+def xla(executions: int, reads: int = 0, ops: int | None = None, where: Frame = HERE) -> Record:
+    runs = (LineRuns("xla", "sync", "", executions, ops, where),) if executions else ()
     read = (LineRuns("xla", "item", count=reads, where=HERE),) if reads else ()
     return Record(
         layers=("xla",),
@@ -69,6 +69,16 @@ def test_more_executions_are_over_with_the_line() -> None:
     assert (place.where, place.cause, place.after) == (HERE, "sync", 36)
 
 
+def test_lines_that_ran_as_often_before_are_left_out() -> None:
+    other = replace(HERE, line=20, function="train")
+    before, new = xla(3, where=other), merge([xla(3, where=other), replace(xla(33), graphs={})])
+    verdict = against(before, replace(new, graph_list=before.graph_list))
+    assert verdict.name == "over"
+    assert [one.where for one in verdict.changes if not one.total] == [HERE]
+    more = against(before, xla(5, where=other))
+    assert [(one.before, one.after) for one in more.changes if not one.total] == [(3, 5)]
+
+
 def test_more_reads_are_over_and_fewer_are_improved() -> None:
     assert against(xla(3, 1), xla(3, 6)).name == "over"
     assert against(xla(3, 0), xla(3, 5)).name == "over"
@@ -82,6 +92,11 @@ def test_more_reads_are_over_and_fewer_are_improved() -> None:
         (dynamo(2, graphs=2), dynamo(2), "improved"),
         (dynamo(4), dynamo(4), "ok"),
         (xla(36), xla(3), "changed"),
+        (xla(36, ops=132), xla(3, ops=132), "improved"),
+        (xla(36, ops=132), xla(3, ops=120), "changed"),
+        (xla(36, ops=132), xla(3, ops=60), "lost"),
+        # The value that was read went with the read.
+        (xla(6, 3, ops=24), xla(3, ops=18), "improved"),
         # As many graphs that capture less, within what captured operations may fall by.
         (dynamo(2, 100), dynamo(2, 95), "changed"),
     ],

@@ -13,19 +13,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cases.dynamo import Case  # noqa: E402
+from cases.dynamo_oracle import OWN_BACKEND  # noqa: E402
 from pytest_graphbreak import observe  # noqa: E402
 from pytest_graphbreak.model.record import Record  # noqa: E402
 from tests.layers.dynamo.test_cases import HERE, _quiet, observer, places  # noqa: E402, F401
-
-OTHERS = (
-    "backend_error",
-    "backend_error_suppressed",
-    "backend_that_compiles",
-    "explain_call",
-    "backend_called_to_verify",
-    "strict_export_clean",
-)
-"""Cases that bring a backend of their own, or in which torch itself calls what one returned."""
 
 
 class Oracle:
@@ -62,7 +53,7 @@ def watch(case: Case) -> tuple[int, Record]:
     return oracle.calls, seen
 
 
-MEASURED = [case for case in HERE if case.name not in OTHERS]
+MEASURED = [case for case in HERE if case.name not in OWN_BACKEND]
 
 
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
