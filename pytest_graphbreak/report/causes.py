@@ -245,8 +245,9 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
 
 def _entry(sign: str, item: Graph, count: int) -> list[TextLine]:
     reason = f"   {item.reason}" if item.reason else ""
+    note = "   may be new" if sign == "*" else ""
     return [
-        signed(sign, f"{item.cause}{reason}{process(item)}"),
+        signed(sign, f"{item.cause}{reason}{process(item)}{note}"),
         *of_graph(item, count),
         *at(item.where, count),
     ]
