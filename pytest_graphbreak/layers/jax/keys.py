@@ -277,7 +277,9 @@ def value(found: Any) -> str:
         return _plain(found)
     if type(found).__name__ in _TRACED:
         return "function"
-    if type(found).__module__ == "numpy" and getattr(found, "ndim", None) == 0:
+    if type(found).__module__ in ("numpy", "numpy.dtypes") and getattr(found, "ndim", None) == 0:
+        if not hasattr(found, "item"):  # a dtype has ``ndim``, and no value
+            return str(found.name)
         return _plain(found.item()) if isinstance(found.item(), _PLAIN) else str(found.dtype)
     if type(found) in (tuple, list):
         inner = ", ".join(map(value, found[:8])) + (", ..." if len(found) > 8 else "")

@@ -123,6 +123,14 @@ def test_nothing_of_the_users_runs_and_no_address_is_told() -> None:
     assert reason(now, [before]) == "the static argument n: another Rude object, which is not equal"
 
 
+def test_numpys_values_and_types_are_named() -> None:
+    numpy, ml_dtypes = pytest.importorskip("numpy"), pytest.importorskip("ml_dtypes")
+    assert value(numpy.float32(0.5)) == "0.5"
+    assert value(numpy.array(3)) == "3"
+    assert value(numpy.dtype("float32")) == "float32"
+    assert value(numpy.dtype(ml_dtypes.float8_e4m3fn)) == "float8_e4m3fn"
+
+
 def test_where_an_array_lies_is_told_once() -> None:
     """Its type holds where it lies, too; of pmap there are more names than arrays."""
 
