@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,6 @@ PREFIX = re.compile(
 def measure(name: str) -> dict[str, Any]:
     """Run one case in this process and count."""
     import torch
-    import torch._dynamo
     from torch._dynamo import utils
 
     from cases.dynamo import CASES
@@ -69,25 +69,34 @@ def measure(name: str) -> dict[str, Any]:
     def compile(function: Any, **options: Any) -> Any:
         return torch.compile(function, backend=backend, **options)
 
+    found = logged(lambda: CASES[name].run(compile))
+    return {
+        "calls": calls,
+        "executions": len(executions),
+        "unique_graphs": utils.counters["stats"]["unique_graphs"],
+        **found,
+    }
+
+
+def logged(run: Callable[[], object]) -> dict[str, Any]:
+    """What Dynamo's debug log says of what is run."""
+    import torch
+    import torch._dynamo
+    from torch._dynamo import utils
+
     torch._logging.set_logs(dynamo=logging.DEBUG, graph_breaks=True, recompiles=True)
     with tempfile.TemporaryFile("w+") as log:
         kept = os.dup(2)
         os.dup2(log.fileno(), 2)
         try:
-            CASES[name].run(compile)
+            run()
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)
         log.seek(0)
         text = log.read()
     metrics = [m for m in utils.get_compilation_metrics() if m.is_forward is not False]
-    failed = {str(m.compile_id) for m in metrics if m.fail_type}
-    return {
-        "calls": calls,
-        "executions": len(executions),
-        "unique_graphs": utils.counters["stats"]["unique_graphs"],
-        **read(text, failed),
-    }
+    return read(text, {str(m.compile_id) for m in metrics if m.fail_type})
 
 
 def read(text: str, failed: set[str]) -> dict[str, Any]:

@@ -7,83 +7,30 @@ the edit did is found without the plugin (``truth``). An edit is *caught* where 
 worse and the test is red, a *false alarm* where it did not and the test is red, and *named* where
 the first entry of the red text has a line of the edit. Prints a table by kind of edit, and a line
 for each edit that is missed, unnamed or a false alarm; ``--show`` prints their texts, too.
+Programs that need transformers are left out where it is not installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
+import importlib.util
 import io
 import json
 import os
-import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.planted import truth
-from benchmarks.planted.written import EDITS, PROGRAMS, Edit
+from benchmarks.planted import models, truth, written
+from benchmarks.planted.edits import TEST, Edit, Outcome, edited, table, tell
 from cases.forked import in_child
 
-FAILING = ("over", "lost", "error", "new")
-
-
-@dataclass
-class Outcome:
-    """What became of one edit."""
-
-    program: str
-    kind: str
-    lines: dict[str, list[int]]
-    worse: list[str]
-    verdict: str
-    message: str
-    new: str
-    named: bool = False
-    after: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def red(self) -> bool:
-        return self.verdict in FAILING
-
-
-def edited(before: str, after: str) -> list[int]:
-    """The lines of a text that are others than before; of what was deleted, those around it."""
-    found: list[int] = []
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    for what, _, _, start, end in matcher.get_opcodes():
-        if what == "delete":
-            found += [start, start + 1]
-        elif what != "equal":
-            found += range(start + 1, end + 1)
-    return found
-
-
-def first_entry(message: str) -> str:
-    """The first entry of a red text: of what is new, else of what is gone."""
-    for sign in "+-*~":
-        kept: list[str] = []
-        for line in message.splitlines():
-            if kept and not line.startswith("     "):
-                return "\n".join(kept)
-            if kept or line.startswith(f"  {sign} "):
-                kept.append(line)
-        if kept:
-            return "\n".join(kept)
-    return ""
-
-
-def is_named(message: str, lines: dict[str, list[int]]) -> bool:
-    entry = first_entry(message)
-    return any(
-        re.search(rf"\b{re.escape(file)}:{line}\b", entry)
-        for file, numbers in lines.items()
-        for line in numbers
-    )
+PROGRAMS = written.PROGRAMS | models.PROGRAMS
 
 
 def under_the_gate(argument: str) -> dict[str, Any]:
@@ -94,7 +41,7 @@ def under_the_gate(argument: str) -> dict[str, Any]:
 
     arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main([*arguments, option, "--graph-budget-report=report.json", "test_planted.py"])
+        pytest.main([*arguments, option, "--graph-budget-report=report.json", TEST])
     (test,) = json.loads(Path("report.json").read_text())["tests"]
     return {key: test[key] for key in ("verdict", "message", "outcome", "failed_by")}
 
@@ -111,11 +58,11 @@ def _quietly(measure: Callable[[str], Any], argument: str) -> dict[str, Any]:
     return in_child(silent, argument)
 
 
-def _true(file: str) -> dict[str, Any]:
-    found = _quietly(truth.counted, file)
+def _true(file: Path) -> dict[str, Any]:
+    found = _quietly(truth.counted, str(file))
     if "error" in found:
         raise ValueError(f"the program does not run: {found['error']}")
-    return found | _quietly(truth.operators, file)
+    return found | _quietly(truth.operators, str(file))
 
 
 class Bench:
@@ -125,65 +72,55 @@ class Bench:
         self.folder = folder
         self.known: dict[str, dict[str, Any]] = {}
 
-    def outcome(self, edit: Edit, text: str) -> Outcome:
+    def outcome(self, edit: Edit) -> Outcome:
+        """What became of an edit. Raises ``ValueError`` where the program does not run."""
         place = self.folder / edit.program
-        file = place / "test_planted.py"
         if edit.program not in self.known:
-            place.mkdir()
-            (place / "pytest.ini").write_text("[pytest]\n")
-            file.write_text(text)
-            self.known[edit.program] = _true(str(file))
-            under = _quietly(under_the_gate, f"{place}|--graph-budget-record")
-            if under.get("outcome") != "passed":
-                raise SystemExit(f"{edit.program}: {under}")
-        assert text.count(edit.old) == 1, f"{edit.program} does not have this once: {edit.old!r}"
-        after = text.replace(edit.old, edit.new)
+            self.known[edit.program] = self._recorded(edit.program, place)
+        file = place / edit.file
+        text = file.read_text()
+        after = edit.applied(text)
         file.write_text(after)
-        true = _true(str(file))
-        seen = _quietly(under_the_gate, f"{place}|--graph-budget")
-        lines = {"test_planted.py": edited(text, after)}
-        message = seen.get("message") or seen.get("error", "")
+        try:
+            true = _true(place / TEST)
+            seen = _quietly(under_the_gate, f"{place}|--graph-budget")
+        finally:
+            file.write_text(text)
         return Outcome(
             edit.program,
             edit.kind,
-            lines,
+            edit.new.strip(),
+            {edit.file: edited(text, after)},
             truth.worse(self.known[edit.program], true),
             seen.get("verdict", "error"),
-            message,
-            edit.new.strip(),
-            is_named(message, lines),
+            seen.get("message") or seen.get("error", ""),
             true,
         )
 
+    def _recorded(self, program: str, place: Path) -> dict[str, Any]:
+        files = {TEST: PROGRAMS[program], "pytest.ini": "[pytest]\n"}
+        files |= models.copied(PROGRAMS[program])
+        place.mkdir()
+        for name, text in files.items():
+            (place / name).write_text(text)
+        true = _true(place / TEST)
+        under = _quietly(under_the_gate, f"{place}|--graph-budget-record")
+        if under.get("outcome") != "passed":
+            raise SystemExit(f"{program}: {under}")
+        return true
 
-def outcomes(asked: argparse.Namespace) -> Iterator[Outcome]:
+
+def outcomes(edits: list[Edit]) -> Iterator[Outcome]:
     import pytest  # noqa: F401  # once, and not in each child
     import torch._dynamo  # noqa: F401
 
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
-        for edit in EDITS:
-            if asked.kind in edit.kind and asked.program in ("", edit.program):
-                try:
-                    yield bench.outcome(edit, PROGRAMS[edit.program])
-                except ValueError as fault:
-                    print(f"{'NOT RUN':12}{edit.program}: {edit.new.strip()!r}: {fault}")
-
-
-def table(found: list[Outcome]) -> str:
-    lines = [
-        "| kind | made it worse | caught | named first | others | false alarms |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for kind in [*dict.fromkeys(one.kind for one in found), "all"]:
-        same = [one for one in found if kind in (one.kind, "all")]
-        bad = [one for one in same if one.worse]
-        caught = [one for one in bad if one.red]
-        good = [one for one in same if not one.worse]
-        cells = (kind, len(bad), len(caught), sum(one.named for one in caught), len(good))
-        alarms = sum(one.red for one in good)
-        lines.append(f"| {' | '.join(map(str, (*cells, alarms)))} |")
-    return "\n".join(lines)
+        for edit in edits:
+            try:
+                yield bench.outcome(edit)
+            except ValueError as fault:
+                print(f"{'NOT RUN':12}{edit.program}: {edit.new.strip()!r}: {fault}", flush=True)
 
 
 def main() -> int:
@@ -193,21 +130,17 @@ def main() -> int:
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    edits = [*written.EDITS]
+    if importlib.util.find_spec("transformers"):
+        edits += models.EDITS
+    edits = [one for one in edits if asked.kind in one.kind and asked.program in ("", one.program)]
     found = []
-    for one in outcomes(asked):
+    for one in outcomes(edits):
         found.append(one)
-        what = "caught" if one.red else "MISSED"
-        if not one.worse:
-            what = "FALSE ALARM" if one.red else "green"
-        elif one.red and not one.named:
-            what = "UNNAMED"
-        if what.isupper() or asked.show:
-            print(f"{what:12}{one.program}: {one.new!r} {one.worse} {one.verdict}", flush=True)
-        if asked.show:
-            print(one.message, flush=True)
-    print(table(found))
-    if asked.json:
-        asked.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
+        tell(one, show=asked.show)
+        if asked.json:
+            asked.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
+    print(table(found, Counter(one.kind for one in edits)))
     return 0
 
 

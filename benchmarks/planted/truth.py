@@ -7,46 +7,25 @@ that are captured no more, of a program that computes as much, have left the com
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cases.dynamo_oracle import read
+from cases.dynamo_oracle import logged
 
 BACKEND = 'backend="eager"'
 
 
 def counted(file: str) -> dict[str, Any]:
     """The counts of the program in a file, in this process."""
-    import torch
-    import torch._dynamo
-    from torch._dynamo import utils
-
     graphs: list[int] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
         graphs.append(sum(node.op.startswith("call_") for node in gm.graph.nodes))
         return gm.forward
 
-    program = _loaded(file, backend)
-    torch._logging.set_logs(dynamo=logging.DEBUG, graph_breaks=True, recompiles=True)
-    with tempfile.TemporaryFile("w+") as log:
-        kept = os.dup(2)
-        os.dup2(log.fileno(), 2)
-        try:
-            program()
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-        log.seek(0)
-        text = log.read()
-    metrics = [m for m in utils.get_compilation_metrics() if m.is_forward is not False]
-    failed = {str(m.compile_id) for m in metrics if m.fail_type}
-    found = read(text, failed)
+    found = logged(_loaded(file, backend))
     return {
         "graphs": len(graphs),
         "ops": sum(graphs),

@@ -6,18 +6,11 @@ are others after it are what the gate has to name.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from benchmarks.planted.edits import Edit
 
 # ruff: noqa: E501  # an edit and its place stand on a line each
-
-
-class Edit(NamedTuple):
-    """``old`` stands once in its program. ``kind`` is what the table counts it under."""
-
-    program: str
-    kind: str
-    old: str
-    new: str
 
 
 MLP: Final = """

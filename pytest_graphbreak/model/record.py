@@ -15,6 +15,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.forms import (
+    OPTIONAL,
     AnyCause,
     BadValue,
     Count,
@@ -149,6 +150,7 @@ class Graph(Data, frozen=True, rename={"sources": "from"}):
     ``process`` the child process that made it, or None for the test's own, ``during`` what the
     test said that it was doing.
     ``stack`` of a device graph runs from the outermost user frame to ``where``.
+    ``origin`` of a graph outside of ``jit`` is the function that is called without it.
     ``functions`` says of a dynamo graph how many of its operations each function
     holds, by ``file::qualified.name``: those of the functions that it calls, too.
     ``cached`` is one of ``CACHED``, or None where the layer does not know.
@@ -186,6 +188,11 @@ class Graph(Data, frozen=True, rename={"sources": "from"}):
             "null where the layer does not know."
         ),
     ] = None
+    origin: Annotated[
+        Where,
+        says("Outside of jit, the line that sets the function, where the source shows it."),
+        OPTIONAL,
+    ] = NOWHERE
     during: During = None
 
 

@@ -19,7 +19,7 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.report.footer import Context
+from pytest_graphbreak.report.footer import Called, Context, not_known
 from pytest_graphbreak.report.lines import (
     at,
     calls,
@@ -57,11 +57,12 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
-    yield from _left(verdict, MOST_NOWHERE)
+    yield from _way(verdict, context.called)
+    yield from _left(verdict, not_known, MOST_NOWHERE)
     yield from to_try(words)
 
 
-def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
+def shrunk(verdict: Verdict, record: Record, called: Called = not_known) -> Iterator[TextLine]:
     """Where fewer operations are captured in as many graphs: what each of them still has.
 
     Nothing where a new place explains why there are more graphs and why less is captured.
@@ -69,7 +70,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
     for step in verdict.lost:
         if step.kind == "work" and step.layer and not _shrank(verdict, step.layer):
             yield from compiled_still(record, step.layer, MOST_PLACES)
-            yield from _left(verdict)
+            yield from _left(verdict, called)
             yield from to_try(f"look for {DESCRIPTIONS[step.layer].look_for}")
     lost = {step.layer: step for step in verdict.lost if step.kind == "ops"}
     left = any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes)
@@ -77,6 +78,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
         return
     layer, step = next(iter(lost.items()))
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
+    yield from _left(verdict, called)
     for graph in graphs[:MOST_PLACES]:
         number = f"{graph.ops or 0} of {step.before} operations left"
         if len(graphs) > 1:
@@ -85,7 +87,6 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
         yield _rest(len(graphs) - MOST_PLACES, "more graph")
-    yield from _left(verdict)
     yield from _notes(record)
     if not left:
         words = "code that was compiled before may run without the compiler now"
@@ -108,16 +109,27 @@ def _notes(record: Record) -> Iterator[TextLine]:
     yield from map(detail, record.notes)
 
 
-def _left(verdict: Verdict, most: int = MOST_FUNCTIONS) -> Iterator[TextLine]:
+def _left(verdict: Verdict, called: Called, most: int = MOST_FUNCTIONS) -> Iterator[TextLine]:
     """The functions that are no longer reached; where all are, those that hold less."""
     functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
     none = [one for one in functions if not one.after]
-    for one in (none or functions)[:most]:
+    for number, one in enumerate((none or functions)[:most]):
         where, was = position(one.where), _operations(one.before or 0)
         if none:
             yield _lost(f"{where} is no longer reached ({was})")
         else:
             yield _lost(f"{where} holds {one.after} of {was}")
+        if none and not number:
+            yield from _way(verdict, called)
+
+
+def _way(verdict: Verdict, called: Called) -> Iterator[TextLine]:
+    """Of the outermost function that is not reached, the line by which the test calls it now."""
+    functions = (one for one in verdict.changes if one.kind == "function" and not one.was)
+    for one in functions:
+        if not one.after:
+            yield from _set("called without the compiler:", called(one.where.function), ())
+            return
 
 
 def _lost(text: str) -> TextLine:
@@ -238,6 +250,7 @@ def graph_lines(sign: str, item: Graph, count: int = 1) -> list[TextLine]:
         signed(sign, f"{item.reason}{source}{process(item)}", name),
         *of_graph(item, count),
         *at(item.where, count),
+        *_set("by way of", item.origin, (item.where, *item.stack)),
         *to_try(advice.short(item)),
         *calls(item.stack[:-1]),
     ]
@@ -275,12 +288,17 @@ def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
 def _again(item: Recompile) -> Iterator[TextLine]:
     """The line of the guard, the one that sets what it is about, and the function."""
     yield from at(item.guard)
-    if item.origin.file and item.origin not in (item.guard, *item.stack):
-        yield from (detail(f"set in {position(item.origin)}"), *code(item.origin))
+    origin = _set("set in", item.origin, (item.guard, item.where, *item.stack))
     if item.guard.file and item.where.file:
-        yield detail(f"recompiles {position(item.where)}")
+        yield from (*origin, detail(f"recompiles {position(item.where)}"))
     else:
-        yield from at(item.where)
+        yield from (*at(item.where), *origin)
+
+
+def _set(words: str, origin: Frame, shown: Sequence[Frame]) -> Iterator[TextLine]:
+    """The line that sets something, where it is not shown without that."""
+    if origin.file and origin not in shown:
+        yield from (detail(f"{words} {position(origin)}"), *code(origin))
 
 
 def _callers(item: Recompile) -> Sequence[Frame]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytest_graphbreak import advice
@@ -20,6 +20,15 @@ from pytest_graphbreak.model.versions import Versions, minor, same_minor
 from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.output import Kind, TextLine
+
+
+Called = Callable[[str], Frame]
+"""The line by which a test calls a function, by its qualified name, without the compiler."""
+
+
+def not_known(function: str) -> Frame:
+    """No line: the source of the test is not here."""
+    return NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,7 @@ class Context:
     test: Frame = NOWHERE
     fixtures: Mapping[str, int] = field(default_factory=dict)
     """What of its graphs the test's fixtures made before its call, by layer."""
+    called: Called = not_known
     packages: Mapping[str, str] = field(default_factory=dict)
     recorded_packages: Mapping[str, str] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ from pytest_graphbreak.report.causes import (
     shrunk,
 )
 from pytest_graphbreak.report.findings import made_of
-from pytest_graphbreak.report.footer import Context, explain, footer
+from pytest_graphbreak.report.footer import Called, Context, explain, footer, not_known
 from pytest_graphbreak.report.headline import counts, first_line, headline, totals
 from pytest_graphbreak.report.occurrences import occurrences
 from pytest_graphbreak.report.settings import measured_with
@@ -32,7 +32,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine
     return [
         *blocks(
             [headline(verdict, record)],
-            _causes(nowhere(verdict, record, context), verdict, record),
+            _causes(nowhere(verdict, record, context), verdict, record, context.called),
             # What decides nothing is left out: recompiles repeat operations, and are no gain.
             counts(
                 verdict,
@@ -69,9 +69,11 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
     ]
 
 
-def _causes(nowhere: Iterable[TextLine], verdict: Verdict, record: Record) -> Iterator[TextLine]:
+def _causes(
+    nowhere: Iterable[TextLine], verdict: Verdict, record: Record, called: Called = not_known
+) -> Iterator[TextLine]:
     """What is new comes first: what is lost follows from it."""
-    found, less = list(places(verdict, record)), shrunk(verdict, record)
+    found, less = list(places(verdict, record)), shrunk(verdict, record, called)
     is_new = any(line.kind == "new" for line in found)
     return chain(nowhere, *((found, less) if is_new else (less, found)))
 

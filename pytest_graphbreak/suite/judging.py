@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.model.record import NOWHERE, Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
 from pytest_graphbreak.text.files import shown
 
@@ -109,7 +110,22 @@ def _context(
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
+        called=partial(_called, item, settings),
     )
+
+
+def _called(item: pytest.Item, settings: Settings, function: str) -> Frame:
+    """The line by which a test calls a function that is compiled no more, as its source shows."""
+    from pytest_graphbreak.layers import origins
+    from pytest_graphbreak.model.places import places
+    from pytest_graphbreak.model.stacks import Line
+
+    known = places(settings.root)
+    line = (item.location[1] or 0) + 1
+    found = origins.uncompiled(
+        function, Line(str(item.path), line, item.name.partition("[")[0]), known.lines
+    )
+    return known.frame(*found) if found else NOWHERE
 
 
 def _versions(record: Record) -> dict[str, str]:

@@ -6,9 +6,10 @@ import ast
 
 import pytest
 
-from benchmarks.planted.__main__ import edited, first_entry, is_named
+from benchmarks.planted import written, written_devices
+from benchmarks.planted.edits import TEST, Edit, Outcome, edited, first_entry, table
+from benchmarks.planted.models import copied
 from benchmarks.planted.truth import worse
-from benchmarks.planted.written import EDITS, PROGRAMS, Edit
 
 RED = """\
 graph budget: 2 dynamo graphs, the baseline allows 1 (+1)
@@ -25,13 +26,38 @@ graph budget: 2 dynamo graphs, the baseline allows 1 (+1)
 """
 
 
+PROGRAMS = written.PROGRAMS | written_devices.PROGRAMS
+EDITS = (*written.EDITS, *written_devices.JAX, *written_devices.LAZY)
+
+
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit.program} {edit.new.strip()}")
 def test_an_edit_fits_its_program_and_is_python(edit: Edit) -> None:
     text = PROGRAMS[edit.program]
-    assert text.count(edit.old) == 1
-    after = text.replace(edit.old, edit.new)
+    after = edit.applied(text)
     ast.parse(after)
     assert edited(text, after)
+
+
+def test_an_edit_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(ValueError, match="mlp does not have this once: 'x'"):
+        Edit("mlp", "break", "x", "y").applied("x x")
+
+
+def outcome(*lines: int, worse: tuple[str, ...] = ("graphs",), verdict: str = "over") -> Outcome:
+    return Outcome("mlp", "break", "y", {TEST: [*lines]}, [*worse], verdict, RED)
+
+
+def test_an_outcome_is_named_by_the_first_entry() -> None:
+    assert outcome(12).words == "caught"
+    assert outcome(1, 7, 30).words == "UNNAMED"
+    assert outcome(12, worse=()).words == "FALSE ALARM"
+    assert outcome(12, verdict="ok").words == "MISSED"
+    assert outcome(worse=(), verdict="ok").words == "green"
+    rows = table([outcome(12), outcome(7)], {"break": 3}).splitlines()
+    assert rows[-2:] == [
+        "| break | 3 | 2 | 2 | 2 | 1 | 0 | 0 |",
+        "| all | 3 | 2 | 2 | 2 | 1 | 0 | 0 |",
+    ]
 
 
 def test_the_lines_of_an_edit() -> None:
@@ -42,8 +68,6 @@ def test_the_lines_of_an_edit() -> None:
 
 def test_the_first_entry_is_that_of_what_is_new() -> None:
     assert first_entry(RED).splitlines()[0] == "  + GB0059  Failed to trace builtin operator"
-    assert is_named(RED, {"test_planted.py": [12]})
-    assert not is_named(RED, {"test_planted.py": [1, 7, 30]})
     assert first_entry("graph budget: ok\n") == ""
 
 
@@ -55,3 +79,16 @@ def test_what_made_a_program_worse() -> None:
     # Less is captured of a program that computes as much; of a smaller one nothing is lost.
     assert worse(before, before | {"ops": 7}) == ["lost"]
     assert worse(before, before | {"ops": 7, "calls": 16}) == []
+
+
+def test_a_model_is_copied_with_imports_that_are_absolute() -> None:
+    pytest.importorskip("transformers")
+    from benchmarks.planted import models
+
+    for edit in models.EDITS:
+        files = {TEST: models.PROGRAMS[edit.program], **copied(models.PROGRAMS[edit.program])}
+        text = files[edit.file]
+        after = edit.applied(text)
+        ast.parse(after)
+        assert edited(text, after)
+        assert "from ." not in text

@@ -63,6 +63,22 @@ def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
     assert not any("holds" in line for line in shown)
 
 
+def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_told() -> None:
+    one = Record(layers=("dynamo",), graph_list=graphs(1))
+    gone = [
+        Difference("function", "dynamo", where=where, before=9, after=0) for where in (BODY, HEAD)
+    ]
+    line = Frame("test_net.py", "test_it", 12, "run = model")
+    lines = {"Body.forward": line, "Head.forward": line}
+    shown = [*map(str, causes.shrunk(lost(*gone), one, lines.__getitem__))]
+    assert shown[:4] == [
+        "  - net.py:30 in Body.forward is no longer reached (9 operations)",
+        "      called without the compiler: test_net.py:12 in test_it",
+        "          run = model",
+        "  - net.py:40 in Head.forward is no longer reached (9 operations)",
+    ]
+
+
 def test_of_many_places_the_first_are_told() -> None:
     many = tuple(
         Break("dynamo", "why", Frame("net.py", f"f{number}", number, "print()"))

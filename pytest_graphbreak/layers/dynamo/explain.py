@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from pytest_graphbreak.layers import origins
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import (
     Attempt,
@@ -27,7 +28,6 @@ from pytest_graphbreak.layers.dynamo.events import (
     Started,
     Stopped,
 )
-from pytest_graphbreak.layers.dynamo.origins import origin
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Naming, is_resume
@@ -136,7 +136,9 @@ class EventReader:
     def _origin(self, attempt: Attempt, guard: str) -> Frame:
         """The line that sets what the guard is about, where the source says it."""
         callers = [line for line in attempt.above if self._places.is_user(line.file)]
-        found = origin(guard, attempt.written, callers, self._places.lines)
+        lines, subject = self._places.lines, messages.subject(guard)
+        found = origins.setting(messages.setters(guard), callers, lines)
+        found = found or origins.origin(subject, attempt.written, callers, lines)
         return self._places.frame(*found) if found else NOWHERE
 
     def _guard(self, attempt: Attempt) -> Frame:

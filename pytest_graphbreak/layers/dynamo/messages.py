@@ -37,6 +37,22 @@ _CLASS = re.compile(r"<class '([\w.<>]+)'>")
 _DISABLED = re.compile(r"torch\.compiler\.disable|torch\._dynamo\.disable\(\) wrapped")
 _FUNCTION = re.compile(r"\bfunction `?([\w.<>]+)")
 _PLACE = re.compile(r"([^\s:][^\n:]{0,4096}):(\d{1,9}) in (\S{1,500})")
+_SUBJECT = re.compile(
+    r"tensor '(?P<tensor>[^']{1,200}(?:'[^']{1,80}'\][^']{0,80})*)' \w+ mismatch"
+    r"|(?:not )?hasattr\((?P<holder>.{1,200}), '(?P<attribute>\w{1,100})'\)"
+    r"|len\((?P<list>.{1,200}?)\) =="
+    r"|(?:\d+ <= )?(?P<size>[\w.\[\]']{1,200})\.size\(\)\["
+    r"|not (?P<empty>[\w.\[\]']{1,200})$"
+    r"|(?P<value>[A-Za-z_][\w.\[\]']{0,200}) =="
+)
+_STATES = {
+    "grad_mode": ("set_grad_enabled", "no_grad", "enable_grad", "inference_mode"),
+    "autocast_state": ("autocast",),
+    "default_dtype": ("set_default_dtype",),
+    "deterministic_algorithms": ("use_deterministic_algorithms",),
+    "num_threads": ("set_num_threads",),
+}
+"""What sets the global state that a guard is about, by Dynamo's word for it."""
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 
@@ -66,6 +82,21 @@ def guard(texts: tuple[str, ...]) -> str:
     text = readable(re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip())
     text = text.split(" If this is unexpected, wrap your backend")[0]
     return plain(text) or UNNAMED
+
+
+def subject(guard: str) -> str:
+    """What a guard is about, as an expression of the function; empty where it is no such."""
+    found = _SUBJECT.match(guard)
+    if found is None:
+        return ""
+    text = next(part for name, part in found.groupdict().items() if part and name != "attribute")
+    return f"{text}.{found['attribute']}" if found["attribute"] else text
+
+
+def setters(guard: str) -> tuple[str, ...]:
+    """The functions of torch that set the global state that a guard is about."""
+    state = guard.partition("GLOBAL_STATE changed: ")[2].split()
+    return tuple(name for one in state for name in _STATES.get(one, ()))
 
 
 def readable(text: str) -> str:

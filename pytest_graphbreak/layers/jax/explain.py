@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from types import FrameType
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pytest_graphbreak.layers import origins
 from pytest_graphbreak.layers.jax.calls import LIBRARIES, is_jax, lines
 from pytest_graphbreak.layers.jax.events import (
     Event,
@@ -35,6 +38,16 @@ from pytest_graphbreak.model.stacks import Line, since_test, users
 
 MOST_NAMES: Final = 6
 """Operations that are named of one line; the rest are counted."""
+
+
+_ABOUT: Final = re.compile(
+    r"(?:at |the static argument |arguments put together differently: )"
+    r"(?P<argument>args\[\d+\]|[A-Za-z_]\w*)"
+    r"|the setting (?P<setting>\w+)"
+    r"|(?P<cleared>nothing differs from before)"
+    r"|(?P<function>the option \w+|\S+ is a (?:function made anew|method of another))"
+)
+"""What a reason of ``keys`` and ``programs`` is about."""
 
 
 def explained(
@@ -85,7 +98,14 @@ class _EventReader:
         self._graphs.append(graph)
         if graph.cause == "retrace":
             self._recompiles.append(
-                Recompile(self._layer, graph.name, graph.reason, graph.where, graph.stack[:-1])
+                Recompile(
+                    self._layer,
+                    graph.name,
+                    graph.reason,
+                    graph.where,
+                    graph.stack[:-1],
+                    origin=self._origin(event),
+                )
             )
         if DESCRIPTIONS[self._layer].breaks and graph.cause != "eager":
             self._breaks += [self._break(one, graph.stack) for one in event.callbacks]
@@ -103,7 +123,34 @@ class _EventReader:
             reason=self._reason(program),
             stack=stack,
             cached="compiled",
+            origin=self._way(program) if program.cause == "eager" else NOWHERE,
         )
+
+    def _origin(self, program: Executable) -> Frame:
+        """The line that sets what a function is compiled again for."""
+        found = _ABOUT.match(program.reason)
+        callers = _users(program.stack, self._places)
+        if found is None or not callers:
+            return NOWHERE
+        lines = self._places.lines
+        line = None
+        if found["argument"] and program.defined:
+            line = origins.origin(found["argument"], program.defined, callers, lines)
+        elif name := found["setting"]:
+            line = origins.setting((name, name.removeprefix("jax_")), callers, lines)
+        elif found["cleared"]:
+            line = origins.setting(("clear_caches",), callers, lines)
+        elif found["function"]:
+            line = origins.called(callers[-1], lines)
+        return self._places.frame(*line) if line else NOWHERE
+
+    def _way(self, program: Executable) -> Frame:
+        """The function that is not compiled: the line that sets it, or its definition."""
+        callers = _users(program.stack, self._places)
+        for caller, inner in pairwise(callers):
+            line = origins.called(caller, self._places.lines)
+            return self._places.frame(*line) if line else self._places.definition(*inner[:3])
+        return NOWHERE
 
     def _reason(self, program: Executable) -> str:
         """Why there is a program, and of which function it is."""
@@ -169,8 +216,15 @@ def _outside(same: Sequence[Graph]) -> str:
 
 
 def _stack(lines: Sequence[Line], places: Places) -> tuple[Frame, ...]:
-    own = [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
-    return users(own or lines, places)
+    return users(_own(lines) or lines, places)
+
+
+def _own(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in since_test(lines) if not LIBRARIES.search(line.file)]
+
+
+def _users(lines: Sequence[Line], places: Places) -> list[Line]:
+    return [line for line in _own(lines) if places.is_user(line.file)]
 
 
 def _loaded(layer: str, loaded: int, compiled: int) -> Iterable[str]:

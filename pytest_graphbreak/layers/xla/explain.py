@@ -15,6 +15,7 @@ from itertools import takewhile
 
 from msgspec.structs import replace as replace_graph
 
+from pytest_graphbreak.layers import origins
 from pytest_graphbreak.layers.xla import ir
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext
 from pytest_graphbreak.layers.xla.fx import MOVED, Cut, FxGraph, Piece, constructor, runs_on_cpu
@@ -92,18 +93,23 @@ class _Why:
     deep: bool = False
 
 
-def explain(events: Sequence[Event], places: Naming) -> tuple[list[Graph], dict[str, Frame]]:
+def explain(
+    events: Sequence[Event], places: Naming
+) -> tuple[list[Graph], dict[str, tuple[Frame, Frame]]]:
     """One graph for each compilation of a window, in order, named by its number.
 
-    With them, of each graph that one lazy line compiled again, the line that made the difference.
+    With them, of each graph that one lazy line compiled again, the line that made the difference,
+    or else one that differs from step to step.
     """
     graphs = [graph(str(number), event, places) for number, event in enumerate(events)]
     found = [*graphs]
-    made: dict[str, Frame] = {}
+    made: dict[str, tuple[Frame, Frame]] = {}
     for number, one in enumerate(graphs):
         same = (other for other in range(number - 1, -1, -1) if _again(graphs[other], one))
         if (last := next(same, None)) is not None:
-            what, made[one.name] = _difference(events[last], events[number], places)
+            what, guard = _difference(events[last], events[number], places)
+            varying = _varying(one, events[number], places) if guard == NOWHERE else NOWHERE
+            made[one.name] = guard, varying
             reason = f"{what}, and {one.reason} compiles its graph again"
             found[number] = replace_graph(one, cause="recompile", reason=reason)
     return found, made
@@ -126,8 +132,7 @@ def _again(before: Graph, after: Graph) -> bool:
 def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame]:
     """What of a lazy graph differs from the last one, and the line that made it."""
     if found := ir.difference(before.pending, after.pending):
-        made = found.node.made if found.node is not None else None
-        return found.words, _made(*made, places) if made else NOWHERE
+        return found.words, _changed(found, places)
     numbers = [
         f"{now} {what}, {was} before"
         for what in ("inputs", "outputs")
@@ -136,12 +141,39 @@ def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame
     return " and ".join(numbers) or "a shape, a type or a constant differs", NOWHERE
 
 
-def _made(file: str, line: int, function: str, places: Naming) -> Frame:
-    """A line of which torch_xla knows the file without its directory."""
-    known = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    paths = {path for path in known if path and os.path.basename(path) == file}
-    where = places.frame(paths.pop(), line, function) if len(paths) == 1 else NOWHERE
-    return where if where != NOWHERE and not where.file.startswith("torch/") else NOWHERE
+def _changed(change: ir.IrChange, places: Naming) -> Frame:
+    """The user's line of an operation; where torch made it, the line that calls that function."""
+    if change.node is None or change.node.made is None:
+        return NOWHERE
+    if line := _made(change.node, places):
+        return places.frame(*line)
+    near = (line for node in change.near if (line := _made(node, places)))
+    if (line := next(near, None)) is not None:
+        line = origins.calling(change.node.made[2], line, places.lines)
+    return places.frame(*line) if line else NOWHERE
+
+
+def _made(node: ir.IrNode, places: Naming) -> Line | None:
+    """The user's line that made an operation: torch_xla knows its file without the directory."""
+    if node.made is None:
+        return None
+    file, line, function = node.made
+    paths = {
+        path
+        for module in list(sys.modules.values())
+        if (path := getattr(module, "__file__", None)) and os.path.basename(path) == file
+    }
+    is_users = len(paths) == 1 and all(map(places.is_user, paths))
+    return Line(paths.pop(), line, function) if is_users else None
+
+
+def _varying(graph: Graph, event: Event, places: Naming) -> Frame:
+    """The line that differs from step to step of the loop that a lazy graph is computed in."""
+    frames = event.report.frames if event.report else event.stack
+    callers = stacks.since_test(list(reversed(frames)))
+    users = [line for line in callers if places.is_user(line.file)]
+    line = origins.step(users, places.lines, reads=graph.cause == "access")
+    return places.frame(*line) if line else NOWHERE
 
 
 def is_recompile(event: Event) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import zip_longest
@@ -55,10 +56,14 @@ def read(text: str) -> tuple[IrNode, ...]:
 
 
 class IrChange(NamedTuple):
-    """How a graph differs from the one before, in words, and the operation that made it so."""
+    """How a graph differs from the one before, in words, and the operation that made it so.
+
+    ``near`` are those before it, the nearest first, and those after it.
+    """
 
     words: str
     node: IrNode | None = None
+    near: tuple[IrNode, ...] = ()
 
 
 def difference(before: str, after: str) -> IrChange | None:
@@ -70,19 +75,25 @@ def difference(before: str, after: str) -> IrChange | None:
     if not old_nodes or not new_nodes:
         return None
     made = [[node for node in nodes if node.op != _INPUT] for nodes in (old_nodes, new_nodes)]
-    for old, new in zip_longest(*made):
+    for number, (old, new) in enumerate(zip_longest(*made)):
         if old is None or new is None or old.op != new.op:
             counts = f"{len(made[1])} operations, {len(made[0])} before"
             if new is None:
                 return IrChange(f"{counts}, {old.op} is gone")
-            return IrChange(f"{counts}, {new.op} {new.shape} differs", new)
+            words = f"{counts}, {new.op} {new.shape} differs"
+            return IrChange(words, new, (*made[1][number::-1], *made[1][number:]))
     if pairs := [(old, new) for old, new in zip(*made, strict=True) if old.shape != new.shape]:
         own = (pair for pair in pairs if pair[1].made and not _is_torchs(pair[1].made[0]))
         old, new = next(own, pairs[0])
+        # What made this shape in the step before: that comes in now.
+        old, new = next((pair for pair in pairs if pair[0].shape == new.shape), (old, new))
         return IrChange(f"{new.op} makes {new.shape}, made {old.shape}", new)
-    for old, new in zip(old_nodes, new_nodes, strict=False):
-        if old.op == new.op and old.shape != new.shape:
-            return IrChange(f"an input is {new.shape}, was {old.shape}", new)
+    inputs = [
+        Counter(node.shape for node in nodes if node.op == _INPUT)
+        for nodes in (old_nodes, new_nodes)
+    ]
+    for old_shape, new_shape in zip(inputs[0] - inputs[1], inputs[1] - inputs[0], strict=False):
+        return IrChange(f"an input is {new_shape}, was {old_shape}")
     return IrChange("a constant or an attribute of an operation is another")
 
 

@@ -29,7 +29,7 @@ from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
-from pytest_graphbreak.model.record import NOWHERE, Frame, Graph, LineRuns, Recompile, Record
+from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.text.numbers import plural
 
 UNFOLLOWED = (
@@ -266,7 +266,7 @@ class XlaWindow:
         events = [event for event in events if event not in left]
         made = max(0, made - len(left))
         seen = _recorder.guard(explain, events, self._places) if self._reasons else None
-        explained, guards = seen or ([], {})
+        explained, made_by = seen or ([], {})
         ran = self._totals().since(self._ran)
         ran_by, read_by = _recorder.guard(self._lines, ran) or ((), ())
         errors, notes = self._isolated(made, explained)
@@ -274,14 +274,14 @@ class XlaWindow:
         recompiles = [
             number
             for number, event in enumerate(events)
-            if is_recompile(event) or str(number) in guards
+            if is_recompile(event) or str(number) in made_by
         ]
         record = record_of(
             LAYER,
             graphs=made,
             recompiles=len(recompiles),
             recompile_list=(
-                _recompile(explained[number], guards) for number in recompiles if explained
+                _recompile(explained[number], made_by) for number in recompiles if explained
             ),
             graph_list=explained,
             errors=errors,
@@ -326,9 +326,9 @@ class XlaWindow:
         return errors, [*not_isolated, *_left_pending()]
 
 
-def _recompile(graph: Graph, guards: Mapping[str, Frame]) -> Recompile:
-    guard = guards.get(graph.name, NOWHERE)
-    return Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1], guard)
+def _recompile(graph: Graph, made_by: Mapping[str, tuple[Frame, Frame]]) -> Recompile:
+    lines = made_by.get(graph.name, ())
+    return Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1], *lines)
 
 
 def _left_pending() -> list[str]:

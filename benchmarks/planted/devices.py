@@ -1,11 +1,11 @@
 """Which edits planted in programs of JAX and of lazy torch_xla the gate catches and names.
 
-    python -m benchmarks.planted_devices (jax | xla) [--show]
+    python -m benchmarks.planted.devices (jax | xla) [--show]
 
 Each program is a test. It is recorded, one line of it is edited, and it runs again under the gate.
 What the edit did is counted without the plugin, in a process of its own: by JAX's own event of a
-compilation, by torch_xla's metric ``CompileTime``; that a call of the host was planted is written
-with the edit. An edit is *caught* where it made the program worse and the test is red, a *false
+compilation, by torch_xla's metric ``CompileTime``; an edit of the kind ``callback`` plants a call
+of the host. An edit is *caught* where it made the program worse and the test is red, a *false
 alarm* where it did not and the test is red, and *named* where the first entry of the red text has
 the edited line.
 """
@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from benchmarks.planted_programs import JAX, LAZY, Edit
+from benchmarks.planted.edits import Edit, Outcome, edited, table, tell
+from benchmarks.planted.written_devices import JAX, LAZY, PROGRAMS
 
-_FAILING = ("over", "lost", "error", "new")
-_ENTRY = re.compile(r"^  [+*~-] .*?(?=^  [+*~=-] |^\S|^$|\Z)", re.M | re.S)
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
@@ -66,50 +64,27 @@ print("COUNTS", json.dumps(found))
 """
 
 
-class Outcome(NamedTuple):
-    """What became of one edit. ``named``: the first entry has its line."""
-
-    edit: Edit
-    worse: bool
-    red: bool
-    named: bool
-    message: str
-
-
 def main(which: str, show: bool = False) -> int:
     """Print a table by kind of edit; 1 if an edit is missed, or red for nothing."""
     edits, head = (JAX, _COUNT_JAX) if which == "jax" else (LAZY, _COUNT_LAZY)
     with tempfile.TemporaryDirectory() as folder:
         outcomes = _outcomes(edits, head, Path(folder))
-    kinds: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
-        kinds[one.edit.kind].append(one)
-        kinds["all"].append(one)
-        if one.worse != one.red or (one.red and (show or not one.named)):
-            words = "false alarm" if one.red and not one.worse else "missed"
-            print(f"--- {one.edit.name}: {words if one.worse != one.red else 'not named'}")
-            print(one.message)
-    print("| edit | worse | caught | others | false alarms | named |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for kind, some in sorted(kinds.items(), key=lambda item: (item[0] == "all", item[0])):
-        worse = [one for one in some if one.worse]
-        caught = [one for one in worse if one.red]
-        others = [one for one in some if not one.worse]
-        print(
-            f"| {kind} | {len(worse)} | {len(caught)} | {len(others)} "
-            f"| {sum(one.red for one in others)} | {sum(one.named for one in caught)} |"
-        )
-    return int(any(one.worse != one.red for one in outcomes))
+        tell(one, show=show)
+    print(table(outcomes, Counter(edit.kind for edit in edits)))
+    return int(any(bool(one.worse) != one.red for one in outcomes))
 
 
 def _outcomes(edits: tuple[Edit, ...], head: str, folder: Path) -> list[Outcome]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "count.py").write_text(head + _COUNTED)
-    names = [f"test_{edit.name}" for edit in edits]
-    _write(folder, [edit.before for edit in edits], names)
+    names = [f"test_{edit.program}_{number}" for number, edit in enumerate(edits)]
+    texts = [PROGRAMS[edit.program] for edit in edits]
+    edited_texts = [edit.applied(text) for edit, text in zip(edits, texts, strict=True)]
+    _write(folder, texts, names)
     before = _counts(folder, names)
     _pytest(folder, "--graph-budget-record")
-    _write(folder, [edit.after for edit in edits], names)
+    _write(folder, edited_texts, names)
     after = _counts(folder, names)
     _pytest(folder, "--graph-budget", "--graph-budget-report=report.json")
     tests = {
@@ -117,14 +92,13 @@ def _outcomes(edits: tuple[Edit, ...], head: str, folder: Path) -> list[Outcome]
         for test in json.loads((folder / "report.json").read_text())["tests"]
     }
     found = []
-    for edit, name in zip(edits, names, strict=True):
+    for edit, name, text, now in zip(edits, names, texts, edited_texts, strict=True):
+        worse = ["calls the host"] if edit.kind == "callback" else []
+        worse += ["graphs"] if after[name] > before[name] else []
         test: dict[str, Any] = tests[name]
-        message = str(test["message"] or "")
-        entry = _ENTRY.search(message)
-        place = f"{name}.py:{edit.line}"
-        named = entry is not None and bool(re.search(rf"{re.escape(place)}\b", entry[0]))
-        worse = edit.calls_host or after[name] > before[name]
-        found.append(Outcome(edit, worse, test["verdict"] in _FAILING, named, message))
+        lines = {f"{name}.py": edited(text, now)}
+        verdict, message = test["verdict"], str(test["message"] or "")
+        found.append(Outcome(edit.program, edit.kind, edit.new, lines, worse, verdict, message))
     return found
 
 

@@ -1,0 +1,166 @@
+"""Which line sets what a failed guard is about: read from the source."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from pytest_graphbreak.layers.dynamo.messages import setters, subject
+from pytest_graphbreak.layers.origins import called, calling, origin, setting, step, uncompiled
+from pytest_graphbreak.model.stacks import Line
+
+PROGRAM = textwrap.dedent(
+    """\
+    import torch
+    SEEN = []
+    class Net:
+        def __init__(self):
+            self.k = 1
+        def forward(self, x, scale=1):
+            SEEN.append(1)
+            return x * self.k * len(SEEN) * scale
+    def generate(step, token, length):
+        for index in range(length):
+            token = step(token, scale=index)
+        return token
+    def test_it():
+        net = Net()
+        for n in (4, 4, 2):
+            x = torch.ones(n, 8)
+            scale = n * 2
+            net.k += 1
+            net.train(n > 2)
+            optimizer.param_groups[0]["lr"] = 0.1 / n
+            run(x, scale=scale)
+        generate(net, x, 3)
+        run(torch.ones(n))
+    def test_slices():
+        size, many = 8, make()
+        for n, batch in enumerate(loader()):
+            x, y = batch
+            x = x[: 8 - n]
+            x = x.float()
+            encoded = jit(partial(encode))
+            encoded(x, y)
+            with torch.set_grad_enabled(n > 1):
+                many = cat([many, x])
+                encoded(many, size)
+            config.update("jax_precision", n)
+            total = softmax(many).sum()
+            seen = total.item()
+    """
+).splitlines(keepends=True)
+
+CODE = Line("a.py", 6, "forward")
+CALL = Line("a.py", 21, "test_it")
+INSIDE = (Line("a.py", 22, "test_it"), Line("a.py", 11, "generate"))
+SIZE = "size mismatch at index 0. expected 4, actual 2"
+
+
+@pytest.mark.parametrize(
+    ("guard", "callers", "line"),
+    [
+        (f"tensor 'x' {SIZE}", (CALL,), 16),
+        (f"tensor 'args[0]' {SIZE}", (CALL,), 16),
+        ("scale == 8 (scale is 4 now)", (CALL,), 17),
+        ("kwargs['scale'] == 8", (CALL,), 17),
+        ("self.k == 3", (CALL,), 18),
+        ("self.head.drop.training == True", (CALL,), 19),
+        ("self.param_groups[0]['lr'] == 0.1", (CALL,), 20),
+        ("len(SEEN) == 1", (CALL,), 7),
+        ("not SEEN", (CALL,), 7),
+        (f"tensor 'x' {SIZE}", INSIDE, 11),
+        ("scale == 0", INSIDE, 10),
+        # The call itself says it, or nothing does.
+        (f"tensor 'x' {SIZE}", (Line("a.py", 23, "test_it"),), None),
+        ("GLOBAL_STATE changed: grad_mode", (CALL,), None),
+        ("self.other == 3", (CALL,), None),
+        ("tensor 'x[' size mismatch", (CALL,), None),
+    ],
+)
+def test_the_line_that_sets_it(guard: str, callers: tuple[Line, ...], line: int | None) -> None:
+    found = origin(subject(guard), CODE, callers, lambda file: PROGRAM)
+    assert (found and found.line) == line
+
+
+ENCODE = Line("b.py", 1, "encode")
+FIRST, SECOND = Line("a.py", 31, "test_slices"), Line("a.py", 34, "test_slices")
+
+
+@pytest.mark.parametrize(
+    ("argument", "caller", "line"),
+    [
+        ("x", FIRST, 28),  # what differs from step to step, and not what comes after it
+        ("y", FIRST, 26),  # handed on from what the loop runs over
+        ("x", SECOND, 33),  # it grows
+        ("y", SECOND, 25),
+    ],
+)
+def test_the_line_that_differs_from_step_to_step(argument: str, caller: Line, line: int) -> None:
+    texts = {"a.py": PROGRAM, "b.py": ["def encode(x, y): ...\n"]}
+    found = origin(argument, ENCODE, [caller], texts.__getitem__)
+    assert found is not None
+    assert found.line == line
+
+
+def test_the_line_that_sets_a_function_or_a_setting() -> None:
+    source = {"a.py": PROGRAM}.__getitem__
+    assert called(FIRST, source) == Line("a.py", 30, "", "encoded = jit(partial(encode))")
+    assert called(Line("a.py", 25, "test_slices"), source) is None
+    assert setting(["jax_precision"], [FIRST], source) == Line(
+        "a.py", 35, "", 'config.update("jax_precision", n)'
+    )
+    assert setting(["jax_other"], [FIRST], source) is None
+    grad = setting(setters("GLOBAL_STATE changed: grad_mode "), [SECOND], source)
+    assert grad is not None
+    assert grad.line == 32
+    assert setters("GLOBAL_STATE changed: something") == ()
+
+
+def test_a_line_that_reads_or_ends_a_step() -> None:
+    source = {"a.py": PROGRAM}.__getitem__
+    read = step([Line("a.py", 37, "test_slices")], source, reads=True)
+    assert read is not None
+    assert read.line == 33
+    ended = step([Line("a.py", 21, "test_it")], source, reads=False)
+    assert ended is not None
+    assert ended.line == 20
+    assert step([Line("a.py", 14, "test_it")], source, reads=False) is None
+
+
+def test_the_line_that_calls_a_function_of_torch() -> None:
+    source = {"a.py": PROGRAM}.__getitem__
+    found = calling("softmax", SECOND, source)
+    assert found is not None
+    assert found.line == 36
+    assert calling("encoded", SECOND, source) is None
+
+
+UNCOMPILED = textwrap.dedent(
+    """\
+    def test_it():
+        model = Net()
+        run = model
+        def train(x):
+            return loss(run(x))
+        out = train(run(x))
+    """
+).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [("Net.forward", 3), ("test_it.<locals>.train", 6), ("Other.forward", None)],
+)
+def test_the_line_that_goes_on_to_call_without_the_compiler(
+    function: str, line: int | None
+) -> None:
+    found = uncompiled(function, Line("a.py", 1, "test_it"), lambda file: UNCOMPILED)
+    assert (found and found.line) == line
+
+
+def test_a_file_that_cannot_be_read_says_nothing() -> None:
+    assert origin("self.k", CODE, (CALL,), lambda file: ()) is None
+    assert step([CALL], lambda file: (), reads=True) is None
+    assert origin("self.k", CODE, (CALL,), lambda file: ["def broken(:\n"]) is None
