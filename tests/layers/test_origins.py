@@ -65,6 +65,8 @@ SIZE = "size mismatch at index 0. expected 4, actual 2"
         (f"tensor 'args[0]' {SIZE}", (CALL,), 16),
         ("scale == 8 (scale is 4 now)", (CALL,), 17),
         ("kwargs['scale'] == 8", (CALL,), 17),
+        ("kwargs['scale'] is None", (CALL,), 17),
+        ("___check_type_id(x, 94022), type=<class 'list'>", (CALL,), 16),
         ("self.k == 3", (CALL,), 18),
         ("self.head.drop.training == True", (CALL,), 19),
         ("self.param_groups[0]['lr'] == 0.1", (CALL,), 20),

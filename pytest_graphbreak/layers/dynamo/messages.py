@@ -43,6 +43,8 @@ _SUBJECT = re.compile(
     r"|len\((?P<list>.{1,200}?)\) =="
     r"|(?:\d+ <= )?(?P<size>[\w.\[\]']{1,200})\.size\(\)\["
     r"|not (?P<empty>[\w.\[\]']{1,200})$"
+    r"|(?P<none>[\w.\[\]']{1,200}) is (?:not )?None"
+    r"|___check_(?:obj|type)_id\((?P<identity>[\w.\[\]']{1,200}),"
     r"|(?P<value>[A-Za-z_][\w.\[\]']{0,200}) =="
 )
 _STATES = {

@@ -112,7 +112,20 @@ def explain(
             made[one.name] = guard, varying
             reason = f"{what}, and {one.reason} compiles its graph again"
             found[number] = replace_graph(one, cause="recompile", reason=reason)
-    return found, made
+    return [_beside(one, graphs) for one in found], made
+
+
+def _beside(one: Graph, graphs: Sequence[Graph]) -> Graph:
+    """A graph of a line whose text stands elsewhere in its function, too: a baseline knows both."""
+    lines = {
+        other.where.line
+        for other in graphs
+        if other.cause == one.cause in _LAZY and other.where.key == one.where.key
+    }
+    if others := sorted(lines - {one.where.line}):
+        also = ", ".join(f"{one.where.file}:{line}" for line in others)
+        return replace_graph(one, reason=f"{one.reason}, as at {also}")
+    return one
 
 
 def _again(before: Graph, after: Graph) -> bool:

@@ -100,3 +100,28 @@ def test_lines_of_operations_are_not_kept_after_the_window() -> None:
 
     watched(run, "lines")
     assert torch_xla._XLAC._get_ir_debug() == before
+
+
+def test_a_line_that_stands_twice_in_a_function_names_the_other() -> None:
+    def run() -> None:
+        value = on_device(2, 3) * 2
+        torch_xla.sync()
+        value = value + 1
+        torch_xla.sync()
+
+    first, second = watched(run, "twice").graph_list
+    start = run.__code__.co_firstlineno
+    assert first.reason == f"explicit sync, as at {first.where.file}:{start + 4}"
+    assert second.reason == f"explicit sync, as at {first.where.file}:{start + 2}"
+
+
+def test_what_varies_from_step_to_step_is_found_in_the_source() -> None:
+    def run() -> None:
+        for size in (2, 3):
+            value = on_device(size, 4)
+            result = value.sum()
+            result.item()
+
+    (again,) = watched(run, "varies").recompile_list
+    assert again.origin.code == "value = on_device(size, 4)"
+    assert again.where.code == "result.item()"
