@@ -21,7 +21,6 @@ from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.output import Kind, TextLine
 
-
 Called = Callable[[str], Frame]
 """The line by which a test calls a function, by its qualified name, without the compiler."""
 

@@ -6,7 +6,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from types import FrameType
 from typing import Any, Final
 
@@ -45,7 +44,7 @@ _ABOUT: Final = re.compile(
     r"(?P<argument>args\[\d+\]|[A-Za-z_]\w*)"
     r"|the setting (?P<setting>\w+)"
     r"|(?P<cleared>nothing differs from before)"
-    r"|(?P<function>the option \w+|\S+ is a (?:function made anew|method of another))"
+    r"|(?P<function>the option \w+|\S+ is a (?:new function object|method of another))"
 )
 """What a reason of ``keys`` and ``programs`` is about."""
 
@@ -147,10 +146,10 @@ class _EventReader:
     def _way(self, program: Executable) -> Frame:
         """The function that is not compiled: the line that sets it, or its definition."""
         callers = _users(program.stack, self._places)
-        for caller, inner in pairwise(callers):
-            line = origins.called(caller, self._places.lines)
-            return self._places.frame(*line) if line else self._places.definition(*inner[:3])
-        return NOWHERE
+        for caller in callers[-2::-1]:
+            if line := origins.called(caller, self._places.lines):
+                return self._places.frame(*line)
+        return self._places.definition(*callers[1][:3]) if callers[1:] else NOWHERE
 
     def _reason(self, program: Executable) -> str:
         """Why there is a program, and of which function it is."""
