@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.planted import written, written_devices
 from benchmarks.planted.edits import TEST, Edit, Outcome, edited, first_entry, table
-from benchmarks.planted.models import copied
 from benchmarks.planted.truth import worse
 
 RED = """\
@@ -79,16 +78,3 @@ def test_what_made_a_program_worse() -> None:
     # Less is captured of a program that computes as much; of a smaller one nothing is lost.
     assert worse(before, before | {"ops": 7}) == ["lost"]
     assert worse(before, before | {"ops": 7, "calls": 16}) == []
-
-
-def test_a_model_is_copied_with_imports_that_are_absolute() -> None:
-    pytest.importorskip("transformers")
-    from benchmarks.planted import models
-
-    for edit in models.EDITS:
-        files = {TEST: models.PROGRAMS[edit.program], **copied(models.PROGRAMS[edit.program])}
-        text = files[edit.file]
-        after = edit.applied(text)
-        ast.parse(after)
-        assert edited(text, after)
-        assert "from ." not in text
