@@ -82,12 +82,11 @@ def preview(
     directory: Path,
     measured: Iterable[Measured],
     *,
-    mode: Mode = "update",
     prune: Iterable[Stale] | None = None,
     base_profile: str | None = None,
 ) -> Changes:
     """What ``update`` would do; nothing is written or locked."""
-    return _planned(directory, _by_file(measured, prune), mode, base_profile)
+    return _planned(directory, _by_file(measured, prune), "update", base_profile)
 
 
 Key = tuple[str, "str | None"]

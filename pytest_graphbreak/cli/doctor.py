@@ -91,21 +91,16 @@ class CheckResult:
     command: str = ""
 
 
-def examine(
-    directory: str | None = None,
-    machine: Machine | None = None,
-    environ: Mapping[str, str] = os.environ,
-    patience: float = PATIENCE,
-) -> Iterator[CheckResult]:
+def examine(directory: str | None = None) -> Iterator[CheckResult]:
     """Everything, in the order in which it matters. ``directory`` is where baselines live."""
-    here = machine or this_machine()
+    here = this_machine()
     yield from packages(here)
     yield from devices(here)
-    yield from variables(environ)
+    yield from variables(os.environ)
     yield from baselines(directory)
     for layer in DESCRIPTIONS.values():
         if layer.probe is not None and here.has(layer):
-            yield from probed(layer.name, patience, environ)
+            yield from probed(layer.name, PATIENCE, os.environ)
 
 
 def packages(here: Machine) -> Iterator[CheckResult]:
@@ -362,7 +357,7 @@ def _internals(names: list[str]) -> str:
 def _probe(layer: str, patience: float, environ: Mapping[str, str]) -> Plain:
     """Run the probe of a layer; what it says, or ``fault``."""
     with runner(patience) as work:
-        done = work.call("pytest_graphbreak.cli.probe:tried", {"layer": layer}, environ=environ)
+        done = work.call(PROBE, {"layer": layer}, environ=environ)
     if done.code is None:
         return {"fault": f"the probe did not come to its end in {patience:.0f} s"}
     if done.answer is not None:

@@ -73,11 +73,11 @@ class TextLine:
 BLANK: Final = TextLine()
 
 
-def lined(text: str, *, whole: bool = False) -> Iterator[TextLine]:
+def lined(text: str) -> Iterator[TextLine]:
     """The lines of a text that says no more of them than how far they are indented."""
     for line in text.split("\n"):
         words = line.lstrip(" ")
-        yield TextLine(words, indent=len(line) - len(words), whole=whole)
+        yield TextLine(words, indent=len(line) - len(words))
 
 
 def labelled(word: str, text: str, command: str = "", *, width: int = 11) -> TextLine:
@@ -94,9 +94,9 @@ SIGNS: Final[dict[str, Kind]] = {
 }
 
 
-def signed(sign: str, text: str, name: str = "", indent: int = 2) -> TextLine:
+def signed(sign: str, text: str, name: str = "") -> TextLine:
     """What is new, gone, changed or known; ``name`` is a column before the text."""
-    return TextLine(text, SIGNS.get(sign, "text"), indent, f"{sign} {name}")
+    return TextLine(text, SIGNS.get(sign, "text"), 2, f"{sign} {name}")
 
 
 def plain(lines: Iterable[TextLine]) -> str:
