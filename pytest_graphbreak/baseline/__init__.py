@@ -13,7 +13,6 @@ from pytest_graphbreak.baseline.model import (
     Expected,
     Measured,
     Override,
-    Stale,
 )
 from pytest_graphbreak.baseline.paths import baseline_path, split_nodeid
 from pytest_graphbreak.baseline.store import Baselines
@@ -31,7 +30,6 @@ __all__ = [
     "FileChange",
     "Measured",
     "Override",
-    "Stale",
     "Values",
     "baseline_path",
     "preview",

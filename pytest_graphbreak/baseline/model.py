@@ -186,6 +186,11 @@ class Entry:
         return nodeid_of(self.file, self.test, self.case)
 
     @property
+    def place(self) -> str:
+        """``path:line``, for messages."""
+        return f"{shown(self.path)}:{self.line}"
+
+    @property
     def is_remark(self) -> bool:
         """Whether it holds nothing but what people wrote."""
         said = self.note is not None or self.ungated is not None
@@ -307,26 +312,6 @@ class Measured:
     values: Values
     layers: tuple[str, ...]
     packages: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Stale:
-    """A baseline entry whose test is gone."""
-
-    file: str
-    test: str
-    case: str | None
-    path: Path
-    line: int
-
-    @property
-    def nodeid(self) -> str:
-        return nodeid_of(self.file, self.test, self.case)
-
-    @property
-    def place(self) -> str:
-        """``path:line``, for messages."""
-        return f"{shown(self.path)}:{self.line}"
 
 
 def nodeid_of(file: str, test: str, case: str | None) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected, Stale
+from pytest_graphbreak.baseline.model import BaselineError, Document, Entry, Expected
 from pytest_graphbreak.baseline.paths import (
     SUFFIX,
     baseline_path,
@@ -99,7 +99,7 @@ class Baselines:
         gone_files: Iterable[str] = (),
         *,
         profile: str,
-    ) -> list[Stale]:
+    ) -> list[Entry]:
         """The entries whose test is gone.
 
         ``collected`` are the node ids of the run. Only ``complete_files``, of
@@ -116,12 +116,12 @@ class Baselines:
                 continue  # a test outside of the root directory has no baseline
             if file in tests:
                 tests[file].add((test, case))
-        found: list[Stale] = []
+        found: list[Entry] = []
         gone = set(gone_files)
         for file in tests.keys() | gone:
             document = self.document(file)
             if document is not None and file in gone:
-                found += map(_stale, document.entries())
+                found += document.entries()
             elif document is not None:
                 found += _missing(document, tests[file], profile)
         return sorted(found, key=lambda stale: (stale.path, stale.line))
@@ -153,7 +153,7 @@ def _mirrored(directory: Path, path: Path) -> str | None:
 
 def _missing(
     document: Document, tests: set[tuple[str, str | None]], profile: str
-) -> Iterator[Stale]:
+) -> Iterator[Entry]:
     names = {test for test, _ in tests}
     for test, known in document.tests.items():
         for case, entry in known.entries.items():
@@ -161,11 +161,7 @@ def _missing(
             if (test, case) in tests or (case is None and test in names and entry.is_remark):
                 continue
             if not entry.recorded or profile in entry.recorded:
-                yield _stale(entry)
-
-
-def _stale(entry: Entry) -> Stale:
-    return Stale(entry.file, entry.test, entry.case, entry.path, entry.line)
+                yield entry
 
 
 def _walk(directory: Path) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,6 @@ from pytest_graphbreak.baseline.model import (
     Entry,
     Expected,
     Measured,
-    Stale,
 )
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
 from pytest_graphbreak.baseline.read import document, is_cut_off, load_text, parsed
@@ -44,7 +43,7 @@ def update(
     measured: Iterable[Measured],
     *,
     mode: Mode = "update",
-    prune: Iterable[Stale] | None = None,
+    prune: Iterable[Entry] | None = None,
     base_profile: str | None = None,
     lock_timeout: float = LOCK_TIMEOUT,
 ) -> Changes:
@@ -82,7 +81,7 @@ def preview(
     directory: Path,
     measured: Iterable[Measured],
     *,
-    prune: Iterable[Stale] | None = None,
+    prune: Iterable[Entry] | None = None,
     base_profile: str | None = None,
 ) -> Changes:
     """What ``update`` would do; nothing is written or locked."""
@@ -100,7 +99,7 @@ class _Work:
     pruned: list[Key]
 
 
-def _by_file(measured: Iterable[Measured], prune: Iterable[Stale] | None) -> dict[str, _Work]:
+def _by_file(measured: Iterable[Measured], prune: Iterable[Entry] | None) -> dict[str, _Work]:
     work: dict[str, _Work] = {}
     for item in measured:
         if not item.profile.strip() or writable(item.profile) != item.profile:

@@ -21,8 +21,8 @@ from pytest_graphbreak.baseline import (
     Baselines,
     Change,
     Changes,
+    Entry,
     Measured,
-    Stale,
     Values,
     preview,
     split_nodeid,
@@ -131,7 +131,7 @@ class Offer:
 
     together: Union
     collected: Collected
-    gone: list[Stale] | None
+    gone: list[Entry] | None
     changes: Changes
 
     @property
@@ -144,7 +144,7 @@ def offered(args: argparse.Namespace, checkout: Checkout, together: Union) -> Of
     baselines = Baselines(checkout.directory)
     wanted = pattern(args.tests, {seen.nodeid for seen in together.seen.values()})
     collected = gather(together, baselines, wanted, args.base_profile)
-    gone: list[Stale] | None = None
+    gone: list[Entry] | None = None
     if args.prune:
         gone = [
             item for item in stale_entries(checkout, baselines, together) if wanted(item.nodeid)

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import structs
 
-from pytest_graphbreak.baseline import BaselineError, Baselines, Stale, split_nodeid
+from pytest_graphbreak.baseline import BaselineError, Baselines, Entry, split_nodeid
 from pytest_graphbreak.cli.messages import MOST, UNUSABLE, complain, listing, say, say_all
 from pytest_graphbreak.cli.report import REPORTS, accept_line, add_outputs, run_of, write_pages
 from pytest_graphbreak.config.checkout import Checkout, find
@@ -90,7 +90,7 @@ class Result:
 
     judged: list[Judged] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
-    stale: list[Stale] = field(default_factory=list)
+    stale: list[Entry] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -237,9 +237,9 @@ def unusable(together: Union) -> Iterator[str]:
     yield from (f"incomplete: {item}" for item in together.incomplete)
 
 
-def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Stale]:
+def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> list[Entry]:
     """Entries whose test is gone, as far as the reports together show."""
-    found: dict[str, Stale] = {}
+    found: dict[str, Entry] = {}
     for profile in together.whole:
         for item in _stale_on(profile, checkout, baselines, together):
             found.setdefault(item.nodeid, item)
@@ -248,7 +248,7 @@ def stale_entries(checkout: Checkout, baselines: Baselines, together: Union) -> 
 
 def _stale_on(
     profile: str, checkout: Checkout, baselines: Baselines, together: Union
-) -> Iterator[Stale]:
+) -> Iterator[Entry]:
     """What the reports of one profile say is gone, and those of no other have."""
     root, whole = checkout.root, together.whole[profile]
     files = {file for scope in whole if _is_below(file := scope.partition("::")[0])}

@@ -154,7 +154,7 @@ def _refuse_change(
     faults = []
     for nodeid in changed:
         entry = baselines.entry(nodeid)
-        place = f"{shown(entry.path)}:{entry.line}" if entry else shown(checkout.directory)
+        place = entry.place if entry else shown(checkout.directory)
         because = f" ({tests[nodeid].place})" if nodeid in tests else ""
         faults.append(f"{place}: {nodeid} has another entry already{because}")
     if faults:

@@ -32,6 +32,11 @@ _FREED = re.compile(r"^Cache line invalidated because (\S+) got deallocated$")
 _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
 
 
+def without_numbers(reason: str) -> str:
+    """A reason without its numbers: those are of the inputs."""
+    return _NUMBER.sub("#", reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Repeats:
     """Recompiles of one function that fail one guard.
@@ -92,7 +97,7 @@ def series(items: Iterable[Recompile]) -> list[Repeats]:
     for item, caller in zip(items, callers, strict=True):
         if caller is not None:
             continue
-        kind = _NUMBER.sub("#", _CURRENT.sub("", item.reason))
+        kind = without_numbers(_CURRENT.sub("", item.reason))
         kinds.setdefault((item.layer, *item.where.key, kind), []).append(item)
     found = []
     for same in kinds.values():
@@ -170,4 +175,4 @@ def varied(reason: str) -> str:
         return f"shape of {found['name']}"
     if found := _SIZE.search(reason):
         return f"shape of {found['name']}"
-    return "" if reason == UNNAMED else _NUMBER.sub("#", _CURRENT.sub("", reason))
+    return "" if reason == UNNAMED else without_numbers(_CURRENT.sub("", reason))

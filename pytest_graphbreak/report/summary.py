@@ -21,7 +21,7 @@ from pytest_graphbreak.text.numbers import noun, plural
 from pytest_graphbreak.text.output import TextLine, labelled
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.baseline import Changes, Stale
+    from pytest_graphbreak.baseline import Changes, Entry
 
 MOST = 20
 """Lines of one kind; the rest are counted."""
@@ -39,7 +39,7 @@ class Outcome:
     tests: list[TestReport] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
     complete_files: list[str] = field(default_factory=list)
-    stale: list[Stale] = field(default_factory=list)
+    stale: list[Entry] = field(default_factory=list)
     changes: Changes | None = None
     faults: list[str] = field(default_factory=list)
 

@@ -6,7 +6,6 @@ graph that is lowered from it for the break, too. So the growth of a test is the
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Final, get_args
 
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
+from pytest_graphbreak.judging.repeats import without_numbers
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.layers import EXPECTED, LAYERS, VERSIONS, made_by
 from pytest_graphbreak.model.record import Frame, Record
@@ -378,13 +378,6 @@ def _how(
 
 # What is gone at one place and new at another, and may be one and the same: a report names a place
 # and knows nothing of what its file was called before.
-
-_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
-
-
-def without_numbers(reason: str) -> str:
-    """A reason without its numbers: those are of the inputs."""
-    return _NUMBER.sub("#", reason)
 
 
 def paired(changes: Iterable[CauseChange]) -> tuple[list[PossibleMove], list[CauseChange]]:

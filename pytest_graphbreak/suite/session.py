@@ -28,7 +28,7 @@ from pytest_graphbreak.suite.collection import CollectedTests, Collector, file_o
 from pytest_graphbreak.suite.gate import Gate
 
 if TYPE_CHECKING:
-    from pytest_graphbreak.baseline import Measured, Stale
+    from pytest_graphbreak.baseline import Entry, Measured
 
 OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 WRITABLE = (OK, FAILED)
@@ -138,7 +138,7 @@ class Session:
             for fault in outcome.faults:
                 print(f"graph budget: {fault}", file=sys.stderr)
 
-    def _stale(self) -> list[Stale]:
+    def _stale(self) -> list[Entry]:
         baselines = self.gate.baselines
         return baselines.stale(
             self.collector.collected.nodeids,

@@ -19,7 +19,6 @@ from pytest_graphbreak.baseline import (
     Baselines,
     Entry,
     Measured,
-    Stale,
     Values,
     render,
     update,
@@ -455,7 +454,7 @@ def test_pruning_changes_nothing_else(seed: int) -> None:
         directory = Path(name)
         path = directory / "test_a.yaml"
         path.write_bytes(made.text.encode())
-        prune = [Stale("test_a.py", test, case, path, 0) for test, case in gone]
+        prune = [Entry("test_a.py", test, case, "cpu", path=path) for test, case in gone]
         measured = [measurement(rng, "test_new", {}) for _ in range(rng.randint(0, 1))]
         changes = update(directory, measured, prune=prune)
         assert len(changes.of("pruned")) == len(gone)

@@ -14,8 +14,8 @@ from pytest_graphbreak.baseline import (
     BaselineError,
     BaselinePlace,
     Baselines,
+    Entry,
     Measured,
-    Stale,
     Values,
     preview,
     render,
@@ -697,7 +697,7 @@ def test_record_drops_nothing(case: Case) -> None:
     told = case.update(seen("test_a[1-2]", one), seen("test_b", one), mode="record")
     assert told == ["kept test_a[1-2]", "kept test_b"]
     assert case.text == before
-    stale = [Stale("test_a.py", "test_a", None, case.path, 5)]
+    stale = [Entry("test_a.py", "test_a", None, "cpu", path=case.path, line=5)]
     told = case.update(seen("test_a[1-2]", one), mode="record", prune=stale)
     assert told == ["pruned test_a", "added test_a[1-2]"]
 
@@ -797,8 +797,8 @@ PRUNED = """\
 """
 
 
-def gone(*keys: tuple[str, str | None]) -> list[Stale]:
-    return [Stale("test_a.py", test, case, Path("x"), 0) for test, case in keys]
+def gone(*keys: tuple[str, str | None]) -> list[Entry]:
+    return [Entry("test_a.py", test, case, "cpu", path=Path("x")) for test, case in keys]
 
 
 @pytest.mark.parametrize(

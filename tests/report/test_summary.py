@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.baseline.model import Stale
+from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.report import summary
@@ -145,7 +145,7 @@ def test_causes_of_a_large_run_are_bounded() -> None:
 
 
 def test_what_stands_beside_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    stale = Stale("t.py", "gone", None, Path("baselines/t.yaml"), 4)
+    stale = Entry("t.py", "gone", None, "cpu", path=Path("baselines/t.yaml"), line=4)
     fixture = a_test("t.py::a", verdict="ok", setup={"phases": {"setup": {"dynamo": 2}}})
     outcome = a_run(fixture, unmeasured=["t.py::crashed"], stale=[stale], faults=["no disk"])
     assert shown(outcome) == [
