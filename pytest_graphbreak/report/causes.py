@@ -128,7 +128,7 @@ def _way(verdict: Verdict, called: Called) -> Iterator[TextLine]:
     functions = (one for one in verdict.changes if one.kind == "function" and not one.was)
     for one in functions:
         if not one.after:
-            yield from _set("called without the compiler:", called(one.where.function), ())
+            yield from _set("without the compiler because of", called(one.where), ())
             return
 
 

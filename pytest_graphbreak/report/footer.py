@@ -21,12 +21,12 @@ from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.output import Kind, TextLine
 
-Called = Callable[[str], Frame]
-"""The line by which a test calls a function, by its qualified name, without the compiler."""
+Called = Callable[[Frame], Frame]
+"""The line by which a function runs without the compiler: what disables it, or the test's."""
 
 
-def not_known(function: str) -> Frame:
-    """No line: the source of the test is not here."""
+def not_known(function: Frame) -> Frame:
+    """Return no line: the source of the test is not here."""
     return NOWHERE
 
 

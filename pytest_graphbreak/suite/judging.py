@@ -114,17 +114,17 @@ def _context(
     )
 
 
-def _called(item: pytest.Item, settings: Settings, function: str) -> Frame:
-    """The line by which a test calls a function that is compiled no more, as its source shows."""
+def _called(item: pytest.Item, settings: Settings, function: Frame) -> Frame:
+    """The line by which a function runs without the compiler, as the source shows it."""
     from pytest_graphbreak.layers import origins
     from pytest_graphbreak.model.places import places
     from pytest_graphbreak.model.stacks import Line
 
     known = places(settings.root)
-    line = (item.location[1] or 0) + 1
-    found = origins.uncompiled(
-        function, Line(str(item.path), line, item.name.partition("[")[0]), known.lines
-    )
+    if disabled := known.disabled(str(settings.root / function.file), function.function):
+        return disabled
+    test = Line(str(item.path), (item.location[1] or 0) + 1, item.name.partition("[")[0])
+    found = origins.uncompiled(function.function, test, known.lines)
     return known.frame(*found) if found else NOWHERE
 
 

@@ -69,11 +69,11 @@ def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_told()
         Difference("function", "dynamo", where=where, before=9, after=0) for where in (BODY, HEAD)
     ]
     line = Frame("test_net.py", "test_it", 12, "run = model")
-    lines = {"Body.forward": line, "Head.forward": line}
+    lines = {BODY: line, HEAD: line}
     shown = [*map(str, causes.shrunk(lost(*gone), one, lines.__getitem__))]
     assert shown[:4] == [
         "  - net.py:30 in Body.forward is no longer reached (9 operations)",
-        "      called without the compiler: test_net.py:12 in test_it",
+        "      without the compiler because of test_net.py:12 in test_it",
         "          run = model",
         "  - net.py:40 in Head.forward is no longer reached (9 operations)",
     ]

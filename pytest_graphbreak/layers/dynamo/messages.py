@@ -40,7 +40,7 @@ _PLACE = re.compile(r"([^\s:][^\n:]{0,4096}):(\d{1,9}) in (\S{1,500})")
 _SUBJECT = re.compile(
     r"tensor '(?P<tensor>[^']{1,200}(?:'[^']{1,80}'\][^']{0,80})*)' \w+ mismatch"
     r"|(?:not )?hasattr\((?P<holder>.{1,200}), '(?P<attribute>\w{1,100})'\)"
-    r"|len\((?P<list>.{1,200}?)\) =="
+    r"|len\((?P<list>.{1,200}?)(?:\._modules)?\) [=!]="
     r"|(?:\d+ <= )?(?P<size>[\w.\[\]']{1,200})\.size\(\)\["
     r"|not (?P<empty>[\w.\[\]']{1,200})$"
     r"|(?P<none>[\w.\[\]']{1,200}) is (?:not )?None"
