@@ -224,3 +224,33 @@ def test_a_graph_that_is_told_by_its_recompile_is_told_once() -> None:
     )
     for found in (observed(record), diff(None, record, Cap(every=0))):
         assert [(one.kind, one.after) for one in found if not one.total] == [("recompile", 3)]
+
+
+def test_what_a_known_break_leaves_goes_with_the_new_recompile_of_its_function() -> None:
+    """As ``opt.step()`` does, which breaks in torch: compiled again, it breaks there again."""
+    again = structs.replace(
+        BROKEN,
+        graphs={"dynamo": 4},
+        recompiles={"dynamo": 1},
+        breaks=(structs.replace(PRINT, count=2),),
+        recompile_list=(Recompile("dynamo", "0/1", "CFG.steps == 1", OUTER),),
+        graph_list=(
+            *BROKEN.graph_list,
+            Graph("dynamo", "0/1", "recompile", 2, where=OUTER, reason="CFG.steps == 1"),
+            Graph("dynamo", "2/0", "break", 1, where=AFTER, reason="print"),
+        ),
+    )
+    found = diff(before(BROKEN), again, versions=VERSIONS)
+    places = [one for one in found if not one.total]
+    assert [(one.kind, one.where) for one in places if one.parent is None] == [("recompile", OUTER)]
+    assert [one.parent is None for one in places if one.cause == "break"] == [False]
+    # Without that recompile the graph stands for itself: nothing else says why it is there.
+    alone = structs.replace(
+        again,
+        graphs={"dynamo": 3},
+        recompiles={},
+        recompile_list=(),
+        graph_list=(*BROKEN.graph_list, again.graph_list[-1]),
+    )
+    found = diff(before(BROKEN), alone, versions=VERSIONS)
+    assert [one.cause for one in found if not one.total and one.parent is None] == ["break"]
