@@ -7,21 +7,22 @@ A fenced block says what it is in an HTML comment on the line before it:
 ``<!-- insert: PATH:LINE -->``
     is put above that line of a file that was written before.
 ``<!-- run: exit=N -->``
-    a console block: lines after ``$ `` are run there, the others must appear in
-    the output in this order (fnmatch patterns; ``...`` stands for any lines).
+    a console block: lines after ``$ `` are run there, the others are real lines of
+    the output, in this order. ``...`` replaces any lines; blank lines do not count.
+    What differs from run to run is compared as equal (``_VARIES``): times, versions,
+    hashes, directories, the width of the terminal.
 
 ``<!-- needs: PACKAGE -->`` anywhere on a page skips its runs where the package
-is not installed. With ``<!-- columns: 80 -->`` a page shows what stands on a
-terminal of that width; without, what goes through a pipe. A page's blocks
+is not installed. With ``<!-- columns: 80 -->`` a page shows the output on a
+terminal of that width; without, the output through a pipe. A page's blocks
 share one directory and run from top to bottom; with ``<!-- files of: PAGE -->``
 the files of another page are there, too. YAML with ``version:`` is read
-as a baseline, JSON with ``tests`` is held to its schema, and Python has to
+as a baseline, JSON with ``tests`` is validated by its schema, and Python has to
 compile, whether or not a comment says more.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import importlib.util
 import json
 import os
@@ -50,6 +51,17 @@ BLOCK = re.compile(
 OTHERS = re.compile(r"<!-- files of: (\S+) -->")
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 COLUMNS = re.compile(r"<!-- columns: (\d+) -->")
+
+_VARIES = (
+    (re.compile(r"(?:/[\w.+-]+)+/(?=project\b)"), ""),
+    (re.compile(r"\b\d+(?:\.\d+)? ?s\b(?: \(\d+:\d\d:\d\d\))?"), "TIME"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DATE"),
+    (re.compile(r"\b[0-9a-f]{7,40}\b"), "HASH"),
+    (re.compile(r"\b\d+\.\d+(?:\.\w+)*(?:\+\w+)?"), "VERSION"),
+    (re.compile(r"={3,}|-{3,}|_{3,}"), "="),
+    (re.compile(r"\s+"), " "),
+)
+"""What differs from run to run, and what replaces it before lines are compared."""
 
 
 @dataclass(frozen=True)
@@ -183,11 +195,22 @@ def _typed(command: str, here: Path, columns: int) -> tuple[int, str]:
 
 
 def _assert_shown(block: Block, shown: list[str], output: str) -> None:
-    lines = iter(output.splitlines())
-    for wanted in shown:
-        if not wanted.strip() or wanted.strip() == "...":
+    lines = [_plain(line) for line in output.splitlines() if line.strip()]
+    at, gap = 0, True
+    for wanted in filter(str.strip, shown):
+        if wanted.strip() == "...":
+            gap = True
             continue
-        pattern = re.sub(r"([\[\]])", r"[\1]", wanted.rstrip())
-        assert any(fnmatch.fnmatchcase(line.rstrip(), pattern) for line in lines), (
+        end = len(lines) if gap else at + 1
+        found = next((n for n in range(at, end) if lines[n : n + 1] == [_plain(wanted)]), None)
+        assert found is not None, (
             f"{block.place}: the output does not show\n{wanted}\nbut\n{output}"
         )
+        at, gap = found + 1, False
+
+
+def _plain(line: str) -> str:
+    """A line without what differs from run to run."""
+    for pattern, word in _VARIES:
+        line = pattern.sub(word, line)
+    return line.strip()
