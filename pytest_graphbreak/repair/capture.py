@@ -58,7 +58,7 @@ class Capture:
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
         self._shapes: dict[str, list[sizes.Call]] = {}
-        self._floats: dict[tuple[str, object], set[float]] = {}
+        self._numbers: dict[str, dict[str, set[float]]] = {}
         self._depth = 0
         self._layers: dict[Any, Any] = {}
         self._outer = self._layer(torch.compile)
@@ -143,18 +143,22 @@ class Capture:
         shapes = self._shapes.setdefault(name, [])
         if len(shapes) < sizes.MOST:
             shapes.append(sizes.note(entry.original, args, kwargs, result))
-        for key, value in (*enumerate(args), *kwargs.items()):
-            if type(value) is float:
-                self._floats.setdefault((name, key), set()).add(value)
+        seen = self._numbers.setdefault(name, {})
+        for key, value in sizes.numbers(entry.original, args, kwargs):
+            seen.setdefault(key, set()).add(value)
         return result
 
     def varies(self) -> list[dict[str, Any]]:
         """Which sizes vary from call to call, as plain data."""
         return sizes.varying_sizes(self._shapes)
 
-    def floats(self) -> bool:
-        """Whether an argument is a Python float that varies from call to call."""
-        return any(len(values) > 1 for values in self._floats.values())
+    def numbers(self) -> dict[str, list[str]]:
+        """The Python numbers that vary from call to call, by the name of what was compiled."""
+        vary = {
+            name: [key for key, values in seen.items() if len(values) > 1]
+            for name, seen in self._numbers.items()
+        }
+        return {name: keys for name, keys in vary.items() if keys}
 
     def calls(self) -> list[Flat]:
         """Result and arguments of each call, as they were when it returned."""
@@ -377,7 +381,7 @@ def _varied(leaf: Any, kind: str) -> Any:
         if kind == "negated":
             value = -value
         elif kind == "large":
-            value = value * 100
+            value = value * 1000
         elif kind == "zero":
             value = torch.zeros_like(value)
         else:

@@ -37,6 +37,8 @@ _METHODS: Final = frozenset({
 })
 """Methods of tensors that compute: of another object they would be something else."""
 # fmt: on
+LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical", "log")
+"""Methods of a logger that write."""
 _BUILTINS: Final = frozenset({"abs", "min", "max", "float", "int", "len", "round", "sum", "tuple"})
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef

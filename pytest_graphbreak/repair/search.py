@@ -8,8 +8,6 @@ and goes at the end if the graphs and the breaks are as few without it.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,14 +15,16 @@ from typing import Final
 
 from msgspec import structs
 
+from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
 from pytest_graphbreak.repair.build import BuildError, Diff, Site, build, difference, home
+from pytest_graphbreak.repair.gain import better, cleaner, eager, graphs, places, recompiled
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
 from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench, Trial
+from pytest_graphbreak.repair.trial import Bench, Trial, printed
 from pytest_graphbreak.text.numbers import plural
 
 Say = Callable[[str], None]
@@ -76,77 +76,6 @@ class SearchResult:
     @property
     def after(self) -> int:
         return graphs(self.last.record)
-
-
-def graphs(record: Record) -> int:
-    """Graphs of the deepest layer that made any."""
-    return record.graphs.get(record.headline, 0)
-
-
-def places(record: Record) -> list[Break]:
-    """What can be fixed one by one: the breaks, and the cuts of xla graphs by their place."""
-    found = list(record.breaks)
-    cuts: dict[tuple[str, str, str], Break] = {}
-    for graph in record.graph_list:
-        if (graph.layer, graph.cause) != ("xla", "split"):
-            continue
-        key = (graph.where.file, graph.where.function, graph.where.code)
-        old = cuts.get(key)
-        if old is not None:
-            cuts[key] = structs.replace(old, count=old.count + 1)
-        else:
-            cuts[key] = Break("xla", f"split: {graph.reason}", graph.where)
-    return [*found, *cuts.values()]
-
-
-def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
-    """Whether a record is a gain: fewer graphs and no code lost, or code won back.
-
-    Code that had left the compiler is won back if more is compiled than before,
-    in however many graphs. Where nothing is compiled nothing is gained.
-    """
-    if not graphs(after) or _eager(after) > _eager(before):
-        return False
-    if may_leave and 2 * _ops(after) < _ops(before):
-        return False
-    if _left(before) - _left(after) and _ops(after) > _ops(before):
-        return True
-    dearer = any(after.graphs.get(one, 0) > before.graphs.get(one, 0) for one in _lower(before))
-    return not dearer and graphs(after) < graphs(before)
-
-
-def cleaner(before: Record, after: Record) -> bool:
-    """Whether a record has fewer breaks in as many graphs, with no code lost.
-
-    A break before the first operation makes no graph of its own, and is one for ``fullgraph``.
-    """
-    as_many = graphs(after) == graphs(before) and _ops(after) >= _ops(before)
-    return as_many and _eager(after) <= _eager(before) and len(places(after)) < len(places(before))
-
-
-def _lower(record: Record) -> tuple[str, ...]:
-    """All layers but the deepest, which may not pay for what it gains."""
-    return tuple(layer for layer in record.layers if layer != record.headline)
-
-
-def _recompiled(record: Record) -> bool:
-    """Whether code was compiled again, by Dynamo or below it."""
-    return bool(record.recompile_list) or any(
-        graph.cause == "recompile" for graph in record.graph_list
-    )
-
-
-def _eager(record: Record) -> int:
-    return len(record.eager)
-
-
-def _left(record: Record) -> set[tuple[str, str]]:
-    """Where code left the compiler, whichever copy of a file it is in."""
-    return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
-
-
-def _ops(record: Record) -> int:
-    return sum(graph.ops or 0 for graph in record.graph_list if graph.layer == "dynamo")
 
 
 class Search:
@@ -228,7 +157,8 @@ class Search:
             useful = list(dict.fromkeys(patch for _, patch in gone))
             if len(useful) < len(patches):
                 trial, _ = self._try([*out.kept, *useful]) if useful else (None, None)
-            if trial is None or not better(out.last.record, trial.record):
+            before = out.last.record
+            if trial is None or not any(one(before, trial.record) for one in (better, cleaner)):
                 continue
             for problem, patch in gone:
                 seen.add(self._key(_item(problem)))
@@ -259,7 +189,7 @@ class Search:
             if key not in seen:
                 seen.add(key)
                 return self._problem(item)
-        if _recompiled(self.outcome.last.record) and ("recompiles",) not in seen:
+        if recompiled(self.outcome.last.record) and ("recompiles",) not in seen:
             seen.add(("recompiles",))
             return Problem(None, graphs(self.outcome.last.record))
         return None
@@ -331,23 +261,19 @@ class Search:
                     break
                 trial, why = self._try([*out.kept, patch])
                 if trial is not None:
-                    gone = (
-                        not _recompiled(trial.record)
-                        if problem.item is None
-                        else self._key(problem.item)
-                        not in {self._key(item) for item in places(trial.record)}
-                    )
-                    if trial.again and not self._assume and _reads(patch):
-                        problem.tried.append(Tried(patch, _assumes(trial, out.last)))
+                    gone = self._gone(problem, trial.record)
+                    if not self._assume and (why := _assumes(problem, patch, trial, out.last)):
+                        problem.tried.append(Tried(patch, why))
                         continue
-                    if better(out.last.record, trial.record, may_leave=patch.leaves):
+                    whole = gone and not patch.drops and cleaner(out.last.record, trial.record)
+                    if whole or better(out.last.record, trial.record, may_leave=patch.leaves):
                         self._keep(problem, patch, trial)
                         if gone:
                             return
                         continue
-                    no_worse = graphs(trial.record) <= graphs(out.last.record) and _eager(
+                    no_worse = graphs(trial.record) <= graphs(out.last.record) and eager(
                         trial.record
-                    ) <= _eager(out.last.record)
+                    ) <= eager(out.last.record)
                     if gone and no_worse and not patch.leaves and doubtful is None:
                         doubtful = (patch, trial)
                     there = "the break is" if problem.item is not None else "recompiles are"
@@ -358,6 +284,12 @@ class Search:
             self._certain = self._certain or (list(out.kept), out.last)
             self._uncertain.append(doubtful[0])
             self._keep(problem, *doubtful, word="on trial")
+
+    def _gone(self, problem: Problem, record: Record) -> bool:
+        """Whether a run is without a problem."""
+        if problem.item is None:
+            return not recompiled(record)
+        return self._key(problem.item) not in {self._key(item) for item in places(record)}
 
     def _refused(self, patch: SourcePatch) -> str | None:
         """Why a patch is not even tried."""
@@ -380,10 +312,8 @@ class Search:
             return None, f"it fails: {trial.error[:160]}"
         if trial.mismatch is not None:
             return None, f"other results: {trial.mismatch}"
-        printed = _printed(self.outcome.first, trial, any(patch.drops for patch in patches))
-        if printed is not None:
-            return None, printed
-        return trial, None
+        words = printed(self.outcome.first, trial, any(patch.drops for patch in patches))
+        return (trial, None) if words is None else (None, words)
 
     def _built(self, patches: Sequence[SourcePatch], header: str = "") -> bytes:
         test = self._target.test
@@ -448,12 +378,9 @@ class Search:
         """Write the source that all kept patches make, and say what became of each problem."""
         self._settle()
         out = self.outcome
-        left = {self._key(item) for item in places(out.last.record)}
         for problem in out.problems:
-            if problem.item is None:
-                problem.fixed = not _recompiled(out.last.record)
-            else:
-                problem.fixed = bool(out.kept) and self._key(problem.item) not in left
+            tried = bool(out.kept) or problem.item is None
+            problem.fixed = tried and self._gone(problem, out.last.record)
         if out.kept:
             out.source = self._built(out.kept, self._header)
 
@@ -487,10 +414,17 @@ def _reads(patch: SourcePatch) -> bool:
     return any(edit in CONSTANTS for edit in patch.edits)
 
 
-def _assumes(trial: Trial, last: Trial) -> str:
+def _assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> str:
+    """Why a patch holds only for what does not vary; empty if it holds for all inputs."""
+    if not _reads(patch):
+        return ""
     gain = f"{graphs(last.record)} -> {graphs(trial.record)} graphs"
-    inputs = plural(trial.again, "other input")
-    return f"{gain}, but compiled again for {inputs} of the same sizes (--assume keeps it)"
+    if trial.again:
+        inputs = plural(trial.again, "other input")
+        return f"{gain}, but compiled again for {inputs} of the same sizes (--assume keeps it)"
+    if problem.item is not None and advice.name(problem.item) == "branch":
+        return f"{gain}, but raises where the branch goes the other way (--assume keeps it)"
+    return ""
 
 
 _UNWRITABLE = "unwritable"
@@ -498,6 +432,7 @@ _ROUNDS: Final = 2
 """How often several patches are tried in one run before each is tried alone."""
 _LINES: Final = (
     "later",
+    "masked",
     "where",
     "cond",
     "while_loop",
@@ -506,19 +441,3 @@ _LINES: Final = (
     "number",
 )
 """Rewrites of one statement, which meet no other's."""
-_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
-
-
-def _printed(first: Trial, trial: Trial, drops: bool) -> str | None:
-    """How the printed lines differ, in any order and whatever their numbers; None if they agree.
-
-    A patch that says which line it drops may drop lines, and nobody may add any.
-    """
-    before, after = (
-        Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial)
-    )
-    if after - before:
-        return f"it prints what the original does not: {next(iter(after - before))[:60]!r}"
-    if before - after and not drops:
-        return f"it no longer prints {next(iter(before - after))[:60]!r}"
-    return None

@@ -6,7 +6,10 @@ all of them, and which dimensions of the results go with them.
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import inspect
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -62,6 +65,24 @@ def tensors(
         for path, leaf in tree_flatten_with_path(value)[0]:
             if _has_shape(leaf):
                 yield name + keystr(path), leaf
+
+
+def numbers(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """All Python numbers among the arguments, and in closures of functions among them.
+
+    ``score_mod.offset`` is what the function ``score_mod`` closes over and does not set.
+    """
+    for name, value in [*zip(parameters(model), args, strict=False), *kwargs.items()]:
+        if type(value) in (int, float):
+            yield name, value
+        if isinstance(value, types.FunctionType) and value.__closure__:
+            sets = {
+                one.argval for one in dis.get_instructions(value) if one.opname == "STORE_DEREF"
+            }
+            for inside, cell in zip(value.__code__.co_freevars, value.__closure__, strict=True):
+                with contextlib.suppress(ValueError):  # it is empty
+                    if type(cell.cell_contents) in (int, float) and inside not in sets:
+                        yield f"{name}.{inside}", cell.cell_contents
 
 
 def _has_shape(leaf: Any) -> bool:

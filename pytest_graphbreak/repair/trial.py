@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,9 +52,9 @@ class Trial:
         return int(self.answer.get("recompiled") or 0)
 
     @property
-    def floats(self) -> bool:
-        """Whether a Python float among the arguments varies from call to call."""
-        return bool(self.answer.get("floats"))
+    def numbers(self) -> dict[str, list[str]]:
+        """Which Python numbers vary from call to call (``sizes.numbers``), by what was compiled."""
+        return dict(self.answer.get("numbers") or {})
 
     def source(self, frame: Frame) -> str:
         """The text of the file that a frame is in, empty where it is not known."""
@@ -70,6 +72,22 @@ class Trial:
         return self.error is None and self.mismatch is None
 
 
+def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
+    """How the printed lines differ, in any order and whatever their numbers; None if they agree.
+
+    A patch that says which line it drops may drop lines, and nobody may add any.
+    """
+    before, after = (
+        Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial)
+    )
+    if after - before:
+        return f"it prints what the original does not: {next(iter(after - before))[:60]!r}"
+    if before - after and not drops:
+        return f"it no longer prints {next(iter(before - after))[:60]!r}"
+    return None
+
+
+_NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
 """Begins the last line of a copy, where it moves no line of the program."""

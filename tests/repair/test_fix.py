@@ -21,9 +21,10 @@ from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
 from pytest_graphbreak.layers.children.runner import Runner, ServerError
 from pytest_graphbreak.repair.build import build
+from pytest_graphbreak.repair.gain import graphs
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import calls, recompiles
-from pytest_graphbreak.repair.search import Search, SearchResult, graphs
+from pytest_graphbreak.repair.search import Search, SearchResult
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.repair.conftest import Shop
@@ -218,7 +219,7 @@ FLOATS = """
 
 def test_a_float_that_varies_becomes_a_tensor(shop: Shop, shared: Bench) -> None:
     out = search(shop.write("a.py", FLOATS), shared)
-    assert [patch.title for patch in out.kept] == ["Python floats that vary became tensors"]
+    assert [patch.title for patch in out.kept] == ["Python numbers that vary became tensors"]
     assert (out.before, out.after) == (4, 2)  # one for each dtype of x
 
 

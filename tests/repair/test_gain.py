@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
-from pytest_graphbreak.repair.search import better, cleaner
+from pytest_graphbreak.repair.gain import better, cleaner
 from tests.repair.conftest import Shop
 
 

@@ -164,28 +164,57 @@ def test_a_function_that_is_one_node(name: str) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(
-    st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64]),
+    st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8]),
     st.sampled_from([(), (3,), (2, 2)]),
-    st.lists(st.sampled_from([0.1, 1.0, -2.5, 1e-12, 3.0]), min_size=2, max_size=3),
+    st.lists(st.sampled_from([0.1, 1.0, -2.5, 1e-12, 3.0, 2, -7, 0]), min_size=2, max_size=3),
+    st.booleans(),
 )
-def test_floats_that_become_tensors(
-    dtype: torch.dtype, shape: tuple[int, ...], numbers: list[float]
+def test_numbers_that_become_tensors(
+    dtype: torch.dtype, shape: tuple[int, ...], numbers: list[float], closed: bool
 ) -> None:
     torch._dynamo.reset()
-    space = loaded(programs.program("around"), programs.program("numbers"))
+    space = loaded(*map(programs.program, ("around", "arguments", "numbers")))
 
-    def plain(x: torch.Tensor, scale: float) -> torch.Tensor:
-        return x * scale + 1
+    def plain(x: torch.Tensor, scale: Any) -> torch.Tensor:
+        return (scale(x) if closed else x * scale) + 1
 
+    def given(number: float) -> Any:
+        return (lambda x: x * number) if closed else number
+
+    space["_graphbreak_vary"] = {plain.__qualname__: ["scale.number" if closed else "scale"]}
     compiled = torch.compile(plain, backend="eager")
     patched = space["_graphbreak_numbers_as_tensors"](plain, compiled)
     x = torch.ones(shape, dtype=dtype) * 3
     for number in numbers:
         try:
-            given = patched(x, number)
+            found = patched(x, given(number))
         except (RuntimeError, TypeError):
             continue
-        assert bits(given) == bits(plain(x, number))
+        assert bits(found) == bits(plain(x, given(number)))
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_a_number_in_a_closure_is_no_reason_to_compile_again(kind: type) -> None:
+    """``score_mod`` of flex_attention, which adds another number in each call."""
+    counted = CompileCounter()
+    space = loaded(*map(programs.program, ("around", "arguments", "numbers")))
+
+    def model(x: torch.Tensor, score_mod: Any) -> torch.Tensor:
+        return torch.softmax(score_mod(x), -1)
+
+    def make(offset: Any, scale: float = 2.0) -> Any:
+        return lambda x, *, power=1: (x * scale + offset) ** power
+
+    space["_graphbreak_vary"] = {model.__qualname__: ["score_mod.offset"]}
+    patched = space["_graphbreak_numbers_as_tensors"](
+        model, torch.compile(model, backend=counted, dynamic=False)
+    )
+    x = torch.randn(3, 4)
+    for number in range(4):
+        score_mod = make(kind(number))
+        torch.testing.assert_close(patched(x, score_mod), model(x, score_mod))
+        assert score_mod.__closure__[0].cell_contents == number
+    assert counted.frame_count == 1
 
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.5, 2.0, -3.0, 0.25])

@@ -16,6 +16,7 @@ from pytest_graphbreak.repair.trial import Trial
 _IN_TURN = (
     breaks.later,
     breaks.loops,
+    breaks.masked,
     numbers.propose,
     breaks.switches,
     breaks.branches,

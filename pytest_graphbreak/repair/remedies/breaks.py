@@ -8,6 +8,7 @@ from typing import Final
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame
 from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch, switch
+from pytest_graphbreak.repair.pure import LEVELS
 from pytest_graphbreak.repair.remedies.programs import AROUND, around
 from pytest_graphbreak.repair.trial import Trial
 
@@ -23,7 +24,6 @@ _OTHERS: Final = {
 }
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
 """Families of lines that compute something: such a line is not to be left out."""
-_LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical", "log")
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
@@ -34,6 +34,14 @@ def loops(item: Break, trial: Trial) -> Iterator[SourcePatch]:
             "the loop goes over all indices, and capture_dynamic_output_shape_ops",
             (Rewrite("every_index", item.where), SHAPES),
             note="what is selected for an index may be empty, and is computed all the same",
+        )
+
+
+def masked(item: Break, trial: Trial) -> Iterator[SourcePatch]:
+    """Propose ``torch.where`` for what is set at the places of a mask."""
+    if "nonzero" in item.reason or advice.name(item) in ("branch", *_SHAPES):
+        yield SourcePatch(
+            "the masked assignment became torch.where", (Rewrite("masked", item.where),)
         )
 
 
@@ -101,9 +109,6 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     from pytest_graphbreak.repair.rewrite.later import definition
 
     name, code = advice.name(item), item.where.code
-    methods = any(f".{one}(" in code for one in _LEVELS)
-    if not (code.startswith("print(") or "warnings.warn(" in code or methods):
-        return
     if name in ("print", "warnings"):
         function = "print" if code.startswith("print(") else "warnings.warn"
         load = [Preamble("import warnings")] if function != "print" else []
@@ -113,11 +118,15 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
     source = trial.source(item.where)
     if source and (found := definition(source, item.where)):
         function, text = found
-        yield SourcePatch(
-            "the line is written after the graph",
-            (Preamble(text), _reordered(function), Rewrite("later", item.where)),
-            moves=_LATER,
-        )
+        edits = (Preamble(text), _reordered(function), Rewrite("later", item.where))
+        yield SourcePatch("the line is written after the graph", edits, moves=_LATER)
+        if item.where.code.startswith("if "):
+            for kind in ("where", "cond"):
+                yield SourcePatch(
+                    f"what the branch writes is written after the graph, the rest torch.{kind}",
+                    (*edits, Rewrite(kind, item.where)),
+                    moves=_LATER,
+                )
 
 
 def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
@@ -139,7 +148,7 @@ def _reordered(function: str) -> Preamble:
 
 def _logging(code: str) -> Iterator[SourcePatch]:
     """Propose that loggers are silent in compiled code."""
-    methods = [f"logging.Logger.{one}" for one in _LEVELS if f".{one}(" in code]
+    methods = [f"logging.Logger.{one}" for one in LEVELS if f".{one}(" in code]
     if not methods:
         return
     load = Preamble("import logging")

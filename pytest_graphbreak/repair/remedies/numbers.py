@@ -16,6 +16,7 @@ from pytest_graphbreak.repair.trial import Trial
 CONSTANTS: Final = (AROUND, ARGUMENTS, around("constants", "by_case"))
 _CUT: Final = re.compile(r"\[[^\]]{0,80}: ?\(?\w{1,80}\[")
 """``x[..., : sizes[0]``: a piece of each image, say."""
+_ASKS: Final = re.compile(r"\b(?:isnan|isinf|isfinite)\(")
 READ: Final = frozenset(
     {"branch", "compare", "item", "loop", "mask", "nonzero", "tolist", "unbacked"}
 )
@@ -69,8 +70,11 @@ def reads(item: Break) -> bool:
 
 
 def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """The same for what else is read, where it could be no node of the graph."""
-    if not reads(item):
+    """The same for what else is read, where it could be no node of the graph.
+
+    Not for a question whether all is well: the graph would raise whenever it is not.
+    """
+    if not reads(item) or _ASKS.search(item.where.code):
         return
     edits = _everywhere([item], trial)
     if edits:

@@ -13,7 +13,6 @@ from pytest_graphbreak.repair.trial import Trial
 
 DYNAMIC: Final = switch("assume_static_by_default", "False")
 _OBLIVIOUS: Final = switch("backed_size_oblivious", home="torch.fx.experimental._config")
-_TENSORS: Final = (AROUND, around("numbers", "numbers_as_tensors"))
 
 
 def propose(trial: Trial) -> Iterator[SourcePatch]:
@@ -32,21 +31,29 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
             "dynamic=True, and sizes of 0 and 1 are like any other",
             (load, DYNAMIC, _OBLIVIOUS),
         )
-    if families - {"size", "zero-one", "shape-branch", "stride"}:
-        yield SourcePatch("Python floats that vary became tensors", _TENSORS)
-    if trial.floats:  # a guard names what fails first: where sizes vary, no float
+    numbers = tensors(trial)
+    if numbers and families - {"size", "zero-one", "shape-branch", "stride"}:
+        yield SourcePatch("Python numbers that vary became tensors", numbers)
+    if numbers:  # a guard names what fails first: where sizes vary, no number
         yield SourcePatch(
-            "dynamic=True, and Python floats that vary became tensors", (DYNAMIC, *_TENSORS)
+            "dynamic=True, and Python numbers that vary became tensors", (DYNAMIC, *numbers)
         )
-        yield from map(_with_floats, marked)
+    yield from (_and_numbers(one, numbers) for one in marked if numbers)
     yield from padded
-    if trial.floats:
-        yield from map(_with_floats, padded)
+    yield from (_and_numbers(one, numbers) for one in padded if numbers)
 
 
-def _with_floats(patch: SourcePatch) -> SourcePatch:
-    title = f"{patch.title}; Python floats that vary became tensors"
-    return replace(patch, title=title, edits=(*patch.edits, *_TENSORS))
+def tensors(trial: Trial) -> tuple[Edit, ...]:
+    """The edits by which Python numbers that vary are tensors; none where none varies."""
+    if not trial.numbers:
+        return ()
+    table = Preamble(f"_graphbreak_vary = {trial.numbers!r}")
+    return AROUND, ARGUMENTS, table, around("numbers", "numbers_as_tensors")
+
+
+def _and_numbers(patch: SourcePatch, numbers: tuple[Edit, ...]) -> SourcePatch:
+    title = f"{patch.title}; Python numbers that vary became tensors"
+    return replace(patch, title=title, edits=tuple(dict.fromkeys((*patch.edits, *numbers))))
 
 
 def mark(trial: Trial) -> Iterator[SourcePatch]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.patch import DECORATORS
-from pytest_graphbreak.repair.rewrite import branches, constants, later, loops, statements
+from pytest_graphbreak.repair.rewrite import branches, constants, later, loops, masked, statements
 from pytest_graphbreak.repair.rewrite.line import Rewriter, rewrite
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, replace
 from pytest_graphbreak.repair.rewrite.scope import statements as found
@@ -35,7 +35,8 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
     "where": (branches.to_where, (ast.If, ast.Assign, ast.Return)),
     "cond": (branches.to_cond, (ast.If,)),
     "check": (branches.to_check, (ast.If,)),
-    "later": (later.to_later, (ast.Expr,)),
+    "masked": (masked.to_masked, (ast.Assign, ast.If)),
+    "later": (later.to_later, (ast.Expr, ast.If)),
     "while_loop": (loops.to_while_loop, (ast.While, ast.For)),
 }
 """Rewriters that look at the function around a statement, and the statements that they take."""

@@ -233,9 +233,12 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     needed = read(both) | set(out)
     given = [name for name in names if name in place.before and name in needed]
     pack = f"({', '.join(out)},)"
+    lists = {name for name, value in values(both) if isinstance(value, ast.List | ast.ListComp)}
     lines: list[str] = []
     for name, side in (("true", node.body), ("false", node.orelse)):
-        result = ", ".join(own(one, side) for one in out)
+        result = ", ".join(
+            f"[_one.clone() for _one in {one}]" if one in lists else own(one, side) for one in out
+        )
         body = [*_indented(side, place), f"    return ({result},)"]
         lines += [f"def _when_{name}({', '.join(given)}):", *body, ""]
     operands = f"({', '.join(given)},)" if given else "()"

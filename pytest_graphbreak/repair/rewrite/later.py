@@ -2,37 +2,87 @@
 
 ``print("loss", loss.item())`` -> ``_graphbreak_later_1(loss)``, a function of the file that does
 the same with the tensors as they then are. What Dynamo defers takes tensors and constants alone,
-so it is the tensor that goes in, and not what is worked out from it.
+so it is the tensor that goes in, and not what is worked out from it. Also an ``if`` that does
+nothing but write, and a call like ``losses.append(loss.item())`` of an object of the module that
+no other statement of a function reads.
 """
 
 from __future__ import annotations
 
 import ast
+import textwrap
 import zlib
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bound, statements
+from pytest_graphbreak.repair.pure import LEVELS, Def
+from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bound, read, statements
 
 
 def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
-    """The call in place of a statement. Raises ``UnfitError``."""
-    name, given = _given(node, place)
-    return [f"{name}({', '.join(given)})"]
+    """The call in place of what a statement writes, before what else it does.
+
+    Raises ``UnfitError``.
+    """
+    writes, rest = _split(node, place)
+    name, given = _given(writes, place)
+    return [f"{name}({', '.join(given)})", *(ast.unparse(rest).splitlines() if rest else ())]
 
 
 def definition(source: str, where: Frame) -> tuple[str, str] | None:
-    """The name of the function for the statement at a place, and its source."""
-    fits = statements(source, where, (ast.Expr,))
+    """The name of the function for what the statement at a place writes, and its source."""
+    fits = statements(source, where, (ast.Expr, ast.If))
     if not fits:
         return None
-    node, place = fits[0]
     try:
-        name, given = _given(node, place)
+        writes, _ = _split(*fits[0])
+        name, given = _given(writes, fits[0][1])
     except UnfitError:
         return None
-    inside = _Renamed(given).visit(ast.parse(ast.unparse(node)))
-    body = ast.unparse(inside)
-    return name, f"@torch.compiler.disable\ndef {name}({', '.join(given.values())}):\n    {body}"
+    inside = _Renamed(given).visit(ast.parse(ast.unparse(writes)))
+    body = textwrap.indent(ast.unparse(inside), "    ")
+    return name, f"@torch.compiler.disable\ndef {name}({', '.join(given.values())}):\n{body}"
+
+
+def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | None]:
+    """What of a statement only writes, and what is left of it. Raises ``UnfitError``."""
+    module, local = ast.parse("".join(place.text)), set(place.before)
+    if not isinstance(node, ast.If):
+        if not _writes(node, local, module):
+            raise UnfitError("it does more than write")
+        return node, None
+    sides = [
+        [[one for one in side if _writes(one, local, module) is kind] for kind in (True, False)]
+        for side in (node.body, node.orelse)
+    ]
+    (first, others), (second, more) = sides
+    if not first or (node.orelse and second and not others and more):
+        raise UnfitError("it does more than write")
+    writes = ast.If(node.test, first, second)
+    if set(bound([*others, *more])) & read([*first, *second]):
+        raise UnfitError("what it writes is set beside it")
+    rest = ast.If(node.test, others or [ast.Pass()], more) if others or more else None
+    return writes, rest
+
+
+def _writes(node: ast.stmt, local: set[str], module: ast.Module) -> bool:
+    """Whether a statement only writes: a line, or into what no other code of a function reads."""
+    if isinstance(node, ast.If):
+        return all(_writes(one, local, module) for one in (*node.body, *node.orelse))
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    function = node.value.func
+    if ast.unparse(function) in ("print", "warnings.warn"):
+        return True
+    if not isinstance(function, ast.Attribute) or function.attr in LEVELS:
+        return isinstance(function, ast.Attribute)
+    root: ast.expr = function
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        root = root.value
+    name = root.id if isinstance(root, ast.Name) else ""
+    made = [one for one in module.body if isinstance(one, ast.Assign | ast.AnnAssign)]
+    inside = {part for one in ast.walk(module) if isinstance(one, Def) for part in ast.walk(one)}
+    uses = sum(isinstance(one, ast.Name) and one.id == name for one in inside)
+    return name in bound(made) and name not in local and uses == 1
 
 
 def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:

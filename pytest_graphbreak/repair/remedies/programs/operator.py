@@ -31,19 +31,22 @@ def _graphbreak_parameters(function):
 def _graphbreak_op(function, shape=None):
     """A function of tensors as one node of the graph, which runs as it is, each time.
 
-    Its result has the shape and the dtype of its first argument, or the shape that is given.
+    Its result has the shape and the dtype of its first argument, or the shape that is given. A
+    function of numpy is given arrays where the code gives it arrays.
     """
     import functools
 
     name = f"{_graphbreak_called(function)}_{len(_graphbreak_ops)}"
     names = _graphbreak_parameters(function)
+    numpy = str(getattr(function, "__module__", "")).partition(".")[0] == "numpy"
 
     def like(given):
         return torch.empty_like(given[0]) if shape is None else given[0].new_empty(shape)
 
     def run(given):
         copies = [one.clone() for one in given]
-        result, wanted = function(*copies), like(given)
+        result = function(*(one.numpy() if numpy else one for one in copies))
+        result, wanted = torch.as_tensor(result) if numpy else result, like(given)
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"{name}: the result is no tensor")
         if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
@@ -65,7 +68,10 @@ def _graphbreak_op(function, shape=None):
     def call(*args, **kwargs):
         if not torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        return op([*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])])
+        given = [*args, *(kwargs[key] for key in names[len(args) : len(args) + len(kwargs)])]
+        if not numpy or all(isinstance(one, torch.Tensor) for one in given):
+            return op(given)
+        return op([torch.as_tensor(one) for one in given]).numpy()
 
     return call
 

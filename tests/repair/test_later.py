@@ -1,0 +1,77 @@
+"""Statements that only write, as calls that are made when the graph has run."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from pytest_graphbreak.model.record import Frame
+from pytest_graphbreak.repair.rewrite import apply
+from pytest_graphbreak.repair.rewrite.later import definition
+from pytest_graphbreak.repair.rewrite.scope import UnfitError
+
+HEAD = """\
+losses, meters = [], {"loss": Meter()}
+shown = losses
+
+
+def f(x, limit=2.0):
+    y = x * 2
+"""
+
+
+def placed(*statement: str) -> tuple[str, Frame]:
+    body = "".join(f"    {line}\n" for line in statement)
+    return f"{HEAD}{body}    return y\n", Frame("a.py", "f", 0, statement[0])
+
+
+@pytest.mark.parametrize(
+    ("statement", "function"),
+    [
+        (["print('y', y.mean().item())"], "(y):\n    print('y', y.mean().item())"),
+        (["losses.append(y.sum().item())"], "(y):\n    losses.append(y.sum().item())"),
+        (["meters['loss'].update(y.item())"], "(y):\n    meters['loss'].update(y.item())"),
+        (["if y.max() > limit:", "    print('large')"], "(limit, y):\n    if y.max() > limit:"),
+    ],
+)
+def test_what_only_writes_is_a_function_of_its_tensors(statement: list[str], function: str) -> None:
+    source, where = placed(*statement)
+    found = definition(source, where)
+    assert found is not None
+    name, text = found
+    assert function in text
+    changed = apply(source, "later", where)
+    assert changed is not None
+    assert f"    {name}(" in changed
+    assert statement[0] not in changed
+    ast.parse(changed)
+
+
+def test_a_branch_keeps_what_it_computes() -> None:
+    source, where = placed(
+        "if y.isnan().any():", "    print('NaN')", "    y = y * 0", "else:", "    y += 1"
+    )
+    changed = apply(source, "later", where)
+    assert changed is not None
+    kept = changed[changed.index("    if y.isnan().any():") :]
+    assert kept == (
+        "    if y.isnan().any():\n        y = y * 0\n    else:\n        y += 1\n    return y\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        ["y.add_(1)"],
+        ["shown.clear()", "z = shown"],
+        ["if y.max() > 2:", "    y = y + 1"],
+        ["if y.max() > 2:", "    y = y + 1", "    print(y.mean())"],
+        ["x.update(y)"],
+    ],
+)
+def test_what_does_more_than_write_stays(statement: list[str]) -> None:
+    source, where = placed(*statement)
+    assert definition(source, where) is None
+    with pytest.raises(UnfitError):
+        apply(source, "later", where)
