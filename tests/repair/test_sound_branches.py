@@ -70,7 +70,15 @@ PROGRAMS = {
     "        break\nreturn x, n",
 }
 KINDS = ("where", "cond", "while_loop")
-RAISES: set[tuple[str, str]] = set()
+RAISES = {
+    ("where", "of a list"),
+    ("where", "of shapes"),
+    ("cond", "of a list"),
+    ("cond", "of shapes"),
+    ("cond", "of numbers"),
+    ("cond", "of two kinds"),
+    ("cond", "that prints"),
+}
 """What is written, and refused by an op or a check whenever it runs."""
 
 

@@ -132,9 +132,11 @@ def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
         return [f"{head}{_number(condition(test), one, other)}"]
     chosen = f"torch.where({condition(test)}, _one, _other)"
     in_place = isinstance(node, ast.If) and isinstance(node.body[0], ast.AugAssign)
+    kept = f"torch._check((_one.shape, _one.dtype) == ({target}.shape, {target}.dtype))"
     return [
         f"_one, _other = {ast.unparse(one)}, {ast.unparse(other)}",
         "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))",
+        *([kept] if in_place else ()),
         "torch._check(not (_one.requires_grad or _other.requires_grad))",
         f"{target}.copy_({chosen})" if in_place else f"{head}{chosen}",
     ]
