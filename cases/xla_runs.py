@@ -77,7 +77,12 @@ def alone(name: str) -> dict[str, Any]:
 
 
 def dynamo_counters() -> dict[str, Any]:
-    """What Dynamo did, as it says itself: our sensors must not show in it."""
+    """What Dynamo did, as it says itself: our sensors must not show in it.
+
+    Only processes of one's own can be compared: functions of torch that Dynamo skipped once it
+    skips for good. ``compiled_step_with_backward_inside`` has 21 frames, and 5 when it is run again
+    in the same process, with and without us (torch 2.9.1).
+    """
     from torch._dynamo.utils import counters
 
     return {

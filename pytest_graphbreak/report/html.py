@@ -36,6 +36,7 @@ from pytest_graphbreak.report.view import (
 )
 from pytest_graphbreak.text.safe import printable
 
+MOST_STEPS: Final = 200
 MOST_GRAPHS: Final = 400
 """Graphs of one layer that a page lists for one test; a test had 343."""
 MOST_CAUSES: Final = 100
@@ -209,12 +210,28 @@ def _result(number: int, test: TestReport, places: _Places) -> Plain:
         "failedBy": test.failed_by,
         "attempts": test.attempts,
         "layers": [_layer(number, move, test, places) for move in _all_moves(test)],
+        "ran": list(_ran(test)),
+        "steps": [
+            [sum(counts.values()) for counts in (step.graphs, step.executions, step.reads)]
+            for step in test.steps[:MOST_STEPS]
+        ],
         "recompiles": sum(test.record.recompiles.values()),
         "breaks": _both(None if was is None else len(was.breaks), len(test.record.breaks)),
         "eager": _both(None if was is None else len(was.eager), len(test.record.eager)),
         "message": "\n".join(_clean(line) for line in (test.message or "").split("\n")),
         "notes": [_clean(note) for note in _notes(test)],
     }
+
+
+def _ran(test: TestReport) -> Iterator[Plain]:
+    """Runs of compiled graphs and reads by layer, beside the baseline's where it knows them."""
+    known = test.baseline
+    for word, after in (("executions", test.record.executions), ("reads", test.record.reads)):
+        for layer, now in after.items():
+            knows = known is not None and known.knows_runs(layer)
+            was = getattr(known, word).get(layer, 0) if knows else None
+            if now or was:
+                yield {"name": f"{layer} {word}", **_both(was, now)}
 
 
 def _both(was: int | None, now: int) -> Plain:

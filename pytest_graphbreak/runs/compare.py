@@ -191,7 +191,6 @@ def _pair(
     """One test of both sides; what moved in it is added to ``changes``."""
     before, after = one.test.record, other.test.record
     layers = tuple(layer for layer in LAYERS if layer in before.layers and layer in after.layers)
-    old_ops, new_ops = before.ops, after.ops
     mine: list[CauseChange] = []
     if not _same(before, after):
         same = _comparable(one, other)
@@ -213,13 +212,22 @@ def _pair(
         layers=layers,
         graphs=_both(before.graphs, after.graphs, layers),
         recompiles=_both(before.recompiles, after.recompiles, layers),
-        ops={
-            layer: (old_ops[layer], new_ops[layer])
-            for layer in layers
-            if layer in old_ops and layer in new_ops
-        },
+        ops=_known(before.ops, after.ops, layers),
+        executions=_known(before.executions, after.executions, layers),
+        reads=_known(before.reads, after.reads, layers),
         changes=tuple(mine),
     )
+
+
+def _known(
+    before: Mapping[str, int], after: Mapping[str, int], layers: Iterable[str]
+) -> dict[str, tuple[int, int]]:
+    """Counts of both sides, of the layers of which both know them."""
+    return {
+        layer: (before[layer], after[layer])
+        for layer in layers
+        if layer in before and layer in after
+    }
 
 
 def _comparable(one: SeenTest, other: SeenTest) -> tuple[str, ...]:

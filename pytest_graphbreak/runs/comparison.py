@@ -133,6 +133,8 @@ class Pair:
     graphs: Mapping[str, tuple[int, int]]
     recompiles: Mapping[str, tuple[int, int]]
     ops: Mapping[str, tuple[int, int]]
+    executions: Mapping[str, tuple[int, int]]
+    reads: Mapping[str, tuple[int, int]]
     changes: tuple[CauseChange, ...] = ()
 
     @property
@@ -149,8 +151,9 @@ class Pair:
 
     @property
     def moved(self) -> bool:
-        counts = (*self.graphs.values(), *self.recompiles.values(), *self.ops.values())
-        return bool(self.changes) or any(before != after for before, after in counts)
+        counts = (self.graphs, self.recompiles, self.ops, self.executions, self.reads)
+        steps = (step for count in counts for step in count.values())
+        return bool(self.changes) or any(before != after for before, after in steps)
 
 
 @dataclass(frozen=True, slots=True)

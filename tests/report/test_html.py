@@ -409,6 +409,19 @@ def test_strips_fit_however_many_graphs_there_are(show: Any) -> None:
     assert "+313" in page.run("document.querySelector('#list .strip').textContent")
 
 
+def test_what_ran_and_each_step_have_a_bar(show: Any) -> None:
+    step = {"graphs": {}, "executions": {"xla": 2}, "reads": {"xla": 1}}
+    known = over(was=1)["baseline"] | {"executions": {"xla": 3}, "reads": {}}
+    ran = over(executions={"xla": 36}, reads={"xla": 0}, steps=[step, step], baseline=known)
+    page = show(a_report(ran | {"layers": ["dynamo", "xla"]}))
+    page.run("document.querySelector('#list .test').open = true")
+    bars = "[...document.querySelectorAll('.bars progress')].map((one) => one.ariaLabel)"
+    assert page.run(bars)[-5:] == [
+        "xla executions: 3 \u2192 36",
+        *(f"step {n} {what}" for n in (1, 2) for what in ("executions: 2", "reads: 1")),
+    ]
+
+
 def test_a_test_opens_from_the_keyboard_alone(show: Any) -> None:
     page = show(a_mixed_report())
     page.run("document.body.focus()")

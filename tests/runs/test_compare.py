@@ -354,3 +354,12 @@ def test_thousands_of_places_with_one_line_take_no_longer_than_they_are_many() -
         assert len(found.moved) == count
 
     assert not grows(partial(compare, 1000), partial(compare, 4000), 8)
+
+
+def test_runs_and_reads_of_both_sides_are_compared() -> None:
+    before, after = (
+        a_report(a_test("t.py::a", executions={"dynamo": n}, reads={"dynamo": 0})) for n in (3, 36)
+    )
+    (pair,) = compared(before, after).pairs
+    assert (pair.executions, pair.reads) == ({"dynamo": (3, 36)}, {"dynamo": (0, 0)})
+    assert pair.moved

@@ -103,6 +103,8 @@ class DynamoSensors:
             **self._breaks.hooks(),
         }
         for name in names.required(names.torch_version()):
+            if name is names.INSTALL and self.executions is None:
+                continue
             try:
                 self._install(name, hooks.get(name))
             except MissingName as fault:

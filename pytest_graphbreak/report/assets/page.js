@@ -127,6 +127,20 @@
     return node;
   }
 
+  // What ran, as bars of one scale: graphs, executions and reads of the test, and of each of its steps.
+  function bars(result) {
+    const rows = result.ran.map(({ name, was, now }) => [name, now, was === null || was === now ? `${now}` : `${was} \u2192 ${now}`]);
+    const words = ["graphs", "executions", "reads"];
+    const inSteps = result.steps.flatMap((step, number) => words.flatMap((word, at) =>
+      step[at] ? [[`step ${number + 1} ${word}`, step[at], `${step[at]}`]] : []));
+    if (!rows.length && !inSteps.length) return null;
+    const graphs = result.layers.filter((layer) => layer.now).map((layer) => [`${layer.name} graphs`, layer.now, `${layer.now}`]);
+    const shown = [...graphs, ...rows, ...inSteps];
+    const most = Math.max(...shown.map(([, count]) => count), 1);
+    return make("div", { class: "bars" }, shown.map(([name, count, text]) => [
+      make("span", {}, name), make("progress", { max: most, value: count, "aria-label": `${name}: ${text}` }), make("span", {}, text)]));
+  }
+
   function side(test, result, run) {
     const grid = make("div", { class: "layers" });
     for (const layer of result.layers) {
@@ -147,6 +161,7 @@
       make("h3", {}, make("span", { class: `verdict ${result.verdict}` }, result.verdict), data.runs[run].label),
       grid,
       make("p", { class: "tally" }, tally.join(" \u00b7 ")),
+      bars(result),
       result.notes.map((note) => make("p", { class: "tally" }, note)));
   }
 

@@ -69,5 +69,5 @@ def _frame(frame: Frame) -> Plain:
 
 def _pair(pair: Pair) -> Plain:
     """Counts before and after, by layer."""
-    names = ("nodeid", "profile", "layers", "graphs", "recompiles", "ops")
+    names = ("nodeid", "profile", "layers", "graphs", "recompiles", "ops", "executions", "reads")
     return {name: to_builtins(getattr(pair, name)) for name in names}

@@ -48,6 +48,9 @@ def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[T
         yield title, _listed(blocks, len(found.moved))
     if any(before != after for pair in found.pairs for before, after in pair.ops.values()):
         yield "captured operations", _operations(found.pairs, ops)
+    for what in ("executions", "reads"):
+        if ran := list(_ran(found.pairs, what)):
+            yield what, _named(ran)
     for title, unit, items in words.asides(found):
         if items:
             yield f"{title}: {plural(len(items), unit)}", _named(items)
@@ -122,6 +125,17 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[TextLine]:
     if len(fell) > MOST:
         words = f"... and {len(fell) - MOST:,} more that fell by more than {percent:g}%"
         yield TextLine(words, indent=4)
+
+
+def _ran(pairs: Sequence[Pair], what: str) -> Iterator[str]:
+    """The tests that run graphs, or read values, more or less often; those that grew most first."""
+    moved = [
+        (after - before, f"{layer} {before:,} -> {after:,}   {pair.nodeid}")
+        for pair in pairs
+        for layer, (before, after) in getattr(pair, what).items()
+        if before != after
+    ]
+    yield from (line for _, line in sorted(moved, key=lambda item: (-item[0], item[1])))
 
 
 def _named(items: Sequence[str]) -> Iterator[TextLine]:
