@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     target = find(args)
     if args.on and not args.as_test:
         raise UserError("--on runs the tests that --as-test writes: add --as-test")
-    with on_bench(args.timeout) as desk:
-        return _repro(args, target, desk)
+    with on_bench(args.timeout) as bench:
+        return _repro(args, target, bench)
 
 
 def _repro(args: argparse.Namespace, target: Target, bench: Bench) -> int:

@@ -225,8 +225,8 @@ def _add_runs(sides: Sides) -> None:
 
 def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
     """What the baseline knows of the lines; nothing of those that call Dynamo's graphs."""
-    told = sides.before is not None and total.by == "baseline" and total.layer != PLACES_LAYER
-    return sides.before.values.lines if sides.before is not None and told else NONE
+    recorded = sides.before is not None and total.by == "baseline" and total.layer != PLACES_LAYER
+    return sides.before.values.lines if sides.before is not None and recorded else NONE
 
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (

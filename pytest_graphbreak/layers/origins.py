@@ -30,7 +30,7 @@ Source = Callable[[str], Sequence[str]]
 
 
 def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) -> Line | None:
-    """The line that sets what an expression of the function ``code`` stands for, or None.
+    """The line that sets what an expression of the function ``code`` refers to, or None.
 
     ``callers`` are the user's frames above it, outermost first.
     """
@@ -174,7 +174,7 @@ def _nearest(
 
 
 def _changed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
-    """What changes an attribute, an item or a list, but for what sets it first."""
+    """What changes an attribute, an item or a list, except what sets it first."""
     mode = isinstance(subject, ast.Attribute) and subject.attr == "training"
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):

@@ -78,7 +78,7 @@ def _measured(order: Answer) -> Answer:
 
 @contextmanager
 def _noted(ended: Answer) -> Iterator[None]:
-    """Keep what a program raises from going on, but for Ctrl-C; ``ended`` says how it ended."""
+    """Keep what a program raises from going on, except Ctrl-C; ``ended`` says how it ended."""
     try:
         yield
     except SystemExit as left:

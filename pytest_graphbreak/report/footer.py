@@ -122,7 +122,7 @@ def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]
 
 
 def _measured(record: Record, context: Context) -> str:
-    """Where the baseline was recorded, and with what; other versions may count otherwise."""
+    """Where the baseline was recorded, and with what; other versions may count differently."""
     seen = {DESCRIPTIONS[layer].compiler for layer in record.layers}
     recorded = {
         name: version

@@ -11,7 +11,7 @@ from pytest_graphbreak.runs.history import Commit, History, Place, Series
 from pytest_graphbreak.text.safe import cut, printable
 
 _Places = dict[tuple[Place, str], int]
-"""Causes by number. One place may be named otherwise later: a newer torch has other words."""
+"""Causes by number. A newer torch may name one place differently."""
 
 
 def render(found: History) -> str:

@@ -99,7 +99,7 @@ def _matched(old: Union, new: Union) -> list[tuple[SeenTest, SeenTest, str]]:
     """The tests that both sides have, with the profile that they are filed under.
 
     Equal profiles belong together. Where each side has one profile that the other has not, these
-    two do: another torch or another device often names its profile otherwise.
+    two do: another torch or another device often has another profile.
     """
     names = {profile: profile for profile in old.profiles if profile in new.profiles}
     left = [profile for profile in old.profiles if profile not in names]

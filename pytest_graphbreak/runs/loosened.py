@@ -283,7 +283,7 @@ class CheckoutMarks:
     def may_ungate(self, nodeid: str) -> bool:
         """Whether a mark of the checkout can take this test out of the gate.
 
-        True also where that cannot be determined: its file is not here. A mark stands
+        True also where that cannot be determined: its file is not here. A mark is
         in the test's own file, or in one that is no file of tests (a
         ``conftest.py``, a helper).
         """

@@ -1,4 +1,4 @@
-"""What a person is told who asked for something that cannot be done."""
+"""An error for a user who asked for something that cannot be done."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each needle is one bulk ``find`` over the block; Python runs only where one is
 hit. That is what makes gigabytes of MLIR cheap: no line of it is looked at.
-Needles that stand only in lines of one kind share a ``gate``, a string that is
+Needles that occur only in lines of one kind share a ``gate``, a string that is
 in each such line: where the gate is not, none of them is searched for.
 """
 

@@ -259,8 +259,8 @@ class Programs:
                 return program
         return None
 
-    def _close(self, program: Program, otherwise: str) -> None:
-        program.ended = "completed" if program.complete else otherwise
+    def _close(self, program: Program, incomplete: str) -> None:
+        program.ended = "completed" if program.complete else incomplete
         self.shapes[program.stages] += 1
         self.resharding += program.reshard
         if program.ended == "completed":

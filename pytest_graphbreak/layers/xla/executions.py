@@ -8,7 +8,7 @@ The lines come from functions that are watched: of a sync, of a compiled graph t
 that is read. Reads call no Python; so, while a window is open, Python kernels replace those
 of torch_xla for ``_local_scalar_dense`` (``item()``, ``bool()``, ``float()``), ``_to_copy``
 (``cpu()``, ``tolist()``, ``print``) and ``_to_cpu`` (an operation that runs on the host), and pass
-on to them (``torch.library.get_kernel``, torch 2.9). What asked otherwise has no line.
+on to them (``torch.library.get_kernel``, torch 2.9). Other reads have no line.
 
 What ran is counted in operations. A compiled graph has those of its FX graph. Lazy tensors have
 those that torch_xla noted since the last run: its counters ``xla::add`` and so on, without those

@@ -116,7 +116,7 @@ def explain(
 
 
 def _beside(one: Graph, graphs: Sequence[Graph]) -> Graph:
-    """A graph of a line whose text stands elsewhere in its function, too: a baseline knows both."""
+    """A graph of a line whose text occurs elsewhere in its function, too: a baseline knows both."""
     lines = {
         other.where.line
         for other in graphs

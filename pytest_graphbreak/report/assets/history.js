@@ -1,7 +1,7 @@
   const CHUNK = 40, HEIGHT = 124, LEFT = 34, RIGHT = 74, TOP = 12, BOTTOM = 24, DAY = 74, ROWS = 20;
   const narrow = () => Math.max(240, Math.min(520, document.documentElement.clientWidth - 62));
 
-  // Commits stand side by side, each in a place of its own: those of one day, too.
+  // Commits are side by side, each in a place of its own: those of one day, too.
   let width = narrow();
   const right = () => width - RIGHT;
   const across = (commit) => LEFT + (commit / Math.max(1, data.commits.length - 1)) * (right() - LEFT);

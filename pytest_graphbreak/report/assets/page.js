@@ -96,7 +96,7 @@
     return make("li", {}, details);
   }
 
-  // What a row says of why: the first thing that is new, or else what stands first when it is opened.
+  // What a row says of why: the first thing that is new, or else what comes first when it is opened.
   const TOLD = new Set(["error", "over", "lost", "new", "improved", "changed"]);
   function reason(test, run) {
     const result = test.runs[run];
