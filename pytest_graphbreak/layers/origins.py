@@ -8,6 +8,7 @@ never run. Pure: source text in, a place out.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -238,17 +239,22 @@ def _argument(
 def _passed(
     subject: ast.expr, parameters: Sequence[str], caller: Line, source: Source
 ) -> ast.expr | None:
-    """What a line passes for a parameter, ``args[0]`` or ``kwargs['x']``."""
+    """What a line passes for a parameter, ``args[0]`` or ``kwargs['x']``.
+
+    Nothing where the line calls a function twice: which call it was is not known.
+    """
     key: object = subject.id if isinstance(subject, ast.Name) else None
     if isinstance(subject, ast.Subscript) and isinstance(subject.slice, ast.Constant):
         key = subject.slice.value
     index = parameters.index(key) if key in parameters else key
-    for node in _calls(caller, source):
-        for keyword in node.keywords:
-            if keyword.arg == key:
-                return keyword.value
+    calls = list(_calls(caller, source))
+    functions = Counter(ast.dump(node.func) for node in calls)
+    for node in calls:
+        named = [keyword.value for keyword in node.keywords if keyword.arg == key]
         if type(index) is int and index < len(node.args):
-            return node.args[index]
+            named.append(node.args[index])
+        if named:
+            return named[0] if functions[ast.dump(node.func)] == 1 else None
     return None
 
 

@@ -144,12 +144,13 @@ class _EventReader:
         return self._places.frame(*line) if line else NOWHERE
 
     def _way(self, program: Executable) -> Frame:
-        """The function that is not compiled: the line that sets it, or its definition."""
+        """The line that sets the function that is called without ``jit``."""
         callers = _users(program.stack, self._places)
         for caller in callers[-2::-1]:
-            if line := origins.called(caller, self._places.lines):
+            line = origins.called(caller, self._places.lines)
+            if line and "jit" not in (line.code or ""):
                 return self._places.frame(*line)
-        return self._places.definition(*callers[1][:3]) if callers[1:] else NOWHERE
+        return NOWHERE
 
     def _reason(self, program: Executable) -> str:
         """Why there is a program, and of which function it is."""
