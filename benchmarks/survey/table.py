@@ -376,6 +376,7 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         f"| {each['graphs'][1]} | {'; '.join(dict.fromkeys(each.get('kept', ())))} |"
         for each in sorted(broken, key=lambda each: (each["breaks"][1], each["model"]))
     )
+    constant = sum("constants of the graph" in "".join(each.get("kept", ())) for each in whole)
     left = [
         f"| {each['model']} | {_cell(item['reason'])} | `{_short_file(item['where'])}` "
         f"{_code(item.get('code', ''))} | {len(item.get('tried', ()))} |"
@@ -392,7 +393,10 @@ def _repaired(results: Sequence[Plain], repairs: Sequence[Plain]) -> str:
         "([how](../how-to/fix-a-red-test.md#let-it-try-graphbreak-fix)). "
         "`python -m benchmarks.survey.repairs` is the script. If numbers became constants, "
         "images of other sizes are another graph, and numbers that depend on the tokens, such as "
-        "whether there is an image at all, raise RuntimeError when they change.\n",
+        "whether there is an image at all, raise RuntimeError when they change. "
+        f"{constant} of the {len(whole)} have such constants. They hold for a deployment whose "
+        "images, lengths and padding do not vary: what is compiled again for other inputs of the "
+        "same sizes `fix` now keeps only with `--assume`. The classes were not run again since.\n",
         _unseen(repairs),
         _families(results, repairs),
         "| class | breaks | after | graphs | after | kept |",
