@@ -87,7 +87,7 @@ def by_commit(found: History) -> Iterator[str]:
             continue  # it moved what --tests leaves out
         yield f"{commit.date}  {commit.hash[:10] or 'now':<10}  {commit.subject}"
         yield from _causes(point for _, _, point in moved)
-        moved.sort(key=lambda one: (_size(one[1]) - _size(one[2]), one[0].nodeid))
+        moved.sort(key=lambda one: (_size(one[1]) - _size(one[2]), -_grew(one[2]), one[0].nodeid))
         for series, before, point in moved[:MOST]:
             yield f"  {_step(before, point):<24}  {series.nodeid}   {series.profile}"
         if len(moved) > MOST:
@@ -131,6 +131,11 @@ def _size(point: Point) -> int:
     return max((point.graphs or {}).values(), default=0)
 
 
+def _grew(point: Point) -> int:
+    """How much more runs, or is read, than before: what grew most."""
+    return max((after - before for before, after in point.moved_runs.values()), default=0)
+
+
 def _step(before: Point | None, point: Point) -> str:
     if point.graphs is None:
         return "gone"
@@ -142,11 +147,17 @@ def _step(before: Point | None, point: Point) -> str:
         for layer in LAYERS
         if old.get(layer) or point.graphs.get(layer)
     ]
-    return ", ".join(parts) or "no graphs"
+    parts = parts or ["no graphs"]
+    parts += [
+        f"{layer} {what} {was} -> {now}" for (what, layer), (was, now) in point.moved_runs.items()
+    ]
+    return ", ".join(parts)
 
 
 def sparkline(series: Series) -> str:
-    """The largest count of each point as one character, from low to high."""
-    sizes = [_size(point) for point in series.points]
+    """The largest count of each point as one character: graphs, or what ran if only that moved."""
+    graphs = [_size(point) for point in series.points]
+    ran = [max((now for _, now in point.ran.values()), default=0) for point in series.points]
+    sizes = max(graphs, ran, key=lambda some: len(set(some)) > 1)
     top = max(sizes) or 1
     return "".join("▁▂▃▄▅▆▇█"[round(size / top * 7)] for size in sizes)

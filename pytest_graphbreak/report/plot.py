@@ -56,7 +56,7 @@ def _place(place: Place) -> list[str]:
 
 
 def _series(one: Series, numbers: dict[Commit, int], places: _Places) -> Plain:
-    """A test. Causes that many steps have in common are named by number, too."""
+    """A test. Causes that many steps have in common are named by number, too; so are layers."""
     return {
         "id": printable(one.nodeid),
         "profile": printable(one.profile),
@@ -67,6 +67,10 @@ def _series(one: Series, numbers: dict[Commit, int], places: _Places) -> Plain:
                 [
                     [_number(shift.place, places), shift.before, shift.after]
                     for shift in point.shifts
+                ],
+                [
+                    [what, LAYERS.index(layer), before, after]
+                    for (what, layer), (before, after) in point.ran.items()
                 ],
             ]
             for point in one.points

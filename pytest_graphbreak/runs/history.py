@@ -72,16 +72,31 @@ class Shift:
     after: int
 
 
+Ran = tuple[str, str]
+"""A count of what runs: ``executions`` or ``reads``, and the layer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """What a test was allowed from one commit on; None where its entry went.
 
-    ``shifts`` are the causes that moved in this step; none in the first one.
+    ``shifts`` are the causes that moved in this step; none in the first one. ``ran`` has the
+    executions and reads that were recorded, each before (None: not known) and from here on.
     """
 
     commit: Commit
     graphs: Mapping[str, int] | None
     shifts: tuple[Shift, ...] = ()
+    ran: Mapping[Ran, tuple[int | None, int]] = field(default_factory=dict)
+
+    @property
+    def moved_runs(self) -> dict[Ran, tuple[int, int]]:
+        """Those of ``ran`` that differ from what was known before."""
+        return {
+            key: (before, after)
+            for key, (before, after) in self.ran.items()
+            if before is not None and before != after
+        }
 
 
 @dataclass(slots=True)
@@ -139,6 +154,7 @@ class _State:
 
     graphs: Mapping[str, int]
     places: Mapping[Place, int]
+    ran: Mapping[Ran, int]
     complete: frozenset[str] = field(default=frozenset(), compare=False)
     """The layers of which all causes are known."""
 
@@ -196,9 +212,13 @@ class _HistoryReader:
         for key in dict.fromkeys((*before, *said)):
             was, now = before.get(key), said.get(key)
             shifts = tuple(_shifts(was, now)) if was and now else ()
+            known = was.ran if was else {}
+            ran = {one: (known.get(one), count) for one, count in (now.ran if now else {}).items()}
+            point = Point(commit, now.graphs if now else None, shifts, ran)
             # What only says more of the same (a file that records causes now) is no step.
-            if shifts or (was and was.graphs) != (now and now.graphs) or not (was and now):
-                self._add(key, Point(commit, now.graphs if now else None, shifts))
+            same = was and now and was.graphs == now.graphs
+            if not same or shifts or point.moved_runs:
+                self._add(key, point)
         self._said[path] = said
 
     def _read(self, path: str, text: str) -> _Said:
@@ -257,7 +277,17 @@ def _states(entry: Entry) -> Iterator[tuple[str, _State]]:
             values = expected.values
             graphs = {layer: n for layer, n in values.graphs.items() if n}
             known = frozenset(name for name in LAYERS if values.causes_of(name) is not None)
-            yield profile, _State(graphs, dict(_places(values)), known)
+            yield profile, _State(graphs, dict(_places(values)), _ran(values), known)
+
+
+def _ran(values: Values) -> dict[Ran, int]:
+    """The executions and reads of the layers of which a baseline knows them."""
+    return {
+        (what, layer): counts.get(layer, 0)
+        for what, counts in (("executions", values.executions), ("reads", values.reads))
+        for layer in LAYERS
+        if values.knows_runs(layer)
+    }
 
 
 def _places(values: Values) -> Iterator[tuple[Place, int]]:

@@ -208,6 +208,66 @@ def test_the_page_leads_from_a_step_to_its_commit_and_causes(
         assert page.faults() == []
 
 
+@pytest.fixture
+def slower(workspace: Workspace) -> Repository:
+    """Two tests whose graphs never moved; one of them runs more often."""
+    found = Repository(workspace.path)
+    for number, (executions, reads) in enumerate(((3, 2), (36, 2), (36, 0))):
+        found.put(
+            "  test_quiet:\n    graphs: {xla: 1}\n    executions: {xla: 5}\n"
+            f"  test_step:\n    graphs: {{xla: 1}}\n    executions: {{xla: {executions}}}\n"
+            + (f"    reads: {{xla: {reads}}}\n" if reads else "")
+        )
+        found.commit(f"commit {number}")
+    return found
+
+
+def test_what_runs_moves_where_graphs_do_not(workspace: Workspace, slower: Repository) -> None:
+    lines = workspace.run("history").out.split("\n")
+    assert lines[0] == "test_a.py::test_step   cpu   ▂██"
+    assert [" ".join(line.split()[2:]) for line in lines[1:4]] == [
+        "xla 1 commit 0",
+        "xla 1, xla executions 3 -> 36 commit 1",
+        "xla 1, xla reads 2 -> 0 commit 2",
+    ]
+    assert lines[-2] == "1 test moved, 1 never did"
+    commits = workspace.run("history", "--by", "commit").out
+    assert "  xla 1, xla executions 3 -> 36  test_a.py::test_step   cpu" in commits
+    assert commits.endswith("2 commits moved 1 test\n")
+
+
+def test_the_page_plots_what_runs(workspace: Workspace, slower: Repository) -> None:
+    path = browser.find()
+    if path is None:
+        pytest.skip("no Chromium here (Debian's package is chromium)")
+    assert workspace.run("history", "--html", "history.html").code == 0
+    with Browser(path) as page:
+        page.open(workspace.path / "history.html")
+        labels = (
+            "[...document.querySelectorAll('#list svg')]"
+            ".map((node) => node.getAttribute('aria-label').replace(/[-0-9]{10} /g, ''))"
+        )
+        assert page.run(labels) == [
+            "2 changes: xla 1; xla 1; xla 1",
+            "2 changes: xla 3; xla 36; xla 36",
+            "2 changes: xla 2; xla 2; no reads",
+        ]
+        page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+        assert "xla 1, xla executions 3 → 36, xla reads 2" in page.run(
+            "document.querySelector('#list table').textContent"
+        )
+        page.choose("view", "commits")
+        cells = "[...document.querySelectorAll('#list td:first-child')].map((node) =>"
+        cells += " [node.className, node.textContent])"
+        assert page.run(cells) == [
+            ["better", "xla 1, xla reads 2 → 0"],
+            ["worse", "xla 1, xla executions 3 → 36"],
+        ]
+        page.looks(width=320)
+        assert page.run("document.documentElement.scrollWidth") <= 320
+        assert page.faults() == []
+
+
 def test_a_cause_is_named_as_its_commit_named_it(workspace: Workspace) -> None:
     """A newer torch calls the same place by another id."""
     repository = Repository(workspace.path)

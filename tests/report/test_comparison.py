@@ -183,6 +183,26 @@ def test_both_sides_of_a_test_are_in_the_page() -> None:
     assert (at["function"], at["code"]) == ("Decoder.forward", "if mask.any():")
 
 
+def ran(executions: int, reads: int) -> Data:
+    return a_report(
+        a_test("t.py::step", executions={"dynamo": executions}, reads={"dynamo": reads}),
+        a_test("t.py::still", executions={"dynamo": 1}),
+    )
+
+
+def test_the_page_has_what_ran_on_both_sides(show: Any) -> None:
+    found = found_in(ran(3, 0), ran(36, 0))
+    (test,) = data_of(page.render(found))["tests"]
+    assert (test["id"], test["ran"]) == ("t.py::step", [["dynamo executions", 3, 36]])
+    shown = show(found)
+    row = "document.querySelector('#list summary').innerText"
+    assert "dynamo executions 3 → 36" in shown.run(row)
+    shown.run("document.querySelector('details.test').open = true")
+    shown.settle()
+    tallies = "[...document.querySelectorAll('.panel .tally')].map((node) => node.textContent)"
+    assert shown.run(tallies) == ["dynamo executions 3", "dynamo executions 36"]
+
+
 @pytest.fixture
 def show(chromium: Browser, tmp_path: Path) -> Any:
     """Open the page of a comparison; at the end nothing may have gone wrong in it or left it."""

@@ -408,3 +408,29 @@ def test_where_a_commit_can_be_seen(repository: Repository, remote: str, address
     assert read(repository.directory).address == ""
     repository.git("config", "remote.origin.url", remote)
     assert read(repository.directory).address == address
+
+
+# what runs
+
+
+def test_executions_and_reads_move_with_graphs_and_alone(repository: Repository) -> None:
+    """A baseline that begins to record them is no step, and neither is one that stops."""
+    entry = "  test_b:\n    graphs: {xla: 1}\n"
+    ran = "    executions: {xla: %d}\n    reads: {xla: %d}\n    work: {xla: 9}\n"
+    for subject, text in (
+        ("an earlier version", ""),
+        ("it records what runs now", ran % (3, 1)),
+        ("a sync in the loop", ran % (36, 1)),
+        ("off", ""),
+        ("on", ran % (36, 2)),
+        ("no read", ran.replace("    reads: {xla: %d}\n", "") % 36),
+    ):
+        repository.put(entry + text)
+        repository.commit(subject)
+    (series,) = read(repository.directory).series
+    assert [(point.commit.subject, point.moved_runs) for point in series.points] == [
+        ("an earlier version", {}),
+        ("a sync in the loop", {("executions", "xla"): (3, 36)}),
+        ("no read", {("reads", "xla"): (2, 0)}),
+    ]
+    assert series.points[1].ran["reads", "xla"] == (1, 1)

@@ -105,7 +105,9 @@
       grid.append(make("span", { class: "layer" }, layer), strip(test, 1, layer, now, BOXES), counts(was, now));
     }
     const ops = test.layers.filter(({ ops }) => ops[0] !== ops[1]).map(({ name, ops }) => `${name} ${ops[0]} \u2192 ${ops[1]}`);
-    const because = word === "changed" && ops.length ? make("span", { class: "because" }, `captured operations ${ops.join(", ")}`) : null;
+    const reasons = word === "changed" && ops.length ? [`captured operations ${ops.join(", ")}`] : [];
+    for (const [what, was, now] of test.ran) if (was !== now) reasons.push(`${what} ${was} \u2192 ${now}`);
+    const because = reasons.length ? make("span", { class: "because" }, reasons.join(", ")) : null;
     const details = make("details", { class: "test" },
       make("summary", {}, make("span", { class: `verdict ${kind}` }, word), name, grid, because));
     details.addEventListener("toggle", () => {
@@ -122,7 +124,8 @@
         const ops = layer.ops[side], count = side ? layer.now : layer.was;
         return [make("span", { class: "layer" }, layer.name), strip(test, side, layer.name, count, 400),
           make("span", { class: "count" }, plural(count, "graph") + (ops === null ? "" : `, ${plural(ops, "op")}`))];
-      }))))));
+      })),
+      make("p", { class: "tally" }, test.ran.map((one) => `${one[0]} ${one[1 + side]}`).join(" \u00b7 "))))));
     if (!test.rows.length) return node;
     const alike = (one, other) => JSON.stringify(one) === JSON.stringify(other);
     const cell = (values, other) => {

@@ -25,10 +25,10 @@
     return [...found, [right() - DAY / 2, day(last)]];
   }
 
-  function plot(series) {
+  function plot(series, word = "graphs") {
     const top = peak(series);
     const up = (count) => HEIGHT - BOTTOM - (count / top) * (HEIGHT - TOP - BOTTOM);
-    const svg = make("svg:svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": spoken(series) });
+    const svg = make("svg:svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": spoken(series, word) });
     for (const count of new Set([0, top])) {
       svg.append(make("svg:line", { class: "axis", x1: LEFT, x2: right(), y1: up(count), y2: up(count) }),
         make("svg:text", { x: LEFT - 7, y: up(count) + 4, "text-anchor": "end" }, `${count}`));
@@ -39,10 +39,10 @@
       if (!series.points.some(([, graphs]) => graphs && graphs[index])) return;
       svg.append(make("svg:path", { class: `l-${layer}`, d: steps(series, index, up) }));
       for (const [commit, graphs] of series.points) {
-        if (graphs) svg.append(dot(layer, commit, graphs[index], up));
+        if (graphs && graphs[index] !== null) svg.append(dot(layer, commit, graphs[index], up));
       }
       const end = series.points.at(-1)[1];
-      if (end) ends.push([up(end[index]), `${layer} ${end[index]}`]);
+      if (end && end[index] !== null) ends.push([up(end[index]), `${layer} ${end[index]}`]);
     });
     // Labels of lines that end close to each other are moved apart.
     ends.sort(([a], [b]) => a - b);
@@ -55,13 +55,26 @@
     return svg;
   }
 
+  // What ran as plots of its own, where it moved: a layer has null where that was not recorded.
+  function ranPlots(series) {
+    return ["executions", "reads"].flatMap((wanted) => {
+      const points = series.points.map(([commit, graphs, , ran]) => {
+        const counts = data.layers.map((_, index) => ran.find(([what, layer]) => what === wanted && layer === index)?.[3] ?? null);
+        return [commit, graphs && counts];
+      });
+      const moved = data.layers.some((_, index) => new Set(points.map(([, counts]) => counts?.[index]).filter((count) => count != null)).size > 1);
+      return moved ? [make("p", { class: "tally" }, wanted), plot({ points }, wanted)] : [];
+    });
+  }
+
   function steps(series, index, up) {
     let path = "", drawing = false;
     series.points.forEach(([commit, graphs], number) => {
       const next = series.points[number + 1];
       const from = across(commit), to = next ? across(next[0]) : right();
-      if (graphs) path += `${drawing ? "L" : "M"}${from} ${up(graphs[index])}L${to} ${up(graphs[index])}`;
-      drawing = graphs !== null;
+      const known = graphs !== null && graphs[index] !== null;
+      if (known) path += `${drawing ? "L" : "M"}${from} ${up(graphs[index])}L${to} ${up(graphs[index])}`;
+      drawing = known;
     });
     return path;
   }
@@ -72,11 +85,14 @@
       make("svg:title", {}, `${layer} ${count}\n${date} ${hash} ${author}\n${subject}`));
   }
 
-  const words = (graphs) => (graphs === null ? "gone"
-    : data.layers.map((layer, index) => (graphs[index] ? `${layer} ${graphs[index]}` : "")).filter(Boolean).join(", ") || "no graphs");
+  const words = (graphs, word = "graphs") => (graphs === null ? "gone"
+    : data.layers.map((layer, index) => (graphs[index] ? `${layer} ${graphs[index]}` : "")).filter(Boolean).join(", ") || `no ${word}`);
 
-  function spoken(series) {
-    return `${series.points.length - 1} changes: ` + series.points.map(([commit, graphs]) => `${day(commit)} ${words(graphs)}`).join("; ");
+  const movedRuns = (ran) => ran.filter(([, , was, now]) => was !== null && was !== now);
+  const ranWords = (ran) => ran.map(([what, layer, was, now]) => `, ${data.layers[layer]} ${what} ${was === null || was === now ? now : `${was} \u2192 ${now}`}`).join("");
+
+  function spoken(series, word) {
+    return `${series.points.length - 1} changes: ` + series.points.map(([commit, graphs]) => `${day(commit)} ${words(graphs, word)}`).join("; ");
   }
 
   // ---- causes: what moved in a step, each with its place
@@ -106,26 +122,30 @@
   }
 
   function item(series) {
-    const rows = series.points.map(([commit, graphs, shifts]) => {
+    const rows = series.points.map(([commit, graphs, shifts, ran]) => {
       const [, date, author, subject] = data.commits[commit];
-      return make("tr", {}, make("td", { class: "day" }, date), make("td", { class: "mono" }, onPage(commit)), make("td", {}, words(graphs), shifts.map((shift) => cause(shift))),
+      return make("tr", {}, make("td", { class: "day" }, date), make("td", { class: "mono" }, onPage(commit)), make("td", {}, words(graphs) + ranWords(ran.filter(([, , was, now]) => was || now)), shifts.map((shift) => cause(shift))),
         make("td", {}, subject), make("td", {}, author));
     });
-    const head = make("thead", {}, make("tr", {}, ["date", "commit", "graphs", "subject", "author"].map((word) => make("th", { scope: "col" }, word))));
+    const head = make("thead", {}, make("tr", {}, ["date", "commit", "counts", "subject", "author"].map((word) => make("th", { scope: "col" }, word))));
     return make("li", {},
       make("h2", {}, series.id, make("span", { class: "profile" }, series.profile)),
       plot(series),
+      ...ranPlots(series),
       make("details", { class: "fold" }, make("summary", {}, plural(series.points.length, "commit")),
         make("div", { class: "wide" }, make("table", {}, head, make("tbody", {}, rows)))));
   }
 
   // ---- by commit
 
+  // How much graphs grew, or what runs where graphs did not.
+  const grew = ([, before, after, ran]) => deepest(after) - deepest(before) || (ran.length && Math.max(...ran.map(([, , was, now]) => now - was)));
+
   // What each commit moved, and how many tests it only recorded.
   const moves = data.commits.map((commit) => ({ commit, moved: [], recorded: new Set(), causes: new Map() }));
-  data.series.forEach((series) => series.points.forEach(([commit, graphs, shifts], number) => {
+  data.series.forEach((series) => series.points.forEach(([commit, graphs, shifts, ran], number) => {
     if (!number) moves[commit].recorded.add(series.id);
-    else moves[commit].moved.push([series, series.points[number - 1][1], graphs]);
+    else moves[commit].moved.push([series, series.points[number - 1][1], graphs, movedRuns(ran)]);
     for (const shift of shifts) {
       const key = `${shift[0]} ${sign(shift)}`;
       const known = moves[commit].causes.get(key);
@@ -134,29 +154,29 @@
     }
   }));
   for (const one of moves) {
-    const grew = ([, before, after]) => deepest(after) - deepest(before);
     one.moved.sort((a, b) => grew(b) - grew(a) || (a[0].id < b[0].id ? -1 : 1));
     one.causes = [...one.causes.values()].sort((a, b) => b[1] - a[1]);
     one.hay = [...one.commit, ...one.causes.flatMap(([shift]) => data.places[shift[0]]), ...one.moved.flatMap(([series]) => [series.id, series.profile])].join("\n").toLowerCase();
   }
 
-  function step(before, after) {
+  function step(before, after, ran) {
     if (!after) return "gone";
-    return data.layers.map((layer, index) => {
+    return (data.layers.map((layer, index) => {
       const [was, now] = [before ? before[index] : 0, after[index]];
       return was || now ? `${layer} ${was === now ? now : `${was} \u2192 ${now}`}` : "";
-    }).filter(Boolean).join(", ") || "no graphs";
+    }).filter(Boolean).join(", ") || "no graphs") + ranWords(ran);
   }
 
   function commitItem({ commit, moved, recorded, causes }) {
     const [, date, author, subject] = commit;
-    const row = ([series, before, after]) => {
-      const grew = deepest(after) - deepest(before);
+    const row = (one) => {
+      const [series, before, after, ran] = one;
+      const more = grew(one);
       return make("tr", {},
-        make("td", { class: after && grew <= 0 ? (grew ? "better" : null) : "worse" }, step(before, after)),
+        make("td", { class: after && more <= 0 ? (more ? "better" : null) : "worse" }, step(before, after, ran)),
         make("td", { class: "mono" }, series.id), make("td", {}, series.profile));
     };
-    const head = () => make("thead", {}, make("tr", {}, ["graphs", "test", "profile"].map((word) => make("th", { scope: "col" }, word))));
+    const head = () => make("thead", {}, make("tr", {}, ["counts", "test", "profile"].map((word) => make("th", { scope: "col" }, word))));
     const table = (rows) => make("div", { class: "wide" }, make("table", {}, head(), make("tbody", {}, rows.map(row))));
     const rest = moved.slice(ROWS);
     const listed = (some) => some.map(([shift, tests]) => cause(shift, plural(tests, "test")));

@@ -120,6 +120,12 @@ def _test(pair: Pair, shared: Shared) -> Plain:
             }
             for layer in pair.layers
         ],
+        "ran": [
+            [f"{layer} {what}", before, after]
+            for what, counts in (("executions", pair.executions), ("reads", pair.reads))
+            for layer, (before, after) in counts.items()
+            if before or after
+        ],
         "strips": [
             {layer: _strip(seen, layer, one, rows) for layer in pair.layers}
             for seen, one in zip((pair.before, pair.after), books, strict=True)
