@@ -98,12 +98,23 @@ def everywhere(text: str, nodeid: str | None = None) -> Data:
                 "cause": cause,
                 "graph": text,
                 "count": 3,
+                "ops": 6,
                 "where": where,
                 "process": text,
             }
             for cause in ("call", text)
         ],
-        read_list=[{"layer": "dynamo", "cause": text, "count": 3, "where": where, "process": text}],
+        read_list=[
+            {
+                "layer": "dynamo",
+                "cause": text,
+                "graph": text,
+                "count": 3,
+                "ops": None,
+                "where": where,
+                "process": text,
+            }
+        ],
         baseline={
             "profile": text,
             "torch": text,

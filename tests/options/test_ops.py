@@ -97,9 +97,9 @@ def test_what_leaves_the_compiler_is_lost(suite: Suite, left: str, nested: bool 
     result.stdout.fnmatch_lines(
         [
             "graph budget: 2 captured operations in dynamo graphs, the baseline has 12 (-10)",
+            "  - test_it.py in rest is no longer reached (10 operations)",
             "  - dynamo graph 0/0 has 2 of 12 operations left",
             "      test_it.py:* in *",
-            "  - test_it.py in rest is no longer reached (10 operations)",
             "  captured operations 12 -> 2 (dynamo)",
         ]
     )

@@ -15,6 +15,7 @@ from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
+from pytest_graphbreak.text.errors import UserError
 
 PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 TEXT = "import torch\n\nx = 'né'  # kept\n"
@@ -93,29 +94,27 @@ def test_what_is_written_for_a_test_has_no_name_that_pytest_collects(
     assert Target(Path(name), test).beside("_fixed").path == Path(fixed)
 
 
-def test_only_files_of_ours_are_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_files_of_ours_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found out before the program runs: it is not even started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.py").write_text("raise SystemExit('it ran')\n")
     target, fixed = Target(Path("a.py")), tmp_path / "a_fixed.py"
-    assert fix._writable(target)
+    fix._check_writable(target)
     fixed.write_text("mine = 1\n")
-    assert not fix._writable(target)
-    assert "a_fixed.py is not written by graphbreak" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"a_fixed\.py is not written by graphbreak"):
+        fix._check_writable(target)
     fixed.unlink()
     (tmp_path / "ours.py").write_text(f"# {files.HEADER}fix a.py`: ...\n")
     for goal in ("ours.py", "nowhere.py"):
         fixed.symlink_to(goal)
-        assert not fix._writable(target)
-        assert "a_fixed.py is a symlink" in capsys.readouterr().err
+        with pytest.raises(UserError, match=r"a_fixed\.py is a symlink"):
+            fix._check_writable(target)
         fixed.unlink()
     (tmp_path / "ours.py").rename(fixed)
-    assert fix._writable(target)
+    fix._check_writable(target)
     long = Target(Path(f"{'a' * 245}.py"))
-    assert not fix._writable(long)
-    assert "cannot be written: File name too long" in capsys.readouterr().err
+    with pytest.raises(UserError, match="cannot be written: File name too long"):
+        fix._check_writable(long)
     assert sorted(os.listdir(tmp_path)) == ["a.py", "a_fixed.py"]
 
 
