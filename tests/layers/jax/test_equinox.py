@@ -87,7 +87,7 @@ def test_a_function_made_anew() -> None:
     (first, _), *again = told(run)
     assert first == "jit"
     assert {cause for cause, _ in again} == {"retrace"}
-    assert all("made anew" in reason for _, reason in again)
+    assert all("new function object" in reason for _, reason in again)
 
 
 def test_a_method_and_a_module_that_is_called() -> None:

@@ -52,10 +52,10 @@ def test_a_function_made_anew() -> None:
     made = [lambda x, n=n: x + n for n in range(3)]
     said = [ledger.note(call(fun)) for fun in made]
     assert said[0] == ""
-    assert all("made anew" in why for why in said[1:])
+    assert all("new function object" in why for why in said[1:])
     assert ledger.note(call(lambda x: x, line=13)) == ""  # another lambda, on another line
     assert ledger.note(call(partial(wave, 1))) == ""
-    assert "made anew" in ledger.note(call(partial(wave, 1)))
+    assert "new function object" in ledger.note(call(partial(wave, 1)))
 
 
 def test_a_method_of_another_object() -> None:
