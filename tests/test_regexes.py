@@ -43,7 +43,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
         fnmatch.translate("tests/*::test_*[[]*-*]")
     ],
     "layers/children/process.py:f'{re.escape(own)}-[\\\\d:]+'": lambda: [r"Process\-[\d:]+"],
-    "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain._READERS],
+    "layers/xla/explain.py:pattern": lambda: [one.pattern for one, _ in explain.READERS],
     "repair/slicing.py:f'def\\\\s+{node.name}\\\\b'": lambda: [r"def\s+forward\b"],
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),

@@ -25,7 +25,8 @@ from pytest_graphbreak.layers.xla import cache_key
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
 from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
-from pytest_graphbreak.layers.xla.explain import LAYER, explain, is_recompile
+from pytest_graphbreak.layers.xla.explain import LAYER, is_recompile
+from pytest_graphbreak.layers.xla.repeats import explain
 from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
