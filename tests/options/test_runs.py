@@ -55,6 +55,17 @@ XLA = """
             for _ in range(5):
                 x.cpu()
 
+    def test_item():
+        x = torch.ones(4, 8).to("xla")
+        model = Stack().to("xla").requires_grad_(False)
+        for _ in range(3):
+            loss = model(x).sum()
+            torch_xla.sync()
+            loss.item()
+            if AFTER:
+                for _ in range(5):
+                    loss.item()
+
     def test_fewer_steps():
         train(steps=1 if AFTER else 3)
 """
@@ -138,6 +149,46 @@ def test_runs_are_reported_only_where_that_is_asked_for(suite: Suite) -> None:
     assert tests["more"]["executions"] == {"dynamo": 5}
 
 
+WITHOUT_HOOK = """
+    from dataclasses import replace
+
+    from pytest_graphbreak.layers.dynamo import private
+
+    gone = replace(private.INSTALL, chain="OutputGraph.another_name")
+    private.NAMES = tuple(gone if name is private.INSTALL else name for name in private.NAMES)
+    private.INSTALL = gone
+"""
+"""A torch that has no place of that name."""
+
+
+@pytest.mark.parametrize("runs", ["off", "fail"])
+def test_a_torch_in_which_runs_cannot_be_counted(suite: Suite, runs: str) -> None:
+    suite.pytester.makeconftest(textwrap.dedent(WITHOUT_HOOK))
+    suite.write(
+        """
+        import pytest, torch
+
+        @pytest.mark.max_graphs(1)
+        def test_sin():
+            compiled = torch.compile(torch.sin, backend="eager")
+            compiled(torch.ones(3))
+        """
+    )
+    args = ("-o", f"graph_budget_runs={runs}", "--graph-budget-report=graphs.json")
+    result = suite.pytester.runpytest_subprocess(*args)
+    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
+    assert test["graphs"] == {"dynamo": 1}
+    assert "dynamo" not in test["executions"]
+    if runs == "off":
+        assert (result.ret, test["verdict"]) == (0, "ok")
+        return
+    assert (result.ret, test["verdict"]) == (1, "error")
+    gone = "torch._dynamo.output_graph.OutputGraph.another_name"
+    printed = str(result.stdout)
+    assert gone in printed
+    assert "graph_budget_runs = off" in printed
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("torch_xla"), reason="needs torch_xla")
 def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: Suite) -> None:
     tests, printed = judged(suite, XLA)
@@ -145,6 +196,7 @@ def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: 
         "sync": "over",
         "syncs_that_went": "improved",
         "items": "over",
+        "item": "over",
         "fewer_steps": "lost",
     }
     new = {
@@ -157,6 +209,10 @@ def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: 
     }
     assert new["sync"] == [("torch_xla.sync()", 36)]
     assert new["items"] == [("x.cpu()", 5)]
+    assert new["item"] == [("loss.item()", 18)]  # equal text in one function is one line
+    item = tests["item"]
+    assert (item["baseline"]["reads"]["xla"], item["reads"]["xla"]) == (3, 18)
+    assert item["executions"]["xla"] == item["baseline"]["executions"]["xla"]
     sync = tests["sync"]
     assert sync["executions"]["xla"] - sync["baseline"]["executions"]["xla"] == 33
     assert sync["baseline"]["work"] == {"xla": 12 * 2 + 3 * 12 * 3}

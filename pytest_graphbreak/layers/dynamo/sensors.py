@@ -107,10 +107,13 @@ class DynamoSensors:
                 continue
             try:
                 self._install(name, hooks.get(name))
+                continue
             except MissingName as fault:
                 self._blind.append(str(fault))
             except Exception as fault:
                 self._blind.append(names.missing(name, say(fault)))
+            if name is names.INSTALL:
+                self.executions = None  # a count of some runs is none
         self.events.extend(NotObserved(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
         if self.executions is not None:
