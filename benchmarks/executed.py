@@ -28,7 +28,7 @@ def instructions(
     Raises ``SystemExit`` with what the command said, if it fails.
     """
     reading, writing = os.pipe()
-    with os.fdopen(reading) as told:
+    with os.fdopen(reading) as reported:
         done = subprocess.run(
             ["sh", "-c", f'exec "$@" 9>&{writing}', "sh", *_VALGRIND, *command],
             cwd=cwd,
@@ -39,7 +39,7 @@ def instructions(
             pass_fds=(writing,),
         )
         os.close(writing)
-        counts = [line for line in told if " I " in line and "refs:" in line]
+        counts = [line for line in reported if " I " in line and "refs:" in line]
     if done.returncode or not counts:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
     return int(counts[0].rpartition(":")[2].replace(",", ""))

@@ -44,7 +44,7 @@ GREP: Final = re.compile(r"Graph break in user code at|Graph break: skip: from u
 
 
 @dataclass
-class Told:
+class Answer:
     """What a tool said of one case; None where it does not say."""
 
     graphs: int | None = None
@@ -58,8 +58,8 @@ class Tool:
     """``run`` sends a case through the tool and gives back what it said."""
 
     name: str
-    run: Callable[[Any], Told]
-    told: dict[str, Told] = field(default_factory=dict)
+    run: Callable[[Any], Answer]
+    answers: dict[str, Answer] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
 
@@ -76,19 +76,19 @@ def _eager(function: Any, **options: Any) -> Any:
     return torch.compile(function, backend="eager", **options)
 
 
-def nobody(case: Any) -> Told:
+def nobody(case: Any) -> Answer:
     case.run(_eager)
-    return Told()
+    return Answer()
 
 
-def plugin(case: Any) -> Told:
+def plugin(case: Any) -> Answer:
     from pytest_graphbreak import observe
 
     with observe() as seen:
         case.run(_eager)
     record = seen.record
     found = [item for item in record.breaks if item.layer == "dynamo"]
-    return Told(
+    return Answer(
         graphs=record.graphs.get("dynamo", 0),
         breaks=sum(item.count for item in found),
         why=all(item.reason for item in found),
@@ -125,7 +125,7 @@ class _Explained:
         return getattr(self._function, name)
 
 
-def explain(case: Any) -> Told:
+def explain(case: Any) -> Answer:
     found: list[Any] = []
 
     def compile(function: Any = None, **options: Any) -> Any:
@@ -133,7 +133,7 @@ def explain(case: Any) -> Told:
 
     case.run(compile)
     reasons = [reason for item in found for reason in item.break_reasons]
-    return Told(
+    return Answer(
         graphs=sum(item.graph_count for item in found),
         breaks=sum(item.graph_break_count for item in found),
         why=all(reason.reason for reason in reasons) and bool(reasons),
@@ -141,21 +141,21 @@ def explain(case: Any) -> Told:
     )
 
 
-def compile_counter(case: Any) -> Told:
+def compile_counter(case: Any) -> Answer:
     import torch
     from torch._dynamo.testing import CompileCounter
 
     backend = CompileCounter()
     case.run(lambda function, **options: torch.compile(function, backend=backend, **options))
-    return Told(graphs=backend.frame_count)
+    return Answer(graphs=backend.frame_count)
 
 
-def counters(case: Any) -> Told:
+def counters(case: Any) -> Answer:
     from torch._dynamo.utils import counters as found
 
     case.run(_eager)
     broke = found["graph_break"]
-    return Told(
+    return Answer(
         graphs=found["stats"]["unique_graphs"],
         breaks=sum(broke.values()),
         why=bool(broke),
@@ -190,11 +190,11 @@ def _logged() -> Iterator[io.StringIO]:
         torch._logging.set_logs()
 
 
-def torch_logs(case: Any) -> Told:
+def torch_logs(case: Any) -> Answer:
     with _logged() as text:
         case.run(_eager)
     found = GREP.findall(text.getvalue())
-    return Told(
+    return Answer(
         breaks=len(found),
         why=bool(found),
         line=bool(found) and bool(LINE.search(text.getvalue())),
@@ -212,15 +212,15 @@ def _traced(case: Any, directory: Path) -> None:
         trace.stop()
 
 
-def tlparse(program: str) -> Callable[[Any], Told]:
+def tlparse(program: str) -> Callable[[Any], Answer]:
     """Counts what its ``compile_directory.json`` lists: graphs, and reasons of breaks."""
 
-    def run(case: Any) -> Told:
+    def run(case: Any) -> Answer:
         with tempfile.TemporaryDirectory() as folder:
             _traced(case, Path(folder, "trace"))
             logs = list(Path(folder, "trace").rglob("*.log"))
             if not logs:
-                return Told(graphs=0, breaks=0, why=False, line=False)
+                return Answer(graphs=0, breaks=0, why=False, line=False)
             out = Path(folder, "out")
             subprocess.run(
                 [program, str(logs[0]), "-o", str(out), "--no-browser"],
@@ -234,7 +234,7 @@ def tlparse(program: str) -> Callable[[Any], Told]:
                 for artifact in entry.get("artifacts", ())
             )
             reasons = [path.read_text() for path in out.rglob("*graph_break_reason*")]
-        return Told(
+        return Answer(
             graphs=names["dynamo_output_graph"],
             breaks=names["dynamo_graph_break_reason"],
             why=bool(reasons),
@@ -244,10 +244,10 @@ def tlparse(program: str) -> Callable[[Any], Told]:
     return run
 
 
-def trace_only(case: Any) -> Told:
+def trace_only(case: Any) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         _traced(case, Path(folder))
-    return Told()
+    return Answer()
 
 
 def count(tools: list[Tool], cases: list[Any]) -> None:
@@ -257,7 +257,7 @@ def count(tools: list[Tool], cases: list[Any]) -> None:
         for case in cases:
             _reset()
             try:
-                tool.told[case.name] = tool.run(case)
+                tool.answers[case.name] = tool.run(case)
             except Exception as error:
                 tool.failed.append(f"{case.name} ({type(error).__name__})")
 
@@ -299,17 +299,17 @@ def rows(tools: list[Tool], cases: list[Any], spent: dict[str, list[float]]) -> 
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     off = spent["nobody watching"]
     for tool in tools:
-        told = tool.told
-        graphs = sum(t.graphs == true[n].graphs for n, t in told.items())
-        breaks = sum(t.breaks in (true[n].events, true[n].places) for n, t in told.items())
-        why = sum(bool(told[n].why) for n in broken if n in told)
-        line = sum(bool(told[n].line) for n in broken if n in told)
-        any_told = [told[n] for n in (*broken, *whole) if n in told]
+        answers = tool.answers
+        graphs = sum(t.graphs == true[n].graphs for n, t in answers.items())
+        breaks = sum(t.breaks in (true[n].events, true[n].places) for n, t in answers.items())
+        why = sum(bool(answers[n].why) for n in broken if n in answers)
+        line = sum(bool(answers[n].line) for n in broken if n in answers)
+        known = [answers[n] for n in (*broken, *whole) if n in answers]
         cells = [
-            _cell(graphs, [t.graphs for t in any_told]),
-            _cell(breaks, [t.breaks for t in any_told]),
-            _cell(why, [t.why for t in any_told]),
-            _cell(line, [t.line for t in any_told]),
+            _cell(graphs, [t.graphs for t in known]),
+            _cell(breaks, [t.breaks for t in known]),
+            _cell(why, [t.why for t in known]),
+            _cell(line, [t.line for t in known]),
             _ratio([a / b for a, b in zip(spent[tool.name], off, strict=True)]),
         ]
         yield f"| {tool.name} | " + " | ".join(cells) + " |"
@@ -329,10 +329,10 @@ def wrong(tools: list[Tool], cases: list[Any]) -> Iterator[str]:
 
     for tool in tools:
         bad = [
-            f"{case.name} (says {told.graphs}, true {case.expected(torch.__version__).graphs})"
+            f"{case.name} (says {answers.graphs}, true {case.expected(torch.__version__).graphs})"
             for case in cases
-            if (told := tool.told.get(case.name)) is not None
-            and told.graphs not in (None, case.expected(torch.__version__).graphs)
+            if (answers := tool.answers.get(case.name)) is not None
+            and answers.graphs not in (None, case.expected(torch.__version__).graphs)
         ]
         if bad:
             yield f"- {tool.name} counts {len(bad)} wrong, such as {', '.join(bad[:4])}"

@@ -353,7 +353,7 @@ LESS_CLIPPING: _Edits = (
     ("the gradient is clipped by value", (("clip_grad_norm_(", "clip_grad_value_("),)),
 )
 
-UNTOLD: Final = frozenset(
+UNREPORTED: Final = frozenset(
     (
         "a layer of the head is called outside",
         "exp is called outside",

@@ -50,7 +50,7 @@ showed before. A text that cannot be worth a look is not tried at the last."""
 
 @dataclass(frozen=True)
 class Expression:
-    """A pattern, where it stands, and the methods that are called on it."""
+    """A pattern, where it is, and the methods that are called on it."""
 
     where: str
     pattern: re.Pattern[Any]
@@ -212,7 +212,7 @@ def _part(op: Any, argument: Any, most: int) -> list[list[str]]:
 
 
 _LITERAL: Final = "\0"
-"""Before a part that stands for itself; no pattern here has this character."""
+"""Before a part that matches only itself; no pattern here has this character."""
 
 _POSSESSIVE: Final = [
     getattr(constants, name) for name in ("POSSESSIVE_REPEAT",) if hasattr(constants, name)

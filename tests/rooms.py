@@ -101,7 +101,7 @@ def reached(rooms: Iterable[str], root: Path = ROOT) -> dict[str, str]:
 
 
 def floors(found: Arrows) -> list[list[str]]:
-    """The rooms, the highest floor first: each stands above all that it imports."""
+    """The rooms, the highest floor first: each is above all that it imports."""
 
     @cache
     def height(room: str) -> int:
@@ -169,7 +169,7 @@ def _ways(house: list[list[str]], lines: list[tuple[str, str]]) -> list[list[str
 
 
 def _places(house: list[list[str]], ways: list[list[str]]) -> dict[str, tuple[int, int]]:
-    """The middle of each stop. On a floor they stand by where their arrows go, to cross few."""
+    """The middle of each stop. A floor is ordered by where its arrows go, so that few cross."""
     order = [list(floor) for floor in house]
     ends: dict[str, list[str]] = {}
     for way in ways:

@@ -48,7 +48,7 @@ DYNAMIC: dict[str, Callable[[], Iterable[str]]] = {
     "advice/triage.py:self.error": lambda: rules("error"),
     "advice/triage.py:part": lambda: rules("message", "place", "trace"),
 }
-"""What the patterns are that stand in no source text; a new one has to be told here."""
+"""What the patterns are that are in no source text; a new one is to be listed here."""
 
 
 @pytest.mark.parametrize("most", [10_000, pytest.param(None, marks=pytest.mark.nightly)])

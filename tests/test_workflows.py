@@ -171,7 +171,7 @@ def test_action_without_a_report_does_not_pass(action: Action) -> None:
     assert "No report fits" in done.stderr
 
 
-def test_action_with_nothing_judged_does_not_pass_unless_it_is_told(action: Action) -> None:
+def test_action_with_nothing_judged_does_not_pass_unless_it_is_asked_to(action: Action) -> None:
     write(action.path / "graphs/one.json", a_report())
     assert action.run().returncode == 2
     assert "No verdict: nothing was judged" in action.run().stdout
@@ -179,7 +179,7 @@ def test_action_with_nothing_judged_does_not_pass_unless_it_is_told(action: Acti
     assert "nosuch is not here to compare with" in action.run(BASE="nosuch").stderr
 
 
-def test_action_reads_baselines_where_it_is_told(action: Action) -> None:
+def test_action_reads_baselines_where_the_input_says(action: Action) -> None:
     write(action.path / "graphs/one.json", a_report(a_test("tests/test_a.py::t")))
     assert action.run(BASELINES="mine").returncode == 1
     done = bash("graphbreak accept --yes --graph-budget-dir mine graphs/one.json", action.path)
@@ -366,8 +366,8 @@ class Accepting:
         return done.stdout.strip()
 
     def run(self, **answers: str) -> subprocess.CompletedProcess[str]:
-        told = self.answers | {f"/{name}": answer for name, answer in answers.items()}
-        (self.path / "answers").write_text(json.dumps(told))
+        reported = self.answers | {f"/{name}": answer for name, answer in answers.items()}
+        (self.path / "answers").write_text(json.dumps(reported))
         bin = str(Path(sys.executable).parent)
         return subprocess.run(
             ["bash", "-eo", "pipefail", "-c", script_of(ACCEPT, "Accept, commit and push")],
@@ -414,7 +414,7 @@ def test_a_comment_accepts_and_pushes(accepting: Accepting) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "reported"),
     [
         ({"permission": "read"}, "takes a person who may write"),
         ({"runs": ""}, "no finished run of tests.yml"),
@@ -423,11 +423,11 @@ def test_a_comment_accepts_and_pushes(accepting: Accepting) -> None:
     ],
 )
 def test_what_cannot_be_accepted_is_said(
-    accepting: Accepting, answers: dict[str, str], told: str
+    accepting: Accepting, answers: dict[str, str], reported: str
 ) -> None:
     before = accepting.git("rev-parse", "branch", cwd=accepting.remote)
     assert accepting.run(**answers).returncode == 1
-    assert told in accepting.answer
+    assert reported in accepting.answer
     assert accepting.git("rev-parse", "branch", cwd=accepting.remote) == before
 
 

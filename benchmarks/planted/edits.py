@@ -13,7 +13,7 @@ TEST = "test_planted.py"
 
 
 class Edit(NamedTuple):
-    """``old`` stands once in a file of its program. ``kind`` is what the table counts it under."""
+    """``old`` occurs once in a file of its program. ``kind`` is what the table counts it under."""
 
     program: str
     kind: str

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.planted.edits import Edit
 
-# ruff: noqa: E501  # an edit and its place stand on a line each
+# ruff: noqa: E501  # an edit and its place are on a line each
 
 CLASSIFY: Final = """
 import torch
@@ -114,7 +114,7 @@ _LLAMA: Final = "modeling_llama.py"
 
 
 def _in(program: str, kind: str, file: str, old: str, more: str) -> Edit:
-    """An edit that puts lines before one that stands in a file once."""
+    """An edit that puts lines before one that occurs once in a file."""
     indent = old[: len(old) - len(old.lstrip())]
     lines = "".join(f"{indent}{line}\n" for line in more.split("\n"))
     return Edit(program, kind, old, f"{lines}{old}", file)

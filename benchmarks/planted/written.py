@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.planted.edits import Edit
 
-# ruff: noqa: E501  # an edit and its place stand on a line each
+# ruff: noqa: E501  # an edit and its place are on a line each
 
 
 MLP: Final = """

@@ -87,11 +87,11 @@ def main(arguments: list[str] | None = None) -> int:
         agreed.append(found == expected)
         word = "agrees" if agreed[-1] else f"DIFFERS: {expected} in the survey"
         print(name, word, found, flush=True)
-    told = dict(zip(names, agreed, strict=True))
+    reported = dict(zip(names, agreed, strict=True))
     if asked.names and INDEPENDENT.exists():
         drawn = json.loads(INDEPENDENT.read_text("utf-8"))["classes"]
-        told = drawn | {name: agrees for name, agrees in told.items() if name in drawn}
-    classes = dict(sorted(told.items()))
+        reported = drawn | {name: agrees for name, agrees in reported.items() if name in drawn}
+    classes = dict(sorted(reported.items()))
     text = json.dumps({"of": asked.of, "seed": asked.seed, "classes": classes}, indent=1)
     INDEPENDENT.write_text(text + "\n", "utf-8")
     return 0 if all(agreed) else 1

@@ -132,7 +132,7 @@ def _compiled(model: Any, inputs: Inputs) -> Plain:
         except Exception as error:
             failed = _line(error)
             first = seen.record.graphs.get("dynamo", 0)
-    found = {"status": "ran", **_told(seen.record), "first": first}
+    found = {"status": "ran", **_reported(seen.record), "first": first}
     if failed:
         return {**found, "status": "failed compiled", "why": failed}
     return {**found, "equal": _equal(expected, output)}
@@ -160,12 +160,12 @@ def _generated(model: Any, inputs: Inputs) -> Plain:
             continue
         finally:
             model.__dict__.pop("forward", None)
-        told = _told(seen.record)
-        return {"cache": cache or "its own", **told, "equal": _equal(expected, output)}
+        reported = _reported(seen.record)
+        return {"cache": cache or "its own", **reported, "equal": _equal(expected, output)}
     return {"why": said}
 
 
-def _told(record: Any) -> Plain:
+def _reported(record: Any) -> Plain:
     return {
         "graphs": record.graphs.get("dynamo", 0),
         "ops": record.ops.get("dynamo", 0),

@@ -150,9 +150,9 @@ def main(arguments: list[str] | None = None) -> int:
                 "why": result["died"],
             }
         append(asked.out, result)
-        told = result.get("why") or f"{result['graphs']} graphs, {len(result['breaks'])} breaks"
+        found = result.get("why") or f"{result['graphs']} graphs, {len(result['breaks'])} breaks"
         print(
-            f"{each.name:<40} {result['status']:<12} {told[:200]}  {time.monotonic() - began:.0f} s"
+            f"{each.name:<40} {result['status']:<12} {found[:200]}  {time.monotonic() - began:.0f} s"
         )
         sys.stdout.flush()
     return 0

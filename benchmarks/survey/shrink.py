@@ -1,6 +1,6 @@
 """Small configurations: those of transformers, with few layers, few heads and little width.
 
-What a field means is told by its name. Layers of different kinds stay: of each
+What a field means is read from its name. Layers of different kinds stay: of each
 kind one, so the graphs are those of the full size, only fewer layers long.
 """
 
@@ -55,7 +55,7 @@ _NONE: Final = {
     "num_experts_per_tok": 2,
     "default_language": "en_XX",
 }
-"""What stands for nothing in a class whose layers are told to have it."""
+"""What stands for nothing in a class whose layers are configured to have it."""
 _SMALL: Final = (
     (re.compile(r"(?:key_value_heads|kv_heads)$"), HEADS // 2),
     (re.compile(r"(?:attention_heads|num_heads|n_heads?|num_.*_heads)$"), HEADS),
@@ -115,7 +115,7 @@ def _values(config: Any, way: str, ids: dict[str, int]) -> dict[str, Any]:
 
 
 def _missing(config: Any, found: dict[str, Any]) -> None:
-    """What a class wants to be told and has no value for by itself."""
+    """Return the arguments of a class that have no default."""
     if "prediction_length" in vars(config) and config.prediction_length is None:
         found["prediction_length"] = 8
     had = {name: value for name, value in vars(config).items() if value is None}
@@ -166,9 +166,9 @@ def _kept(config: Any) -> list[int]:
     for name, value in vars(config).items():
         if _per_layer(value, count) and "type" in name:
             kinds.append(value)
-    if not kinds:  # told by a period: then no layer before can be left out
-        told = _period(config)
-        last = max((told.index(kind) for kind in {*told}), default=0)
+    if not kinds:  # given by a period: then no layer before can be left out
+        reported = _period(config)
+        last = max((reported.index(kind) for kind in {*reported}), default=0)
         return [*range(min(count, max(2, last + 1, len(vars(config).get("_out_indices") or ()))))]
     first: dict[Any, int] = {}
     for index in range(count):
@@ -181,9 +181,9 @@ def _kept(config: Any) -> list[int]:
 def _period(config: Any) -> list[str]:
     """The kinds of layers, where the class works them out itself."""
     for name in ("layers_block_type", "layer_types"):
-        told = getattr(config, name, None)
-        if isinstance(told, (list, tuple)):
-            return [str(kind) for kind in told]
+        reported = getattr(config, name, None)
+        if isinstance(reported, (list, tuple)):
+            return [str(kind) for kind in reported]
     return []
 
 

@@ -245,10 +245,10 @@ def _places(results: Sequence[Plain]) -> str:
     rows = []
     for (file, function, code), where in ordered:
         item = next(iter(where.values()))
-        mends = short(_as_break(item)) or ""
+        fix = short(_as_break(item)) or ""
         rows.append(
             f"| {len(where)} | `{_short_file(file)}` `{function}` {_code(code)} "
-            f"| {item.get('id') or ''} {_cell(item['reason'])} | {_cell(mends)} |"
+            f"| {item.get('id') or ''} {_cell(item['reason'])} | {_cell(fix)} |"
         )
     return (
         "## Where they break\n\n"

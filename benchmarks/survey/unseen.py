@@ -110,8 +110,8 @@ def plain(name: str, answers: Path, values: Plain) -> None:
     import torch
 
     model, inputs = small(name, **values)
-    told = [(what, given, _called(model, given)) for what, given in others(model, inputs)]
-    torch.save(told, answers)
+    reported = [(what, given, _called(model, given)) for what, given in others(model, inputs)]
+    torch.save(reported, answers)
 
 
 def patched(script: Path, answers: Path) -> Plain:

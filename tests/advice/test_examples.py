@@ -101,7 +101,7 @@ def test_it_makes_fewer_device_graphs(case: Case, on_xla: dict[str, dict[str, An
 
 
 def run_before(case: Case) -> Outcome:
-    """The code before; each test runs its own, so that its count hangs on no other test."""
+    """The code before; each test runs its own, so that its count depends on no other test."""
     with tempfile.TemporaryDirectory() as folder:
         return running.run(case.example.before, case.example.inputs, Path(folder))
 

@@ -105,14 +105,14 @@ def heard() -> list[str]:
     """An event for each program; jax 0.7 has no public way to take a listener away again."""
     from jax import monitoring
 
-    told: list[str] = []
+    reported: list[str] = []
 
     def hear(event: str, seconds: float, **more: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
-            told.append(event)
+            reported.append(event)
 
     monitoring.register_event_duration_secs_listener(hear)
-    return told
+    return reported
 
 
 def run(code: str, example: Example) -> tuple[int, Record, list[Any]]:
@@ -129,11 +129,11 @@ def run(code: str, example: Example) -> tuple[int, Record, list[Any]]:
         exec(compile(code, str(file), "exec"), names)
         calls = list(eval(f"({example.inputs})", names))
         jax.clear_caches()
-        told = heard()
-        before = len(told)
+        reported = heard()
+        before = len(reported)
         with observe() as seen:
             outputs = [names["f"](*call) for call in calls]
-    return len(told) - before, seen.record, outputs
+    return len(reported) - before, seen.record, outputs
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -147,8 +147,8 @@ def test_an_example_makes_fewer_programs_and_equal_outputs(name: str) -> None:
 
         with pytest.raises(getattr(jax.errors, example.raises)):
             run(example.before, example)
-        told, record, _ = run(example.after, example)
-        assert record.graphs["jax"] == told
+        reported, record, _ = run(example.after, example)
+        assert record.graphs["jax"] == reported
         return
     before, seen, outputs = run(example.before, example)
     after, rest, others = run(example.after, example)

@@ -234,7 +234,7 @@ def values_that_differ_by_the_minifier() -> None:
 @pytest.mark.parametrize(
     ("function", "kind", "topic"), RAISERS, ids=[row[0].__name__ for row in RAISERS]
 )
-def test_what_torch_raises_is_told_apart(
+def test_what_torch_raises_is_distinguished(
     function: Callable[[], Any], kind: str, topic: str | None
 ) -> None:
     found = of(function)
@@ -247,7 +247,7 @@ def test_what_torch_raises_is_told_apart(
         assert found.short
 
 
-def test_a_break_under_fullgraph_is_told_as_a_break() -> None:
+def test_a_break_under_fullgraph_is_reported_as_a_break() -> None:
     found = of(print_under_fullgraph)
     assert found is not None
     broke = found.broke
@@ -320,7 +320,7 @@ def test_words_of_other_devices(kind: str, error: str, message: str) -> None:
     assert found.kind.name == kind
 
 
-def test_the_guards_of_torch_xla_are_told_apart() -> None:
+def test_the_guards_of_torch_xla_are_distinguished() -> None:
     read = triage(
         "RuntimeError", "Unexpected execution happens inside the compiled function, exiting"
     )
@@ -388,13 +388,13 @@ def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
 
 
 @given(st.text(), st.text(), st.text())
-def test_any_failure_is_told_or_none(error: str, message: str, traceback_text: str) -> None:
+def test_any_failure_is_classified_or_none(error: str, message: str, traceback_text: str) -> None:
     found = triage(error, message, traceback_text)
     assert found is None or (found.kind in kinds().values() and found.lines("pytest"))
 
 
 @given(st.sampled_from(["Unsupported", "UserError"]), st.text(), st.text())
-def test_any_break_is_told(error: str, before: str, after: str) -> None:
+def test_any_break_is_reported(error: str, before: str, after: str) -> None:
     found = triage(error, f"{before}\n  Explanation: {after}\n\nfrom user code:\n   {before}")
     assert found is None or found.lines("pytest")
 

@@ -1,4 +1,4 @@
-"""A test that dies inside the compiler is told which kind of failure it is."""
+"""A test that dies inside the compiler is reported with the kind of failure it is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OWN = """
 """
 
 
-def test_fullgraph_is_told_as_the_break_that_it_is(suite: Suite) -> None:
+def test_fullgraph_is_reported_as_the_break_that_it_is(suite: Suite) -> None:
     suite.write(FULLGRAPH)
     result = suite.run("--graph-budget")
     result.assert_outcomes(failed=1)

@@ -306,7 +306,7 @@ def test_bytes_that_are_no_text(tmp_path: Path, data: bytes, line: int, message:
     assert raised.value.line == line
 
 
-def test_an_error_that_names_no_place_is_told_without_one() -> None:
+def test_an_error_that_names_no_place_is_reported_without_one() -> None:
     error = tree._explained(yaml.YAMLError("odd\nmore"), "a: 1")
     assert str(error).startswith("not valid YAML: odd; correct it")
 

@@ -523,7 +523,7 @@ tests:
 
 
 def test_an_entry_that_changes_is_written_anew_and_all_else_stays(case: Case) -> None:
-    """A comment in an entry goes with it; what stands around it, and a note, stays."""
+    """A comment in an entry goes with it; what is around it, and a note, stays."""
     case.has(COMMENTED, head="")
     case.update(
         seen(
@@ -694,12 +694,12 @@ def test_record_drops_nothing(case: Case) -> None:
         "  test_a:\n    graphs: {xla: 1}\n  test_b:\n    cases:\n      x: {graphs: {xla: 1}}\n"
     )
     before = case.text
-    told = case.update(seen("test_a[1-2]", one), seen("test_b", one), mode="record")
-    assert told == ["kept test_a[1-2]", "kept test_b"]
+    reported = case.update(seen("test_a[1-2]", one), seen("test_b", one), mode="record")
+    assert reported == ["kept test_a[1-2]", "kept test_b"]
     assert case.text == before
     stale = [Entry("test_a.py", "test_a", None, "cpu", path=case.path, line=5)]
-    told = case.update(seen("test_a[1-2]", one), mode="record", prune=stale)
-    assert told == ["pruned test_a", "added test_a[1-2]"]
+    reported = case.update(seen("test_a[1-2]", one), mode="record", prune=stale)
+    assert reported == ["pruned test_a", "added test_a[1-2]"]
 
 
 def test_a_test_that_lost_its_parameters(case: Case) -> None:
@@ -842,7 +842,7 @@ def test_what_was_measured_is_not_pruned(case: Case) -> None:
     assert case.body == PRUNED
 
 
-# what is told
+# what is reported
 
 
 def test_changes_tell_what_was_and_what_is(case: Case) -> None:
@@ -877,7 +877,7 @@ def test_changes_tell_what_was_and_what_is(case: Case) -> None:
     ]
 
 
-def test_a_pruned_entry_is_told_with_what_it_had(case: Case) -> None:
+def test_a_pruned_entry_is_reported_with_what_it_had(case: Case) -> None:
     case.has(KNOWN)
     changes = update(case.directory, [], prune=gone(("test_a", None)))
     (pruned,) = changes.of("pruned")
@@ -978,7 +978,7 @@ def test_a_long_name_that_is_new_in_braces_is_one_with_a_question_mark() -> None
     assert render.inline({name: 2}) == f"{{? {name} : 2}}"
 
 
-def test_a_file_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BaselineError, match="cannot be written"):
         remove(tmp_path)
 

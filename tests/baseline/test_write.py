@@ -176,8 +176,8 @@ def test_the_lock_lies_with_the_baselines_and_git_ignores_it(path: Path, tmp_pat
     assert visible(path.parent) == ["test_a.yaml"]
     assert writing.lock_path(path.parent).is_relative_to(path.parent)
     status = ["git", "status", "--porcelain", "--untracked-files=all"]
-    told = subprocess.run(status, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert told.stdout == "?? baselines/test_a.yaml\n"
+    reported = subprocess.run(status, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert reported.stdout == "?? baselines/test_a.yaml\n"
     (tmp_path / "link").symlink_to(path.parent)
     assert writing.lock_path(tmp_path / "link") == writing.lock_path(path.parent)
     assert writing.lock_path(tmp_path) != writing.lock_path(path.parent)

@@ -15,7 +15,7 @@ from tests.reports import a_report, a_test, over
 T = "tests/test_a.py::test_b"
 STUB = """#!{python}
 import json, os, pathlib, sys
-pathlib.Path({told!r}).write_text(json.dumps([sys.argv[1:], os.environ["GH_PROMPT_DISABLED"]]))
+pathlib.Path({reported!r}).write_text(json.dumps([sys.argv[1:], os.environ["GH_PROMPT_DISABLED"]]))
 if {code}:
     print({words!r}, file=sys.stderr)
     sys.exit({code})
@@ -41,15 +41,17 @@ class Gh:
     def says(self, report: object = None, code: int = 0, words: str = "") -> None:
         script = self.place / "gh"
         text = json.dumps(report)
-        told = str(self.place / "told.json")
+        reported = str(self.place / "reported.json")
         script.write_text(
-            STUB.format(python=sys.executable, told=told, code=code, words=words, report=text)
+            STUB.format(
+                python=sys.executable, reported=reported, code=code, words=words, report=text
+            )
         )
         script.chmod(0o755)
 
     @property
     def asked(self) -> list[str]:
-        asked, silent = json.loads((self.place / "told.json").read_text())
+        asked, silent = json.loads((self.place / "reported.json").read_text())
         assert silent == "1"
         at = asked.index("--dir")
         assert not os.path.exists(asked[at + 1])  # nothing is left
@@ -81,7 +83,7 @@ def test_the_line_of_one_test_takes_no_other_along(workspace: Workspace, gh: Gh)
 
 
 @pytest.mark.parametrize(
-    ("code", "words", "told"),
+    ("code", "words", "reported"),
     [
         (4, "To get started with GitHub CLI, please run:  gh auth login", "gh is not logged in"),
         (1, "no artifact matches any of the names or patterns provided", "--artifact PATTERN"),
@@ -89,12 +91,12 @@ def test_the_line_of_one_test_takes_no_other_along(workspace: Workspace, gh: Gh)
     ],
 )
 def test_what_gh_cannot_do_is_said(
-    workspace: Workspace, gh: Gh, code: int, words: str, told: str
+    workspace: Workspace, gh: Gh, code: int, words: str, reported: str
 ) -> None:
     gh.says(code=code, words=words)
     said = workspace.run("accept", "--run", "1", "--repo", "me/net", "--yes")
     assert said.code == 2
-    assert told in said.err
+    assert reported in said.err
     assert words in said.err
     assert "Traceback" not in said.err
 
@@ -107,7 +109,7 @@ def test_without_gh_the_next_step_is_said(workspace: Workspace, gh: Gh) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "reported"),
     [
         (["--run", "latest"], "'latest' is not the number of a run"),
         (["--run", "1", "--repo=-x"], "is not OWNER/NAME"),
@@ -115,12 +117,12 @@ def test_without_gh_the_next_step_is_said(workspace: Workspace, gh: Gh) -> None:
         ([], "name the reports, or the run"),
     ],
 )
-def test_what_names_no_run(workspace: Workspace, gh: Gh, args: list[str], told: str) -> None:
+def test_what_names_no_run(workspace: Workspace, gh: Gh, args: list[str], reported: str) -> None:
     gh.says(a_report())
     said = workspace.run("accept", *args)
     assert said.code == 2
-    assert told in said.err
-    assert not (gh.place / "told.json").exists()
+    assert reported in said.err
+    assert not (gh.place / "reported.json").exists()
 
 
 def test_a_report_that_is_none_is_named_by_its_run(workspace: Workspace, gh: Gh) -> None:

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.usefixtures("forks"),
     pytest.mark.skipif(
         importlib.util.find_spec("torch_xla") is not None,
-        reason="what git does hangs on no device, and is tried without one",
+        reason="what git does depends on no device, and is tested without one",
     ),
 ]
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_tried_is_skipped(workspace: Workspace, past: Past, tempo
     assert not list(temporary.iterdir())
 
 
-def test_what_is_searched_may_be_fewer_graphs_and_a_later_step_is_told(
+def test_what_is_searched_may_be_fewer_graphs_and_a_later_step_is_reported(
     workspace: Workspace, past: Past
 ) -> None:
     twice = BROKEN.replace("y = y + 1", "y = y + 1\n        print(len(y))")

@@ -214,7 +214,7 @@ def test_a_test_that_failed_by_itself_is_not_judged(workspace: Workspace) -> Non
 MARKED = """
 import pytest
 
-@pytest.mark.graph_budget(gate=False, reason="being mended")
+@pytest.mark.graph_budget(gate=False, reason="being fixed")
 def test_b(): ...
 """
 
@@ -223,10 +223,10 @@ def test_ungated_by_marker_or_baseline(workspace: Workspace) -> None:
     other = a_test("tests/test_b.py::t")
     accepted(workspace, a_test(T, 1), other)
     (workspace.path / "tests/test_a.py").write_text(MARKED)
-    workspace.report("one.json", a_report(a_test(T, 9, ungated="being mended"), other))
+    workspace.report("one.json", a_report(a_test(T, 9, ungated="being fixed"), other))
     said = workspace.run("check", "one.json")
     assert said.code == 0
-    assert f"ungated    {T}   being mended   on cpu\n" in said.out
+    assert f"ungated    {T}   being fixed   on cpu\n" in said.out
     assert "2 tests judged on cpu (1 report): 1 ok, 1 ungated. Within" in said.out
     (workspace.path / "tests/test_a.py").write_text("")
     path = workspace.path / "baselines/tests/test_a.yaml"
@@ -240,20 +240,20 @@ def test_ungated_by_marker_or_baseline(workspace: Workspace) -> None:
 def test_what_is_ungated_is_in_every_page(workspace: Workspace) -> None:
     (workspace.path / "tests/test_a.py").write_text(MARKED)
     other = a_test("tests/test_b.py::t", 0)
-    workspace.report("one.json", a_report(a_test(T, 2, ungated="being <mended>"), other))
+    workspace.report("one.json", a_report(a_test(T, 2, ungated="being <fixed>"), other))
     for command in ("check", "report"):
         said = workspace.run(command, "one.json", "--markdown", "page.md", "--html", "page.html")
         assert said.code == 0
         text = (workspace.path / "page.md").read_text()
         assert "### Graph budget: 2 tests, none over budget, 1 not gated" in text
         assert "1 none, 1 ungated" in text
-        assert f"**Not gated**\n\n- <code>{T}   being &#60;mended&#62;</code>\n" in text
+        assert f"**Not gated**\n\n- <code>{T}   being &#60;fixed&#62;</code>\n" in text
         assert (
             f'"ungated":["{T}   being \\u003cmended\\u003e"]'
             in (workspace.path / "page.html").read_text()
         )
     assert (
-        "ungated    tests/test_a.py::test_b   being <mended>"
+        "ungated    tests/test_a.py::test_b   being <fixed>"
         in workspace.run("report", "one.json").out
     )
 
@@ -261,10 +261,10 @@ def test_what_is_ungated_is_in_every_page(workspace: Workspace) -> None:
 def test_a_report_s_own_ungated_is_not_believed(workspace: Workspace) -> None:
     """The checkout has the source: no mark in it takes this test out."""
     accepted(workspace, a_test(T, 1))
-    workspace.report("one.json", a_report(a_test(T, 9, ungated="being mended")))
+    workspace.report("one.json", a_report(a_test(T, 9, ungated="being fixed")))
     said = workspace.run("check", "one.json")
     assert said.code == 1
-    assert f"not so     {T}   being mended   on cpu   no mark of this checkout says it" in said.out
+    assert f"not so     {T}   being fixed   on cpu   no mark of this checkout says it" in said.out
     helper = workspace.path / "tests/conftest.py"
     helper.write_text("def add(item): item.add_marker(pytest.mark.graph_budget(gate=FLAKY))")
     assert workspace.run("check", "one.json", "--allow-missing").code == 0
@@ -285,11 +285,11 @@ def test_what_became_ungated_since_main(workspace: Workspace) -> None:
     (workspace.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
     repository.commit("take it out")
     workspace.report(
-        "one.json", a_report(a_test(T, 2, ungated="being mended"), a_test("tests/b.py::t", 0))
+        "one.json", a_report(a_test(T, 2, ungated="being fixed"), a_test("tests/b.py::t", 0))
     )
     words = (
         "Taken out of the gate since main (",
-        f"ungated    {T}   graph_budget(gate=False, reason='being mended')",
+        f"ungated    {T}   graph_budget(gate=False, reason='being fixed')",
         f"cap        {T}   no max_graphs any more   was max_graphs(1)",
         "setting    pytest.ini   graph_budget_isolation = none   was not set",
     )
@@ -342,11 +342,11 @@ def test_what_became_ungated_since_the_other_reports(workspace: Workspace) -> No
     assert f"cap        tests/test_a.py::t   {words}" in said.out
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["cap in the report", "budget only"])
-def test_a_marker_still_holds(told: bool, workspace: Workspace) -> None:
+@pytest.mark.parametrize("reported", [True, False], ids=["cap in the report", "budget only"])
+def test_a_marker_still_holds(reported: bool, workspace: Workspace) -> None:
     accepted(workspace, a_test(T, 3))
     test = over(T, 3, 3, budget={"graphs": {"dynamo": 1}}, message="over the marker")
-    if told:
+    if reported:
         test["cap"] = {"every": 1, "layers": {}, "recompiles": None, "breaks": None}
     workspace.report("one.json", a_report(test))
     said = workspace.run("check", "one.json")
@@ -361,7 +361,7 @@ def test_a_marker_on_breaks_holds_where_the_report_tells_it(workspace: Workspace
     assert "2 graph breaks, the marker allows 0" in workspace.run("check", "one.json").out
 
 
-def test_one_cause_behind_many_red_tests_is_told_once(workspace: Workspace) -> None:
+def test_one_cause_behind_many_red_tests_is_reported_once(workspace: Workspace) -> None:
     names = [f"{T}[{number}]" for number in range(30)]
     accepted(workspace, *(a_test(name) for name in names))
     workspace.report("one.json", a_report(*(a_test(name, 2) for name in names)))
@@ -432,7 +432,7 @@ def test_a_forged_node_id_reads_nothing_outside(nodeid: str, workspace: Workspac
     assert "evil.json: " in said.err
 
 
-def test_so_many_problems_are_told_and_the_rest_is_counted(
+def test_so_many_problems_are_reported_and_the_rest_is_counted(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_graphbreak.cli.check.MOST", 2)

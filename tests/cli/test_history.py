@@ -65,7 +65,7 @@ def test_only_some_tests(workspace: Workspace, repository: Repository) -> None:
     assert "0 tests moved, 1 never did" in workspace.run("history", "--tests", "test_bert").out
 
 
-def test_no_history_is_told(workspace: Workspace) -> None:
+def test_no_history_is_reported(workspace: Workspace) -> None:
     said = workspace.run("history")
     assert said.code == 2
     assert "there are no baselines here" in said.err
@@ -149,14 +149,14 @@ def test_the_page_plots_what_moved(workspace: Workspace, repository: Repository)
 
 @pytest.fixture
 def story(workspace: Workspace) -> Repository:
-    """A commit that broke forty tests at one place, and one that mended half of them."""
+    """A commit that broke forty tests at one place, and one that fixed half of them."""
     found = Repository(workspace.path)
     entry = "  test_m:\n    cases:\n"
     broken = (
         "{graphs: {dynamo: 2}, breaks: [{id: GB0124, reason: item, where: 'bart.py::Decoder.f', "
         "code: 'if mask.any():', count: 3}]}"
     )
-    for number, subject in enumerate(("Record", "Bump transformers", "Mend half")):
+    for number, subject in enumerate(("Record", "Bump transformers", "Fix half")):
         cases = [
             broken if number == 1 or (number == 2 and case % 2) else "{graphs: {dynamo: 1}}"
             for case in range(40)
@@ -191,8 +191,8 @@ def test_the_page_leads_from_a_step_to_its_commit_and_causes(
     with Browser(path) as page:
         page.open(workspace.path / "history.html")
         page.run("document.querySelector('#list details').open = true")
-        told = "[...document.querySelectorAll('#list li:first-child .shift b')].length"
-        assert page.run(told) in (1, 2)  # of the tests that stayed broken, or of the mended ones
+        reported = "[...document.querySelectorAll('#list li:first-child .shift b')].length"
+        assert page.run(reported) in (1, 2)  # of the tests that stayed broken, or of the fixed ones
         page.run("document.querySelectorAll('#list li:first-child td a')[1].click()")
         page.settle()
         assert page.run("document.getElementById('view').value") == "commits"

@@ -160,7 +160,7 @@ def runs_alike(text: str, one_lines: list[str], project: Path, shell: dict[str, 
 
 
 def run_by_a_shell(text: str, one_line: str, project: Path, shell: dict[str, str]) -> int:
-    """Paste what stands on the terminal for this command; the shell's exit code."""
+    """Paste what the terminal shows for this command; the shell's exit code."""
     words = shlex.split(one_line)
     pattern = rf"(?<!\S){re.escape(words[0])}(?!\S)(?:[^\n]*\\\n)*[^\n]*"
     for found in re.finditer(pattern, text):

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.usefixtures("forks"),
     pytest.mark.skipif(
         importlib.util.find_spec("torch_xla") is not None,
-        reason="what pip does hangs on no device, and is tried without one",
+        reason="what pip does depends on no device, and is tested without one",
     ),
 ]
 

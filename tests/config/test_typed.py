@@ -111,10 +111,10 @@ def test_in_a_shell_that_uv_started_uv_run_is_enough(
 
 
 def test_it_crosses_processes_as_builtin_types() -> None:
-    told = Typed(("python", "-m", "pytest"), ("graphbreak",), ("-p", "x"), ("tests",), "..")
-    assert Typed(**asdict(told)) == told
-    assert told.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
-    assert told.rerun("--x") == "python -m pytest -p x --x tests"
+    reported = Typed(("python", "-m", "pytest"), ("graphbreak",), ("-p", "x"), ("tests",), "..")
+    assert Typed(**asdict(reported)) == reported
+    assert reported.test("a b.py::t[1]", "--x") == "python -m pytest -p x --x '../a b.py::t[1]'"
+    assert reported.rerun("--x") == "python -m pytest -p x --x tests"
 
 
 def test_what_decides_is_kept_and_what_decorates_is_not(suite: Suite) -> None:

@@ -29,7 +29,7 @@ ADDED: Final = re.compile(r"^E?\s*\+ (?!\d)(.*)\n\s*E?\s*(\S+?):\d+ in (\S+)\n\s
 
 @dataclass(frozen=True)
 class Plant:
-    """``old`` becomes ``new`` in ``file``; ``line`` of ``function`` is then told with ``words``."""
+    """``old`` becomes ``new`` in ``file``; ``line`` of ``function`` then has ``words``."""
 
     test: str
     file: str
@@ -212,15 +212,15 @@ def planted(plant: Plant) -> str:
     child = os.fork()
     if not child:
         try:
-            with tempfile.TemporaryDirectory() as directory, open(writing, "w") as told:
-                told.write(_run(plant, Path(directory)))
+            with tempfile.TemporaryDirectory() as directory, open(writing, "w") as reported:
+                reported.write(_run(plant, Path(directory)))
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(0)
     os.close(writing)
-    with open(reading) as told:
-        text = told.read()
+    with open(reading) as reported:
+        text = reported.read()
     os.waitpid(child, 0)
     return text
 

@@ -174,20 +174,20 @@ def test_another_guard_is_a_change_where_the_counts_are_equal() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_new_one_of_several_is_told_by_its_guard_and_not_by_their_order(order: int) -> None:
+def test_the_new_one_of_several_is_reported_by_its_guard_and_not_by_their_order(order: int) -> None:
     known = expected(again((SIZE, "run(x)")))
     calls = [(DTYPE, "run(x.double())"), (SIZE, "run(x)")][::order]
     verdict = judge(again(*calls), known, versions=NOW)
     assert verdict.name == "over"
-    told = [one for one in verdict.changes if one.kind == "recompile" and not one.total]
-    assert [one.reason for one in told] == [DTYPE]
+    reported = [one for one in verdict.changes if one.kind == "recompile" and not one.total]
+    assert [one.reason for one in reported] == [DTYPE]
 
 
-def test_the_new_one_of_two_with_one_guard_is_told_by_its_call() -> None:
+def test_the_new_one_of_two_with_one_guard_is_reported_by_its_call() -> None:
     known = expected(again((SIZE, "run(x)")))
     verdict = judge(again((SIZE, "run(x[1:])"), (SIZE, "run(x)")), known, versions=NOW)
-    (told,) = [one for one in verdict.changes if one.kind == "recompile" and not one.total]
-    assert told.items == (0,)
+    (reported,) = [one for one in verdict.changes if one.kind == "recompile" and not one.total]
+    assert reported.items == (0,)
 
 
 def test_another_line_that_calls_it_is_no_change() -> None:

@@ -51,13 +51,13 @@ def before(record: Record) -> Expected:
     )
 
 
-def told(changes: tuple[Difference, ...]) -> list[tuple[object, ...]]:
+def reported(changes: tuple[Difference, ...]) -> list[tuple[object, ...]]:
     return [(one.kind, one.total, one.cause, one.before, one.after, one.parent) for one in changes]
 
 
 def test_a_break_takes_the_frame_and_the_graph_that_it_made_along() -> None:
     found = diff(before(PLAIN), BROKEN, versions=VERSIONS)
-    assert told(found) == [
+    assert reported(found) == [
         ("graph", True, "", 1, 2, None),
         ("break", True, "", 0, 1, None),
         ("eager", True, "", 0, 1, None),
@@ -213,7 +213,7 @@ def test_a_device_graph_that_is_compiled_again_goes_with_the_break_that_cut_its_
     assert parents == {"y went from": broke, "x went from": None}
 
 
-def test_a_graph_that_is_told_by_its_recompile_is_told_once() -> None:
+def test_a_graph_that_is_reported_by_its_recompile_is_reported_once() -> None:
     graphs = tuple(Graph("xla", str(n), "recompile", 1, where=OUTER, reason="x") for n in (1, 2, 3))
     record = Record(
         ("xla",),

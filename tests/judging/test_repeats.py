@@ -1,4 +1,4 @@
-"""A loop that compiles at each step is told as one thing; a warm loop compiles nothing."""
+"""A loop that compiles at each step is reported as one thing; a warm loop compiles nothing."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ def again(graph: str, reason: str, layer: str = "dynamo") -> Recompile:
     ],
 )
 def test_a_loop(reasons: list[str], words: str) -> None:
-    (told,) = series([again(f"0/{n}", reason) for n, reason in enumerate(reasons, 1)])
-    assert told.graphs == f"0/1 to 0/{len(reasons)}"
-    assert told.reason == words
+    (reported,) = series([again(f"0/{n}", reason) for n, reason in enumerate(reasons, 1)])
+    assert reported.graphs == f"0/1 to 0/{len(reasons)}"
+    assert reported.reason == words
 
 
 def test_what_is_no_loop_stays_on_its_own() -> None:
     items = [again("0/1", "n == 3"), again("0/2", "n == 4"), again("0/3", "m == 4")]
-    told = series(items)
-    assert [(one.graphs, one.reason) for one in told] == [
+    reported = series(items)
+    assert [(one.graphs, one.reason) for one in reported] == [
         ("0/1", "n == 3"),
         ("0/2", "n == 4"),
         ("0/3", "m == 4"),
     ]
 
 
-def test_what_follows_its_caller_is_told_with_it() -> None:
+def test_what_follows_its_caller_is_reported_with_it() -> None:
     """Generated names never stand alone: each function once, with what came."""
     shape = "tensor '{}' size mismatch at index 0. expected 3, actual {} (x has shape [{}, 4] now)"
     test = Frame("test_a.py", "test_it", 9, "f(x)")
@@ -73,22 +73,22 @@ def test_what_follows_its_caller_is_told_with_it() -> None:
             (2, "___stack0", rest, (test, rest)),
         )
     ]
-    (told,) = series(items)
-    assert told.times == 3
-    assert told.since == "x has shape [6, 4] now"
-    assert [(same[0].where, [one.graph for one in same]) for same in told.followers] == [
+    (reported,) = series(items)
+    assert reported.times == 3
+    assert reported.since == "x has shape [6, 4] now"
+    assert [(same[0].where, [one.graph for one in same]) for same in reported.followers] == [
         (inner, ["1/1", "1/2", "1/3"]),
         (rest, ["2/1", "2/2", "2/3"]),
     ]
 
 
-def test_another_guard_of_a_callee_is_told_for_itself() -> None:
+def test_another_guard_of_a_callee_is_reported_by_itself() -> None:
     outer, inner = Frame("a.py", "outer", 1), Frame("a.py", "inner", 5)
     items = [
         Recompile("dynamo", "0/1", "n == 3", outer),
         Recompile("dynamo", "1/1", "m == 4", inner, (outer,)),
     ]
-    assert [told.first.graph for told in series(items)] == ["0/1", "1/1"]
+    assert [reported.first.graph for reported in series(items)] == ["0/1", "1/1"]
 
 
 @pytest.mark.parametrize(

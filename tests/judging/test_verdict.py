@@ -177,7 +177,7 @@ def test_an_override_is_a_recording_of_its_own() -> None:
     assert judge(seen(1, xla=3), there).foreign is None
 
 
-def test_an_emptied_layer_is_told_also_where_another_grew() -> None:
+def test_an_emptied_layer_is_reported_also_where_another_grew() -> None:
     verdict = judge(seen(0, xla=3), base(1, xla=2))
     assert (verdict.name, verdict.emptied) == ("over", True)
     assert not judge(seen(1, eager=("a",)), base(1)).emptied

@@ -77,7 +77,7 @@ def test_each_graph_has_the_stretch_it_was_made_in(program: Program) -> None:
     }
 
 
-def test_a_stretch_that_has_not_ended_is_told(program: Program) -> None:
+def test_a_stretch_that_has_not_ended_is_reported(program: Program) -> None:
     with during("request 1"):
         program.compile()
         assert program.said() == {"dynamo 0/0": "request 1"}

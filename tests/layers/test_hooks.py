@@ -1,4 +1,4 @@
-"""What happens while a module is imported is told apart, once for each outermost import."""
+"""What happens while a module is imported is distinguished, once for each outermost import."""
 
 from __future__ import annotations
 

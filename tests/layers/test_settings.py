@@ -27,7 +27,7 @@ def _clean() -> Iterator[None]:
 
 
 def moved(change: Callable[[], Any]) -> dict[str, tuple[Any, Any]]:
-    """What a change is told as; it is put back, and then nothing differs."""
+    """What a change is reported as; it is put back, and then nothing differs."""
     before = settings.take()
     change()
     after = settings.take()
@@ -44,7 +44,7 @@ def enter_autocast() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (lambda: setattr(config, "disable", True), {"torch._dynamo.config.disable": (False, True)}),
         (
@@ -73,8 +73,10 @@ def enter_autocast() -> None:
         (lambda: setattr(config, "disable", False), {}),
     ],
 )
-def test_a_change_is_named_and_put_back(change: Callable[[], Any], told: dict[str, Any]) -> None:
-    assert moved(change) == told
+def test_a_change_is_named_and_put_back(
+    change: Callable[[], Any], reported: dict[str, Any]
+) -> None:
+    assert moved(change) == reported
 
 
 def override(name: str) -> Any:
@@ -114,8 +116,8 @@ def test_a_container_is_changed_in_place_and_gets_its_content_back() -> None:
 
 def test_an_entry_that_was_deleted_is_there_again() -> None:
     before = config.suppress_errors
-    told = moved(lambda: delattr(config, "suppress_errors"))
-    assert told == {"torch._dynamo.config.suppress_errors": (before, "deleted")}
+    reported = moved(lambda: delattr(config, "suppress_errors"))
+    assert reported == {"torch._dynamo.config.suppress_errors": (before, "deleted")}
     assert config.suppress_errors is before
 
 
@@ -127,11 +129,11 @@ def test_a_patch_that_ended_changed_nothing() -> None:
     assert moved(patched) == {}
 
 
-def test_an_alias_is_told_by_the_name_that_it_stands_for() -> None:
+def test_an_alias_is_reported_by_the_name_that_it_stands_for() -> None:
     entry = config._config["cache_size_limit"]
     name = "recompile_limit" if getattr(entry, "alias", None) else "cache_size_limit"
-    (told,) = moved(lambda: setattr(config, "cache_size_limit", 3))
-    assert told == f"torch._dynamo.config.{name}"
+    (reported,) = moved(lambda: setattr(config, "cache_size_limit", 3))
+    assert reported == f"torch._dynamo.config.{name}"
 
 
 def test_what_is_not_the_default() -> None:
@@ -157,8 +159,8 @@ def test_nothing_is_read_where_torch_is_not_loaded(monkeypatch: pytest.MonkeyPat
 def test_what_a_module_had_before_it_was_loaded_is_its_default() -> None:
     config.dynamic_shapes = "another"
     keys = settings.differing(settings.Snapshot(), settings.take())
-    told = settings.changes(settings.Snapshot(), settings.take(), keys)
-    assert str(next(item for item in told if item.name.endswith("dynamic_shapes"))) == (
+    reported = settings.changes(settings.Snapshot(), settings.take(), keys)
+    assert str(next(item for item in reported if item.name.endswith("dynamic_shapes"))) == (
         "torch._dynamo.config.dynamic_shapes = another (it was True)"
     )
 

@@ -175,7 +175,7 @@ module_builder.cc:1278:    VLOG_F(LOG_DEBUG, "MLIR Module %s:", stage_name.c_str
     assert graphs(counted(data)) == (0, 0)
 
 
-def test_reshards_are_told_apart() -> None:
+def test_reshards_are_distinguished() -> None:
     plugin = Writer()
     writes = [
         *plugin.graph(1),
@@ -199,7 +199,7 @@ def test_codegen_load_ends_without_ttnn() -> None:
 
 
 def test_processes_that_share_a_thread_id() -> None:
-    """Two processes without a rank: counts hold, and the doubt is told."""
+    """Two processes without a rank: counts hold, and the doubt is reported."""
     one, two = Writer().graph(1), Writer(clock=12.001).graph(2)
     mixed = [write for pair in zip(one, two, strict=True) for write in pair]
     seen = counted(join(mixed))
@@ -207,7 +207,7 @@ def test_processes_that_share_a_thread_id() -> None:
     assert seen.programs.overlapped
 
 
-def test_ranks_are_told_behind_time_stamps() -> None:
+def test_ranks_are_read_behind_time_stamps() -> None:
     """Two ranks with one thread id, in the log of a CI that stamps and colours every line."""
     one, two = (Writer(Style(rank=f"1,{rank}", colour=True)).graph(rank + 1) for rank in (0, 1))
     mixed = join([write for pair in zip(one, two, strict=True) for write in pair])

@@ -151,7 +151,7 @@ def test_dressed_logs(tmp_path: Path, version: str, way: dict[str, Any]) -> None
 def test_processes_that_print_between_each_other(
     tmp_path_factory: pytest.TempPathFactory, versions: list[str], ranked: bool, seed: int
 ) -> None:
-    """Every process keeps its own records, whatever stands between their lines."""
+    """Every process keeps its own records, whatever is between their lines."""
     rng = random.Random(seed)
     queues = []
     for number, version in enumerate(versions):

@@ -73,7 +73,7 @@ class Write(NamedTuple):
 
 @dataclass
 class Style:
-    """How a run prints: its format, and what stands before and in its lines."""
+    """How a run prints: its format, and what is before and in its lines."""
 
     colour: bool = False
     crlf: bool = False

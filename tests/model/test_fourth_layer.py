@@ -1,7 +1,7 @@
 """A layer is one folder and one line in a list: two more are added to a copy of the package.
 
 They need no torch: these tests run where it is not installed, and it is not imported where it is.
-``toy`` has graph breaks of its own; ``toy_host`` is counted and told, and judged where it is named.
+``toy`` has graph breaks of its own; ``toy_host`` is counted, and judged only where it is named.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def test_it_is_capped(runs: Runs) -> None:
     assert runs.green["test_block"]["verdict"] == "ok"
 
 
-def test_what_is_not_judged_is_told_and_judged_where_it_is_named(runs: Runs) -> None:
+def test_what_is_not_judged_is_reported_and_judged_where_it_is_named(runs: Runs) -> None:
     assert "toy_host" not in runs.baseline
     assert runs.green["test_host"]["verdict"] == "over"
     assert "1 toy_host graph, the marker allows 0 (+1)" in runs.green["test_host"]["message"]
@@ -240,7 +240,7 @@ def test_its_report_is_valid(runs: Runs) -> None:
     Draft202012Validator(baseline).validate(yaml.safe_load(written))
 
 
-def test_it_is_told_as_text_markdown_and_html(runs: Runs) -> None:
+def test_it_is_reported_as_text_markdown_and_html(runs: Runs) -> None:
     assert "test_model.py::test_step   toy 1 -> 3, 1 graph break" in runs.red_said
     files = ("--markdown", "c.md", "--html", "c.html")
     runs.copy.python("-m", "pytest_graphbreak", "report", "c.json", *files)

@@ -75,11 +75,11 @@ def test_without_torch_auto_takes_the_device_that_jax_takes(here: Machine, profi
     assert choose("auto", "n150", here).profile == profile
 
 
-def test_what_jax_was_told_in_its_config_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = SimpleNamespace(config=SimpleNamespace(jax_platforms="cpu"))
+def test_the_platforms_in_the_config_of_jax_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = SimpleNamespace(config=SimpleNamespace(jax_platforms="cpu"))
     here = machine("jax", env={"JAX_PLATFORMS": "cuda"})
     with monkeypatch.context() as patched:  # gone before the gate looks for a jax that it can see
-        patched.setitem(sys.modules, "jax", cast("ModuleType", told))
+        patched.setitem(sys.modules, "jax", cast("ModuleType", reported))
         assert choose("auto", None, here).profile == "cpu"
 
 

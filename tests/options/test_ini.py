@@ -39,10 +39,10 @@ def test_without_reasons_xla_graphs_are_only_counted(
             assert seen.graphs == 1
         """
     )
-    (told,) = suite.report()["tests"]
+    (reported,) = suite.report()["tests"]
     (bare,) = suite.report("-o", "graph_budget_reasons=false")["tests"]
-    assert told["graphs"] == bare["graphs"] == {"xla": 1}
-    assert [graph["cause"] for graph in told["graph_list"]] == ["access"]
+    assert reported["graphs"] == bare["graphs"] == {"xla": 1}
+    assert [graph["cause"] for graph in reported["graph_list"]] == ["access"]
     assert bare["graph_list"] == []
     (again,) = suite.report()["tests"]
     assert [graph["cause"] for graph in again["graph_list"]] == ["access"]

@@ -19,7 +19,7 @@ GITHUB = {
 }
 
 
-def test_reported_it_passes_and_is_told(suite: Suite) -> None:
+def test_with_new_report_it_passes_and_is_listed(suite: Suite) -> None:
     suite.write(CLEAN)
     result = suite.run("--graph-budget", "--graph-budget-report=graphs.json", *REPORT)
     result.assert_outcomes(passed=1)

@@ -111,7 +111,7 @@ def test_the_session(suite: Suite) -> None:
     assert suite.report()["session"]["complete_files"] == ["test_it.py"]
 
 
-def test_what_fixtures_compile_is_told_and_not_judged(suite: Suite) -> None:
+def test_what_fixtures_compile_is_reported_and_not_judged(suite: Suite) -> None:
     suite.write(
         """
         import pytest, torch

@@ -30,10 +30,10 @@ def found(suite: Suite, *options: str, fixture: str = "") -> dict[str, str | Non
 
     suite.write(SHOW.format(fixture=fixture))
     suite.run(*options).assert_outcomes(passed=1)
-    told: dict[str, str | None] = json.loads((suite.path / "found.json").read_text())
-    file = told.pop("TTXLA_LOGGER_FILE")
-    assert (file is None) == (told["TTXLA_LOGGER_LEVEL"] in (None, "INFO"))
-    return told
+    reported: dict[str, str | None] = json.loads((suite.path / "found.json").read_text())
+    file = reported.pop("TTXLA_LOGGER_FILE")
+    assert (file is None) == (reported["TTXLA_LOGGER_LEVEL"] in (None, "INFO"))
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def found(suite: Suite, *options: str, fixture: str = "") -> dict[str, str | Non
 def test_by_itself_it_is_the_least_that_counting_needs(
     suite: Suite, options: list[str], fixture: str
 ) -> None:
-    told = found(suite, *options, fixture=fixture)
-    assert told == dict.fromkeys(told, None) | {"TTXLA_LOGGER_LEVEL": "DEBUG"}
+    reported = found(suite, *options, fixture=fixture)
+    assert reported == dict.fromkeys(reported, None) | {"TTXLA_LOGGER_LEVEL": "DEBUG"}
 
 
 def test_full_is_what_analysis_needs(suite: Suite) -> None:
-    told = found(suite, "--graph-budget", "-o", "graph_budget_tt_log=full")
-    assert told == {
+    reported = found(suite, "--graph-budget", "-o", "graph_budget_tt_log=full")
+    assert reported == {
         "TTXLA_LOGGER_LEVEL": "DEBUG",
         "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
         "XLA_HLO_DEBUG": "1",
@@ -64,8 +64,8 @@ def test_full_is_what_analysis_needs(suite: Suite) -> None:
 @pytest.mark.parametrize("fixture", ["", "compile_model"])
 def test_off_is_nothing(suite: Suite, fixture: str) -> None:
     options = ["--graph-budget", "-o", "graph_budget_tt_log=off", "--graph-budget-device=cpu"]
-    told = found(suite, *options, fixture=fixture)
-    assert told == dict.fromkeys(told, None)
+    reported = found(suite, *options, fixture=fixture)
+    assert reported == dict.fromkeys(reported, None)
 
 
 @pytest.mark.parametrize("value", ["headers", "full"])
@@ -73,8 +73,8 @@ def test_a_level_of_the_users_leaves_the_others_alone(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("TTXLA_LOGGER_LEVEL", "INFO")
-    told = found(suite, "--graph-budget", "-o", f"graph_budget_tt_log={value}")
-    assert told == dict.fromkeys(told, None) | {"TTXLA_LOGGER_LEVEL": "INFO"}
+    reported = found(suite, "--graph-budget", "-o", f"graph_budget_tt_log={value}")
+    assert reported == dict.fromkeys(reported, None) | {"TTXLA_LOGGER_LEVEL": "INFO"}
 
 
 def test_the_header_says_off(suite: Suite) -> None:

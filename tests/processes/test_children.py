@@ -228,7 +228,7 @@ def test_a_server_that_outlives_its_test_forks_for_the_next(suite: Suite) -> Non
     assert not any(test["errors"] or test["note"] for test in tests)
 
 
-def test_a_child_that_cannot_be_watched_is_told_of(tmp_path: Path) -> None:
+def test_a_child_that_cannot_be_watched_is_reported(tmp_path: Path) -> None:
     """A Python that has torch and not this package: another environment."""
     (tmp_path / "torch.py").write_text("")
     (tmp_path / "pytest_graphbreak.py").write_text("raise ImportError('not here')")

@@ -1,4 +1,4 @@
-"""What a test leaves in torch's settings: put back, told, and no other test counts otherwise."""
+"""What a test leaves in torch's settings: put back, reported, and without effect on other tests."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_what_stays_and_what_does_not(suite: Suite) -> None:
     )
 
 
-TOLD = """
+REPORTED = """
 import pytest, torch
 def test_leaks(): torch._dynamo.config.dynamic_shapes = False
 {mark}
@@ -300,12 +300,12 @@ def test_finds(): assert torch._dynamo.config.dynamic_shapes is {found}
 """
 
 
-def test_without_isolation_it_is_only_told(suite: Suite, tests_of: Any) -> None:
+def test_without_isolation_it_is_only_reported(suite: Suite, tests_of: Any) -> None:
     (suite.path / "pytest.ini").write_text("[pytest]\ngraph_budget_isolation = none\n")
     import torch._dynamo.config
 
     with torch._dynamo.config.patch(dynamic_shapes=True):
-        suite.write(TOLD.format(mark="", found=False))
+        suite.write(REPORTED.format(mark="", found=False))
         tests = tests_of(suite.report())
     assert [test["outcome"] for test in tests.values()] == ["passed", "passed"]
     assert tests["test_it.py::test_leaks"]["note"] == (
@@ -319,7 +319,7 @@ def test_without_isolation_it_is_only_told(suite: Suite, tests_of: Any) -> None:
 def test_a_marked_test_keeps_what_it_leaves(suite: Suite) -> None:
     import torch._dynamo.config
 
-    source = TOLD.format(mark="", found=False)
+    source = REPORTED.format(mark="", found=False)
     suite.write(source.replace("def test_leaks", MARK + "def test_leaks"))
     with torch._dynamo.config.patch(dynamic_shapes=True):
         suite.run("--graph-budget-report=graphs.json").assert_outcomes(passed=2)
@@ -355,7 +355,7 @@ def test_fails():
 def test_a_failure_says_with_which_settings_it_was_measured(suite: Suite) -> None:
     suite.write(MEASURED)
     done = suite.run("--graph-budget-report=graphs.json")
-    told = [
+    reported = [
         "  settings  measured with capture_scalar_outputs = True",
         "            and grad_mode = False",
     ]
@@ -363,9 +363,9 @@ def test_a_failure_says_with_which_settings_it_was_measured(suite: Suite) -> Non
         [
             "graph budget: 1 dynamo graph, the marker allows 0 (+1)",
             "  marker *",
-            *told,
+            *reported,
             "*1 graph break",
-            *told,
+            *reported,
         ]
     )
 
@@ -390,7 +390,7 @@ def test_after_it():
 """
 
 
-def test_settings_that_cannot_be_read_are_told(suite: Suite, tests_of: Any) -> None:
+def test_settings_that_cannot_be_read_are_reported(suite: Suite, tests_of: Any) -> None:
     suite.write(BLIND)
     tests = list(tests_of(suite.report()).values())
     words = "torch's settings could not be read: dynamo: torch._dynamo.eval_frame._stance cannot"
@@ -415,7 +415,7 @@ def test_does_not(): pass
 """
 
 
-def test_what_cannot_be_put_back_is_told_to_those_after_it(
+def test_what_cannot_be_put_back_is_reported_to_those_after_it(
     suite: Suite, tests_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch

@@ -107,7 +107,7 @@ def test_killed_between_two_requests(engine, graph_budget):
 """
 
 
-def told(suite: Suite, **config: Any) -> pytest.RunResult:
+def reported(suite: Suite, **config: Any) -> pytest.RunResult:
     write_files(PAGE, suite.path)
     (suite.path / "serving" / "witness.py").write_text(WITNESS)
     suite.write(TESTS.format(**config))
@@ -128,13 +128,13 @@ def _path(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_counts_through_the_boundary(suite: Suite, method: str) -> None:
     if method == "fork" and not hasattr(os, "fork"):
         pytest.skip("no fork here")
-    told(suite, device="cpu", method=method, xla=0).assert_outcomes(passed=3)
+    reported(suite, device="cpu", method=method, xla=0).assert_outcomes(passed=3)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
 def test_counts_on_the_device(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    told(suite, device="xla", method="spawn", xla=1).assert_outcomes(passed=3)
+    reported(suite, device="xla", method="spawn", xla=1).assert_outcomes(passed=3)
 
 
 POOL = """

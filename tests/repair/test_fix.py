@@ -141,7 +141,7 @@ def test_an_argument_that_is_changed_in_place_can_not_be_padded(
     assert graphs(last.record) >= graphs(first.record)
 
 
-def test_padding_is_told_with_its_cost(shop: Shop) -> None:
+def test_padding_is_reported_with_its_cost(shop: Shop) -> None:
     shop.write("a.py", of_sizes(f"{FIXED_SIZE}return x * y", 3, 5))
     said = shop.run("fix", "a.py")
     assert said.code == 0, said.out + said.err
@@ -441,7 +441,7 @@ def test_a_file_that_came_while_it_ran_is_left_as_it_is(shop: Shop) -> None:
     assert there.read_text() == "mine"
 
 
-def test_a_full_disk_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(path: Path, _: str) -> None:
         raise OSError(28, "No space left on device")
 

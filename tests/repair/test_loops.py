@@ -78,7 +78,7 @@ def run_rewritten(name: str) -> None:
 
 
 def test_newtons_loop_in_a_module_is_fixed(tmp_path: Path, shared: Bench) -> None:
-    """The program of issue 27 as it stands: x_new is local to the loop."""
+    """The program of issue 27 as it is: x_new is local to the loop."""
     target = Target(tmp_path / "a.py")
     target.path.write_text(NEWTON)
     out = search(target, shared)

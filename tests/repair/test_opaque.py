@@ -1,4 +1,4 @@
-"""The custom op that stands around a function: what it gives, and what it refuses."""
+"""The custom op around a function: what it gives, and what it refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensors = Callable[..., torch.Tensor]
 
 @pytest.fixture(scope="module")
 def source() -> dict[str, Any]:
-    """The helper as it stands in a patched file; ops are named once in a process."""
+    """The helper as it is in a patched file; ops are named once in a process."""
     space: dict[str, Any] = {"torch": torch}
     exec(OPERATOR.source, space)
     return space

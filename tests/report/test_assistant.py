@@ -1,4 +1,4 @@
-"""What a program that mends is told: each cause once, with what it needs and nothing to parse."""
+"""The report for assistants: each cause once, with what its fix needs and nothing to parse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REASON = "Failed to trace builtin operator"
 NOWHERE = CheckoutSources(None)
 
 
-def told(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
+def reported(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
     return [assistant.to_dict(one, sources) for one in assistant.findings(as_tests(*tests))]
 
 
@@ -31,7 +31,7 @@ def test_a_break_says_where_why_what_to_do_and_what_proves_it(tmp_path: Path) ->
     file = tmp_path / "models/head.py"
     file.parent.mkdir()
     file.write_text("import torch\n\ndef f(scores):\n    print(scores)\n    return scores\n")
-    (found,) = told(red(), sources=CheckoutSources(tmp_path))
+    (found,) = reported(red(), sources=CheckoutSources(tmp_path))
     assert found["kind"] == "break"
     assert (found["layer"], found["id"], found["reason"]) == (
         "dynamo",
@@ -51,27 +51,27 @@ def test_a_break_says_where_why_what_to_do_and_what_proves_it(tmp_path: Path) ->
 
 
 def test_a_cause_of_many_tests_is_one_finding_that_names_some() -> None:
-    (found,) = told(*(red(f"t.py::test[{number}]") for number in range(30)))
+    (found,) = reported(*(red(f"t.py::test[{number}]") for number in range(30)))
     assert (found["red"], len(found["tests"])) == (30, assistant.MOST_TESTS)
 
 
 def test_source_that_the_checkout_does_not_have_is_null_and_not_a_guess(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models/head.py").write_text("another = 1\n" * 9)
-    (found,) = told(red(), sources=CheckoutSources(tmp_path))
+    (found,) = reported(red(), sources=CheckoutSources(tmp_path))
     assert found["source"] is None
 
 
-def test_what_has_no_place_is_told_without_one() -> None:
+def test_what_has_no_place_is_reported_without_one() -> None:
     new = a_test("t.py::new", 2, verdict="new", outcome="failed", failed_by="gate")
-    (found,) = told(new)
+    (found,) = reported(new)
     assert (found["kind"], found["reason"], found["where"]) == ("other", "no baseline", {})
     assert (found["fix"], found["try"], found["stack"]) == (None, None, [])
 
 
 def test_of_a_script_each_break_is_a_finding_and_none_is_red() -> None:
     script = a_test("train.py", 3, graph_list=[a_graph()])
-    found = told(script, a_test("other.py", 3, graph_list=[a_graph()]))
+    found = reported(script, a_test("other.py", 3, graph_list=[a_graph()]))
     assert [one["where"]["line"] for one in found] == [10, 11]
     assert {one["judged"] for one in found} == {False}
     assert {one["red"] for one in found} == {0}
@@ -80,4 +80,4 @@ def test_of_a_script_each_break_is_a_finding_and_none_is_red() -> None:
 
 
 def test_a_green_run_has_no_findings() -> None:
-    assert told(a_test("t.py::fine", 1, verdict="ok"), a_test("t.py::none", 0)) == []
+    assert reported(a_test("t.py::fine", 1, verdict="ok"), a_test("t.py::none", 0)) == []

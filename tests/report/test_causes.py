@@ -1,4 +1,4 @@
-"""Why a test is red, cause by cause: long lists are counted, what follows stands below."""
+"""Why a test is red, cause by cause: long lists are counted, what follows is below."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_each_graph_says_what_is_left_of_all() -> None:
     assert first == "  - dynamo graph 0/0 has 5 of 40 operations left"
 
 
-def test_of_many_graphs_the_first_are_told() -> None:
+def test_of_many_graphs_the_first_are_reported() -> None:
     shown = [*map(str, causes.shrunk(lost(), Record(layers=("dynamo",), graph_list=graphs(15))))]
     assert "  ... and 3 more graphs (the JSON report has them all)" in shown
     assert sum("operations that are left" in line for line in shown) == causes.MOST_PLACES
@@ -63,7 +63,7 @@ def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
     assert not any("holds" in line for line in shown)
 
 
-def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_told() -> None:
+def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_reported() -> None:
     one = Record(layers=("dynamo",), graph_list=graphs(1))
     gone = [
         Difference("function", "dynamo", where=where, before=9, after=0) for where in (BODY, HEAD)
@@ -79,7 +79,7 @@ def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_told()
     ]
 
 
-def test_of_many_places_the_first_are_told() -> None:
+def test_of_many_places_the_first_are_reported() -> None:
     many = tuple(
         Break("dynamo", "why", Frame("net.py", f"f{number}", number, "print()"))
         for number in range(1, 15)
@@ -144,7 +144,7 @@ def test_what_a_caller_compiles_again_stands_with_it() -> None:
     assert "        net.py:10 in f10 is compiled again (once)" in fell
 
 
-def test_code_that_left_the_compiler_is_told_with_its_number() -> None:
+def test_code_that_left_the_compiler_is_reported_with_its_number() -> None:
     lines = causes.eager_lines("+", Eager("dynamo", "skipped", HERE, 3))
     assert [*map(str, lines)][:2] == [
         "  + eager   skipped",

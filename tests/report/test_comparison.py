@@ -80,7 +80,7 @@ def a_comparison() -> Comparison:
     return found_in(before, after)
 
 
-def test_each_kind_is_told_under_its_own_title() -> None:
+def test_each_kind_is_reported_under_its_own_title() -> None:
     said = plain(text.lines(a_comparison()))
     titles = [line for line in said.split("\n") if line and line[0] != " "]
     assert titles == [
@@ -111,7 +111,7 @@ def test_each_kind_is_told_under_its_own_title() -> None:
 
 
 def test_the_owner_says_what_is_known_of_both_sides() -> None:
-    def told(before: dict[str, str], after: dict[str, str], torch: str = "2.13.0") -> str:
+    def reported(before: dict[str, str], after: dict[str, str], torch: str = "2.13.0") -> str:
         one = a_report(a_test("t.py::a"), torch="2.13.0")
         other = a_report(broken("t.py::a", "print(x)"), torch=torch)
         one["environment"]["packages"], other["environment"]["packages"] = before, after
@@ -119,11 +119,11 @@ def test_the_owner_says_what_is_known_of_both_sides() -> None:
         return words.owner(found.changes[0], found)
 
     of = {"transformers": "5.24.0"}
-    assert told(of, of) == "transformers 5.24.0 on both sides"
-    assert told(of, of, "2.14.0") == "transformers 5.24.0 on both sides, torch 2.13.0 -> 2.14.0"
-    assert told({}, of) == "transformers 5.24.0 after; no report before names it"
-    assert told(of, {}) == "transformers 5.24.0 before; no report after names it"
-    assert told({}, {}) == ""
+    assert reported(of, of) == "transformers 5.24.0 on both sides"
+    assert reported(of, of, "2.14.0") == "transformers 5.24.0 on both sides, torch 2.13.0 -> 2.14.0"
+    assert reported({}, of) == "transformers 5.24.0 after; no report before names it"
+    assert reported(of, {}) == "transformers 5.24.0 before; no report after names it"
+    assert reported({}, {}) == ""
 
 
 def test_the_schema_is_one_and_holds() -> None:

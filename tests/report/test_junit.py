@@ -45,7 +45,7 @@ def test_counts_are_properties() -> None:
     }
 
 
-def test_what_ran_is_told_of_the_suite() -> None:
+def test_the_suite_says_what_ran() -> None:
     report = a_report(a_test())
     report["environment"]["packages"] = {"transformers": "5.23.0"}
     suite = rendered(report).find(".//testsuite")

@@ -55,7 +55,7 @@ def test_one_cause_behind_many_red_tests_leads() -> None:
     assert "          tests/test_a.py::test[0]   on cpu\n" in both
 
 
-def test_breaks_are_told_where_no_failure_text_is() -> None:
+def test_breaks_are_reported_where_no_failure_text_is() -> None:
     text = rendered(a_report(over(message=None)))
     assert "dynamo: 1 entry + 2 breaks" in text
     assert "models/head.py:10 in Head.forward" in text
@@ -77,7 +77,7 @@ def test_most_important_first() -> None:
     assert order == ["blind", "over_much", "over_little", "lost", "new", "changed"]
 
 
-def test_runs_are_told_apart() -> None:
+def test_runs_are_distinguished() -> None:
     text = rendered(a_report(over(), profile="xla-cpu"), a_report(over(), profile="tt-n150"))
     assert "| over | <code>tt-n150</code>" in text
     assert "| over | <code>xla-cpu</code>" in text

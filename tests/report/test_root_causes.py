@@ -99,7 +99,7 @@ LOST = over(breaks=[], graph_list=[], graphs={}, verdict="lost")
         (over(now=1, verdict="improved"), "improved: another baseline would hold"),
     ],
 )
-def test_what_no_place_explains_is_told_by_what_is_known(test: Data, words: str) -> None:
+def test_what_no_place_explains_is_reported_by_what_is_known(test: Data, words: str) -> None:
     found = causes(test, red("t.py::other", PRINT))
     assert [cause.words for cause in found.without] == [words]
     assert headline(found) == "1 place explains 1 of 2 red tests"
@@ -177,7 +177,7 @@ def test_lines_of_causes() -> None:
     ]
 
 
-def test_one_red_test_is_told_by_its_failure_alone() -> None:
+def test_one_red_test_is_reported_by_its_failure_alone() -> None:
     assert list(map(str, explained.lines(causes(red("t.py::one", PRINT))))) == []
 
 

@@ -32,7 +32,7 @@ def test_inductor_decides_nothing_of_which_graphs_there_are() -> None:
     assert shown({"torch._inductor.config.triton.cudagraphs": True}) == []
 
 
-def test_what_torch_xla_sets_is_told_where_it_is_another_value_or_torch_xla_is_not_there() -> None:
+def test_what_torch_xla_sets_is_reported_where_it_differs_or_torch_xla_is_not_there() -> None:
     assert shown(XLA, "dynamo", "xla") == []
     assert len(shown(XLA)) == 3
     other = XLA | {"torch._dynamo.config.automatic_dynamic_shapes": True}

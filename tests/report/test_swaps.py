@@ -29,13 +29,13 @@ def passing(name: str, *changes: Difference, verdict: str = "changed") -> TestRe
     return TestReport(name, "passed", verdict=verdict, record=record, changes=changes)
 
 
-def told(*tests: TestReport) -> list[str]:
+def reported(*tests: TestReport) -> list[str]:
     return [str(line) for line in swaps.lines(swaps.swaps((one.nodeid, one) for one in tests))]
 
 
-def test_each_place_is_told_once_whoever_has_it() -> None:
+def test_each_place_is_reported_once_whoever_has_it() -> None:
     tests = [passing(f"test_{number}", *CHANGES) for number in range(3)]
-    assert told(*tests, passing("test_b", CHANGES[1], verdict="improved")) == [
+    assert reported(*tests, passing("test_b", CHANGES[1], verdict="improved")) == [
         "What changed in tests that pass:",
         "  + GB0124  Unsupported Tensor.item() call",
         "      net.py:7 in head",
@@ -51,16 +51,16 @@ def test_each_place_is_told_once_whoever_has_it() -> None:
     ]
 
 
-def test_what_fails_or_is_written_is_told_elsewhere() -> None:
+def test_what_fails_or_is_written_is_reported_elsewhere() -> None:
     red = replace(passing("test_a", *CHANGES), failed_by="gate")
     written = replace(passing("test_b", *CHANGES), written=True)
-    assert told(red, written, passing("test_c", *CHANGES, verdict="ok")) == []
+    assert reported(red, written, passing("test_c", *CHANGES, verdict="ok")) == []
 
 
 def test_a_function_of_another_name_and_one_that_is_inlined() -> None:
     renamed = Difference("function", where=Frame("a.py", "Top.forward"), before=3, after=3)
     inlined = Difference("function", where=Frame("a.py", "scale"), before=2)
-    lines = told(passing("test_a", replace(renamed, was="a.py::Head.forward"), inlined))
+    lines = reported(passing("test_a", replace(renamed, was="a.py::Head.forward"), inlined))
     assert lines[1:] == [
         "  ~ a.py in Head.forward is now a.py in Top.forward",
         "  - a.py in scale is no longer compiled as a function of its own",
@@ -69,7 +69,7 @@ def test_a_function_of_another_name_and_one_that_is_inlined() -> None:
 
 def test_many_changes_are_cut_short_and_then_counted() -> None:
     many = [replace(CHANGES[1], where=Frame("a.py", f"f{number}", 0, "x")) for number in range(130)]
-    lines = told(passing("test_a", *many))
+    lines = reported(passing("test_a", *many))
     assert lines.count("          x") == swaps.IN_FULL
     assert lines[-1] == "  ... and 30 more changes (the JSON report has them all)"
 

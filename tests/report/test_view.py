@@ -1,4 +1,4 @@
-"""Which counts moved: by what somebody limits, and the same wherever it is told."""
+"""Which counts moved: by what somebody limits, and the same wherever it is reported."""
 
 from __future__ import annotations
 

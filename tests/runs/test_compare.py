@@ -1,4 +1,4 @@
-"""What changed between two sets of runs: causes, tests, and what cannot be told."""
+"""What changed between two sets of runs: causes, tests, and what cannot be decided."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def broken(nodeid: str = T, where: Data = BREAK, **changes: Any) -> Data:
     )
 
 
-def told(found: Comparison) -> list[tuple[str, str, int, dict[str, int]]]:
+def reported(found: Comparison) -> list[tuple[str, str, int, dict[str, int]]]:
     return [(one.how, one.kind, len(one.effects), one.graphs) for one in found.changes]
 
 
@@ -56,7 +56,7 @@ def test_one_cause_in_many_tests_is_one_change() -> None:
     before = of_transformers(a_report(*map(a_test, names)), "5.20.0")
     after = of_transformers(a_report(*map(broken, names)), "5.24.0")
     found = compared(before, after)
-    assert told(found) == [("new", "break", 61, {"dynamo": 61})]
+    assert reported(found) == [("new", "break", 61, {"dynamo": 61})]
     (change,) = found.changes
     assert change.where.code == "if mask.any():"
     assert change.package is not None
@@ -65,7 +65,7 @@ def test_one_cause_in_many_tests_is_one_change() -> None:
     assert [pair.growth for pair in found.pairs] == [1] * 61
     assert found.differs
     back = compared(after, before)
-    assert told(back) == [("gone", "break", 61, {"dynamo": -61})]
+    assert reported(back) == [("gone", "break", 61, {"dynamo": -61})]
 
 
 def test_equal_runs_do_not_differ() -> None:
@@ -110,7 +110,7 @@ def test_numbers_in_a_reason_are_those_of_the_inputs() -> None:
         ({"code": "if bool(mask.any()):"}, "line"),
     ],
 )
-def test_what_may_have_been_renamed_cannot_be_told(change: Data, why: str) -> None:
+def test_what_may_have_been_renamed_is_not_decided(change: Data, why: str) -> None:
     found = compared(a_report(broken()), a_report(broken(where=BREAK | change)))
     assert found.changes == []
     (moved,) = found.moved
@@ -211,17 +211,17 @@ def test_a_device_graph_counts_for_the_break_that_its_fx_graph_is_there_for() ->
     found = compared(
         a_report(on_device(a_test(), entry)), a_report(on_device(broken(), entry, rest))
     )
-    assert told(found) == [("new", "break", 1, {"dynamo": 1, "xla": 1})]
+    assert reported(found) == [("new", "break", 1, {"dynamo": 1, "xla": 1})]
 
 
-def test_device_causes_are_told_by_place() -> None:
+def test_device_causes_are_reported_by_place() -> None:
     entry = a_graph("x0", "fx", "xla", **{"from": ["0/0"]})
     where = place("model.py", "Net.forward", 4, "x.histc(16)")
     split = a_graph("x1", "split", "xla", where=where, reason="aten::histc runs on the CPU")
     found = compared(
         a_report(on_device(a_test(), entry)), a_report(on_device(a_test(), entry, split, split))
     )
-    assert told(found) == [("new", "split", 1, {"xla": 2})]
+    assert reported(found) == [("new", "split", 1, {"xla": 2})]
     assert found.changes[0].reason == "aten::histc runs on the CPU"
 
 
@@ -242,10 +242,10 @@ def again(times: int) -> Data:
 
 
 def test_what_is_compiled_again() -> None:
-    assert told(compared(a_report(again(0)), a_report(again(3)))) == [
+    assert reported(compared(a_report(again(0)), a_report(again(3)))) == [
         ("new", "recompile", 1, {"dynamo": 3})
     ]
-    assert told(compared(a_report(again(3)), a_report(again(1)))) == [
+    assert reported(compared(a_report(again(3)), a_report(again(1)))) == [
         ("fewer", "recompile", 1, {"dynamo": -2})
     ]
 
@@ -254,7 +254,7 @@ def test_what_left_the_compiler() -> None:
     where = place("model.py", "Net.forward", 3, "def forward(self, x):")
     left = {"layer": "dynamo", "reason": "skipped", "count": 2, "where": where}
     found = compared(a_report(a_test()), a_report(a_test(eager=[left])))
-    assert told(found) == [("new", "eager", 1, {})]
+    assert reported(found) == [("new", "eager", 1, {})]
     assert found.changes[0].effects[0].times == (0, 2)
 
 
@@ -262,22 +262,22 @@ def test_a_frame_that_is_skipped_for_a_break_stands_with_it() -> None:
     frame = place("tests/test_a.py", "test_b", 18, "def test_b():")
     left = {"layer": "dynamo", "reason": "Unsupported", "count": 1, "where": frame}
     found = compared(a_report(a_test()), a_report(broken() | {"eager": [left]}))
-    assert told(found) == [("new", "break", 1, {"dynamo": 1})]
+    assert reported(found) == [("new", "break", 1, {"dynamo": 1})]
     assert [item.kind for item in found.changes[0].with_it.values()] == ["eager"]
 
 
 def test_no_graphs_any_more() -> None:
     found = compared(a_report(a_test()), a_report(a_test(T, 0)))
     assert found.pairs[0].emptied == ("dynamo",)
-    assert told(found) == [("gone", "entry", 1, {"dynamo": -1})]
+    assert reported(found) == [("gone", "entry", 1, {"dynamo": -1})]
 
 
-def test_graphs_that_are_counted_and_not_told_are_not_hidden() -> None:
+def test_graphs_that_are_counted_and_not_reported_are_not_hidden() -> None:
     found = compared(a_report(a_test()), a_report(a_test(graphs={"dynamo": 5})))
-    assert told(found) == [("new", "unexplained", 1, {"dynamo": 4})]
+    assert reported(found) == [("new", "unexplained", 1, {"dynamo": 4})]
 
 
-def test_settings_that_differ_are_told() -> None:
+def test_settings_that_differ_are_reported() -> None:
     scalars, limit = "torch._dynamo.config.capture_scalar_outputs", "torch._dynamo.config.limit"
     found = compared(
         a_report(a_test("t.py::a"), a_test("t.py::b", settings={limit: 8})),

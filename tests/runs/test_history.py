@@ -28,7 +28,7 @@ class Repository:
         return self.path / "baselines"
 
     def object(self, kind: str, text: str) -> str:
-        """Write an object of git's as it stands, and return its name."""
+        """Write an object of git's as it is, and return its name."""
         command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
         done = subprocess.run(
             command, cwd=self.path, input=text, check=True, capture_output=True, text=True
@@ -69,7 +69,7 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
-def told(found: History) -> dict[str, list[tuple[str, dict[str, int] | None]]]:
+def reported(found: History) -> dict[str, list[tuple[str, dict[str, int] | None]]]:
     return {
         f"{series.nodeid} {series.profile}": [
             (point.commit.subject, None if point.graphs is None else dict(point.graphs))
@@ -88,7 +88,7 @@ def test_each_change_with_its_commit(repository: Repository) -> None:
     repository.commit("docs")
     repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
     repository.commit("fix")
-    assert told(read(repository.directory)) == {
+    assert reported(read(repository.directory)) == {
         "test_a.py::test_b cpu": [
             ("first", {"dynamo": 1}),
             ("transformers 5.12", {"dynamo": 4}),
@@ -98,13 +98,13 @@ def test_each_change_with_its_commit(repository: Repository) -> None:
     }
 
 
-def test_profiles_are_told_apart(repository: Repository) -> None:
+def test_profiles_are_distinguished(repository: Repository) -> None:
     entry = "  test_b:\n    graphs: {xla: 1}\n    overrides:\n      tt-n150: {graphs: {xla: %d}}\n"
     repository.put(entry % 7)
     repository.commit("first")
     repository.put(entry % 9)
     repository.commit("uplift")
-    assert told(read(repository.directory)) == {
+    assert reported(read(repository.directory)) == {
         "test_a.py::test_b cpu": [("first", {"xla": 1})],
         "test_a.py::test_b tt-n150": [("first", {"xla": 7}), ("uplift", {"xla": 9})],
     }
@@ -118,7 +118,7 @@ def test_a_renamed_file_keeps_its_history(repository: Repository) -> None:
     repository.commit("move")
     repository.put("  test_b:\n    graphs: {dynamo: 3}\n", "models/test_m.yaml")
     repository.commit("break")
-    assert told(read(repository.directory)) == {
+    assert reported(read(repository.directory)) == {
         "models/test_m.py::test_b cpu": [("first", {"dynamo": 1}), ("break", {"dynamo": 3})]
     }
 
@@ -134,7 +134,7 @@ def test_a_merge_counts_when_it_lands(repository: Repository) -> None:
     (repository.path / "other").write_text("x")
     repository.commit("other")
     repository.git("merge", "-q", "--no-ff", "-m", "merge it", "branch")
-    assert told(read(repository.directory))["test_a.py::test_b cpu"] == [
+    assert reported(read(repository.directory))["test_a.py::test_b cpu"] == [
         ("first", {"dynamo": 1}),
         ("merge it", {"dynamo": 3}),
     ]
@@ -145,7 +145,7 @@ def test_what_is_not_committed_is_the_last_point(repository: Repository) -> None
     repository.commit("first")
     repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
     repository.put("  test_n:\n    graphs: {dynamo: 5}\n", "test_new.yaml")
-    assert told(read(repository.directory)) == {
+    assert reported(read(repository.directory)) == {
         "test_a.py::test_b cpu": [("first", {"dynamo": 1}), ("not committed", {"dynamo": 2})],
         "test_new.py::test_n cpu": [("not committed", {"dynamo": 5})],
     }
@@ -159,7 +159,7 @@ def test_a_broken_file_of_an_old_commit_is_named_and_left_out(repository: Reposi
     repository.put("  test_b:\n    graphs: {dynamo: 2}\n")
     repository.commit("fix")
     found = read(repository.directory)
-    assert told(found) == {
+    assert reported(found) == {
         "test_a.py::test_b cpu": [("first", {"dynamo": 1}), ("fix", {"dynamo": 2})]
     }
     (fault,) = found.unreadable
@@ -176,7 +176,7 @@ def test_odd_names_and_subjects(repository: Repository) -> None:
     assert series.points[0].commit.subject.startswith("::error::x")
 
 
-def test_a_shallow_clone_is_told(
+def test_a_shallow_clone_is_reported(
     repository: Repository, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     for count in (1, 2):
@@ -186,7 +186,7 @@ def test_a_shallow_clone_is_told(
     repository.git("clone", "-q", "--depth=1", repository.path.as_uri(), str(clone / "it"))
     found = read(clone / "it" / "baselines")
     assert found.shallow
-    assert told(found) == {"test_a.py::test_b cpu": [("commit 2", {"dynamo": 2})]}
+    assert reported(found) == {"test_a.py::test_b cpu": [("commit 2", {"dynamo": 2})]}
     assert not read(repository.directory).shallow
 
 
@@ -215,7 +215,7 @@ def test_links_out_of_the_checkout_are_not_followed(repository: Repository) -> N
     for name, target in (("x", secret), ("zero", "/dev/zero"), ("gone", "nothing"), ("d", "..")):
         (repository.directory / f"test_{name}.yaml").symlink_to(target)
     found = read(repository.directory)
-    assert told(found) == {"test_a.py::test_b cpu": [("first", {"dynamo": 1})]}
+    assert reported(found) == {"test_a.py::test_b cpu": [("first", {"dynamo": 1})]}
     assert len(found.unreadable) == 3  # a link to nothing says nothing
     assert "a secret" not in str(found.unreadable)
     repository.commit("links")
@@ -233,12 +233,12 @@ def test_odd_things_below_the_baselines(repository: Repository) -> None:
     for name in ("..yaml", "...yaml", ".yaml", ".~.yaml", "a\\b.yaml"):
         (repository.directory / name).write_text("x")
     os.mkfifo(repository.directory / "test_fifo.yaml")
-    assert len(told(read(repository.directory))) == 1
+    assert len(reported(read(repository.directory))) == 1
     repository.git("add", "baselines/..yaml", "baselines/...yaml", "baselines/a\\b.yaml")
     repository.git("commit", "-qm", "odd")
     repository.git("mv", "baselines/..yaml", "baselines/.x.yaml")
     repository.git("commit", "-qm", "renamed")
-    assert len(told(read(repository.directory))) == 1
+    assert len(reported(read(repository.directory))) == 1
 
 
 def test_a_commit_of_the_year_3170843(repository: Repository) -> None:
@@ -379,7 +379,7 @@ def test_what_follows_a_break_and_the_only_entry_are_no_causes_of_their_own(
     repository.commit("three")
     follows = "cause: break, where: m.py::f, code: x, count: 2"
     repository.put(caused(5, *entries, follows, layer="dynamo"))
-    repository.commit("a break, told by its place")
+    repository.commit("a break, reported by its place")
     assert [moved for _, moved in shifts(read(repository.directory))] == [
         [],
         [],

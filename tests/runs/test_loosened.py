@@ -12,7 +12,7 @@ from pytest_graphbreak.runs.marks import read
 from tests.runs.test_history import Repository
 
 
-def told(before: str, now: str) -> list[str]:
+def reported(before: str, now: str) -> list[str]:
     return [f"{item.what} {item}" for item in compare("t.py", read(before), read(now))]
 
 
@@ -58,7 +58,7 @@ def told(before: str, now: str) -> list[str]:
     ],
 )
 def test_marks_of_a_function(before: str, now: str, words: list[str]) -> None:
-    assert told(f"{before}\ndef t(): graph_budget", f"{now}\ndef t(): graph_budget") == words
+    assert reported(f"{before}\ndef t(): graph_budget", f"{now}\ndef t(): graph_budget") == words
 
 
 def test_marks_elsewhere() -> None:
@@ -72,7 +72,7 @@ def test_c(graph_budget):
     with graph_budget(max_graphs=5): ...
 """
     before = "def test_c(graph_budget):\n    with graph_budget(max_graphs=1): ..."
-    assert told(before, now) == [
+    assert reported(before, now) == [
         "ungated t.py   graph_budget(gate=False)",
         "ungated t.py::TestA   graph_budget(gate=False)",
         "ungated t.py::TestA::test_b   graph_budget(gate=False)",
@@ -80,8 +80,8 @@ def test_c(graph_budget):
     ]
 
 
-def test_a_test_that_went_is_not_told() -> None:
-    assert told("@m.max_graphs(1)\ndef t(): ...", "graph_budget = 1") == []
+def test_a_test_that_went_is_not_reported() -> None:
+    assert reported("@m.max_graphs(1)\ndef t(): ...", "graph_budget = 1") == []
 
 
 @pytest.mark.parametrize(

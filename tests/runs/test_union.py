@@ -121,8 +121,8 @@ def test_other_exits_are_ends(exit: int) -> None:
 def test_a_run_that_stopped_early_is_incomplete() -> None:
     (reason,) = together(a_report(a_test(T), collected=5, deselected=1)).incomplete
     assert "3 of the tests that its run collected are not in it" in reason
-    told = a_report(a_test(T), collected=5, deselected=1, unmeasured=["a::1", "a::2", "a::3"])
-    assert not together(told).incomplete
+    reported = a_report(a_test(T), collected=5, deselected=1, unmeasured=["a::1", "a::2", "a::3"])
+    assert not together(reported).incomplete
 
 
 # what was collected

@@ -25,7 +25,7 @@ def at(size):
 """
 
 
-def test_a_retrace_is_told_with_its_place_and_advice(suite: Suite) -> None:
+def test_a_retrace_is_reported_with_its_place_and_advice(suite: Suite) -> None:
     suite.write(STEP + "\ndef test_it():\n    at(3)\n")
     suite.run("--graph-budget-record")
     suite.write(

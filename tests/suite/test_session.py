@@ -35,6 +35,6 @@ def test_one_line_is_one_line(suite: Suite, options: tuple[str, ...]) -> None:
     result = suite.run("--graph-budget", "--tb=line", *options)
     result.assert_outcomes(failed=1)
     failures = result.outlines.index(next(x for x in result.outlines if "= FAILURES =" in x))
-    told = [line for line in result.outlines[failures + 1 :] if not line.startswith("[gw0]")]
-    assert told[0] == "test_it.py:9: graph budget: 2 dynamo graphs, the marker allows 1 (+1)"
-    assert told[1].startswith("===")
+    reported = [line for line in result.outlines[failures + 1 :] if not line.startswith("[gw0]")]
+    assert reported[0] == "test_it.py:9: graph budget: 2 dynamo graphs, the marker allows 1 (+1)"
+    assert reported[1].startswith("===")

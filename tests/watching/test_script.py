@@ -64,7 +64,7 @@ def test_what_the_script_sets_and_replaces_is_its_own(
 
 
 class Late(logging.StreamHandler[Any]):
-    """Writes to where it was told last, as a StreamHandler does."""
+    """Writes to the stream that it was given last, as a StreamHandler does."""
 
 
 class Looks(logging.Handler):

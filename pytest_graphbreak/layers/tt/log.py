@@ -110,7 +110,7 @@ _DIAGNOSTIC: Final = b": error: "
 
 
 class Watcher:
-    """Told of what is found, by whoever wants to know more than counts. Does nothing itself."""
+    """Receive what is found, where more than counts is needed. The base does nothing."""
 
     def begun(self, program: Program) -> None:
         """A graph begins."""

@@ -1,4 +1,4 @@
-"""Remedies for calls that Dynamo does not follow: it was told not to, or cannot.
+"""Remedies for calls that Dynamo does not follow: it is configured not to, or cannot.
 
 What it cannot follow becomes one node of the graph: ``nonstrict_trace``, a custom op.
 """
@@ -27,7 +27,7 @@ _CONSTANT_CALLS: Final = (
     "textwrap.dedent",
 )
 """C functions whose result is that of their arguments alone: a constant for constants."""
-_TOLD: Final = ("time", "datetime", "os", "sys", "random", "uuid")
+_SYSTEM: Final = ("time", "datetime", "os", "sys", "random", "uuid")
 """Modules whose functions give what no tensor is worked out from."""
 _CONSTANT: Final = """
 def _graphbreak_{short}(*args, _call={name}):
@@ -144,7 +144,7 @@ def _imported(item: Break, trial: Trial) -> Iterator[SourcePatch]:
         first, _, rest = function.partition(".")
         full = ".".join(part for part in (known.get(first, ""), rest) if part)
         module = full.rpartition(".")[0]
-        theirs = known.get(first) and module and module.partition(".")[0] not in ("torch", *_TOLD)
+        theirs = known.get(first) and module and module.partition(".")[0] not in ("torch", *_SYSTEM)
         if theirs and full not in _CONSTANT_CALLS:
             for kind in _RESULTS:
                 wrap = Preamble(f"{full} = _graphbreak_{kind}({full})")

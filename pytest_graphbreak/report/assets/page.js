@@ -97,10 +97,10 @@
   }
 
   // What a row says of why: the first thing that is new, or else what comes first when it is opened.
-  const TOLD = new Set(["error", "over", "lost", "new", "improved", "changed"]);
+  const REPORTED = new Set(["error", "over", "lost", "new", "improved", "changed"]);
   function reason(test, run) {
     const result = test.runs[run];
-    if (!TOLD.has(result.verdict)) return "";
+    if (!REPORTED.has(result.verdict)) return "";
     if (result.verdict === "error" && result.notes.length) return result.notes[0];
     const places = test.places.filter((place) => place.counts[run].now > 0 || place.counts[run].was > 0);
     const ranked = places.map((place) => [status(place).rank, place]).sort(([a], [b]) => a - b);

@@ -54,14 +54,14 @@ def test_devices_are_named(tmp_path: Path) -> None:
     assert found.what == "tt-n150, xla-cpu, cpu; auto takes tt-n150"
 
 
-def test_a_card_without_its_software_is_told() -> None:
+def test_a_card_without_its_software_is_reported() -> None:
     first, second = checks.devices(machine(nodes="tenstorrent"))
     assert first.what == "cpu; auto takes cpu"
     assert "torch_xla" in second.what
     assert "venv/activate" in second.do
 
 
-def test_a_card_that_is_not_known_is_told(tmp_path: Path) -> None:
+def test_a_card_that_is_not_known_is_reported(tmp_path: Path) -> None:
     *_, last = checks.devices(on_tt(tmp_path))
     assert "tt-unknown" in last.what
 
@@ -78,9 +78,9 @@ def test_a_card_that_is_not_known_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_variables_that_stand_in_the_way(environ: dict[str, str], state: str, word: str) -> None:
-    told, found = checks.variables(environ)
+    reported, found = checks.variables(environ)
     ((name, value),) = environ.items()
-    assert f"{name}={value}" in told.what
+    assert f"{name}={value}" in reported.what
     assert found.state == state
     assert word in found.what + found.do
 

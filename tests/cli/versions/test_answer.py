@@ -16,13 +16,13 @@ LINES = st.lists(st.sampled_from(["a", "b", "@@ -1 +1 @@", "+c", "-c", "", " ", 
 def test_every_changed_line_is_in_a_hunk(old: list[str], new: list[str]) -> None:
     found = [*hunks("\n".join(difflib.unified_diff(old, new, "a", "b", lineterm="")))]
     for side, lines, sign in ((False, old, "-"), (True, new, "+")):
-        told = [
+        reported = [
             (number, lines[number - 1])
             for number in range(1, len(lines) + 1)
             if any(hunk.touches(number, new=side) for hunk in found)
         ]
         kept = [line[1:] for hunk in found for line in hunk.lines if line[:1] in (" ", sign)]
-        assert [line for _, line in told] == kept
+        assert [line for _, line in reported] == kept
 
 
 def test_a_long_hunk_is_shown_around_the_place() -> None:

@@ -118,7 +118,7 @@ def test_equally_good_commits_are_tried_in_the_order_of_the_history(tmp_path: Pa
     assert orders == {"342516"}
 
 
-def test_a_merge_base_that_has_moved_is_told(tmp_path: Path, work: Runner) -> None:
+def test_a_merge_base_that_has_moved_is_reported(tmp_path: Path, work: Runner) -> None:
     past = Past(tmp_path / "checkout")
     past.commit("base", {"a": "1"})
     past.commit("side", {"a": "2"}, parents=("base",))

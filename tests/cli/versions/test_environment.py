@@ -63,7 +63,7 @@ def test_nothing_is_installed_that_is_there(index: Path, work: Runner) -> None:
     assert not make(work, "layer", ["pytest>=8"]).installed
 
 
-def test_what_does_not_go_together_is_told(index: Path, work: Runner) -> None:
+def test_what_does_not_go_together_is_reported(index: Path, work: Runner) -> None:
     wheel(index, "tiny", "1.0", requires=["dep==1"])
     wheel(index, "dep", "1")
     wheel(index, "dep", "2")

@@ -18,15 +18,15 @@ def wheel(
     """Write a pure wheel, which installs in no time."""
     info = f"{name}-{version}.dist-info"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    told = dict(files if files is not None else {f"{name}.py": f"version = {version!r}\n"})
-    told[f"{info}/METADATA"] = "\n".join(
+    reported = dict(files if files is not None else {f"{name}.py": f"version = {version!r}\n"})
+    reported[f"{info}/METADATA"] = "\n".join(
         [*lines, *(f"Requires-Dist: {one}" for one in requires), ""]
     )
-    told[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    told[f"{info}/RECORD"] = "".join(f"{one},,\n" for one in (*told, f"{info}/RECORD"))
+    reported[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    reported[f"{info}/RECORD"] = "".join(f"{one},,\n" for one in (*reported, f"{info}/RECORD"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for one, text in told.items():
+        for one, text in reported.items():
             archive.writestr(one, text)
     return path

@@ -29,7 +29,7 @@ def test_a_child_whose_parent_is_gone_ends_at_once() -> None:
 
 
 @linux
-def test_children_are_told_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_are_notified_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
     assert child.pid in processes._children()
     left = iter([[child.pid], [child.pid], []])  # the second time it is gone

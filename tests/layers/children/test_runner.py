@@ -75,7 +75,7 @@ def test_what_a_program_ended_with(groups: list[int]) -> None:
         (Answering(order=BrokenPipeError()), []),
     ],
 )
-def test_a_server_that_is_gone_is_told_and_its_program_ends(
+def test_a_server_that_is_gone_is_reported_and_its_program_ends(
     server: Answering, killed: list[int], groups: list[int]
 ) -> None:
     with pytest.raises(ServerError, match="was killed; try again"):

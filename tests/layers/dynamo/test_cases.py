@@ -165,7 +165,7 @@ for case in here.FORKING[:: int(sys.argv[1])]:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        # A case that hangs is told by its name.
+        # A case that hangs is named.
         if not select.select([pipe], [], [], 120)[0]:
             os.kill(child, signal.SIGKILL)
         print(json.dumps([case.name, json.loads(pipe.read() or "null")]), flush=True)

@@ -1,4 +1,4 @@
-"""Of several guards that failed, that of the closest call before is told."""
+"""Of several guards that failed, that of the closest call before is reported."""
 
 from __future__ import annotations
 

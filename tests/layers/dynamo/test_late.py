@@ -116,7 +116,7 @@ def test_what_was_loaded_while_nobody_looked_is_an_error_from_then_on() -> None:
     assert loads.begin({"dynamo_cache": Counter(dynamo_cache_hit=1)})
 
 
-def test_what_a_fixture_loads_is_told_from_what_it_compiles() -> None:
+def test_what_a_fixture_loads_is_distinguished_from_what_it_compiles() -> None:
     compiled, brought = Attempt("0/0"), Attempt("1/0", packaged=True)
     assert not package_loaded([Started(compiled), Made(compiled, 0)])
     assert package_loaded(
@@ -176,13 +176,13 @@ def test_what_torch_left_out_of_a_package_brings_no_graph(sensor: late.PackageSe
 def sensor_of_another() -> None: ...
 
 
-def test_a_package_of_another_shape_is_told(sensor: late.PackageSensor) -> None:
+def test_a_package_of_another_shape_is_reported(sensor: late.PackageSensor) -> None:
     assert sensor._around(lambda package: 7, SimpleNamespace()) == 7
     (said,) = sensor.fell  # type: ignore[attr-defined]
     assert said.startswith("packages of precompiled code: ")
 
 
-def test_a_name_that_is_gone_is_told_where_packages_are_on(sensor: late.PackageSensor) -> None:
+def test_a_name_that_is_gone_is_reported_where_packages_are_on(sensor: late.PackageSensor) -> None:
     gone = AttributeError("install is gone")
     sensor._gone(gone)
     assert sensor.fell == []  # type: ignore[attr-defined]

@@ -92,7 +92,7 @@ X = torch.ones(3)
 # What is seen.
 
 
-def test_a_break_is_told_in_full() -> None:
+def test_a_break_is_reported_in_full() -> None:
     with window() as seen:
         compile(broken)(X)
     (item,) = seen[0].breaks
@@ -101,7 +101,7 @@ def test_a_break_is_told_in_full() -> None:
     assert item.where.code == "torch._dynamo.graph_break()"
     assert "graph_break" in item.reason
     assert [(frame.function, frame.code) for frame in item.stack] == [
-        ("test_a_break_is_told_in_full", "compile(broken)(X)"),
+        ("test_a_break_is_reported_in_full", "compile(broken)(X)"),
         ("broken", "torch._dynamo.graph_break()"),
     ]
     first, second = seen[0].graph_list
@@ -213,7 +213,7 @@ def test_a_recompile_says_what_came(second: Any, words: str) -> None:
     assert again.reason.endswith(f" ({words})"), again.reason
 
 
-def test_what_came_is_told_without_running_the_users_code() -> None:
+def test_what_came_is_reported_without_running_the_users_code() -> None:
     class Sly:
         def __getattribute__(self, name: str) -> Any:
             raise AssertionError(name)
@@ -567,16 +567,16 @@ def test_a_thread_that_goes_on_compiling_is_waited_for_once(
     thread = threading.Thread(target=compiles)
     thread.start()
     held.wait()
-    told = []
+    reported = []
     for _ in range(3):
         observer.isolate("later")
         with window() as seen:
             pass
-        told.append((seen[0].errors, len(seen[0].notes)))
+        reported.append((seen[0].errors, len(seen[0].notes)))
     release.set()
     thread.join()
     assert waited == [0.3, 0, 0]
-    assert told == [((), 1)] * 3
+    assert reported == [((), 1)] * 3
     observer.isolate("after it")
     with window() as seen:
         compile(lambda x: x + 3)(X)
@@ -598,11 +598,11 @@ def test_a_reset_that_fails_is_an_error_where_something_is_compiled(
             compile(lambda x: x + 1)(X)
     with window() as after:
         compile(lambda x: x + 2)(X)
-    told, nothing = seen[0].errors, seen[0].notes
+    reported, nothing = seen[0].errors, seen[0].notes
     if not compiles:
-        told, nothing = nothing, told
-    assert "no reset" in told[0]
-    assert "tests/test_a.py::test_b" in told[0]
+        reported, nothing = nothing, reported
+    assert "no reset" in reported[0]
+    assert "tests/test_a.py::test_b" in reported[0]
     assert (nothing, after[0].errors, after[0].notes) == ((), (), ())
 
 

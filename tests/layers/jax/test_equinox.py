@@ -1,4 +1,4 @@
-"""What equinox hands to JAX is told as the user wrote it."""
+"""What equinox hands to JAX is reported as the user wrote it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Scaled(eqx.Module):  # type: ignore[misc,name-defined,unused-ignore]
         return self.act(self.weight * x) * self.scale
 
 
-def told(run: Callable[[], Any]) -> list[tuple[str, str]]:
+def reported(run: Callable[[], Any]) -> list[tuple[str, str]]:
     """The cause and the reason of each program."""
     jax.clear_caches()
     with observe() as seen:
@@ -44,7 +44,7 @@ def test_two_functions_are_no_retrace() -> None:
         first(X)
         second(X)
 
-    (first_cause, one), (second_cause, two) = told(run)
+    (first_cause, one), (second_cause, two) = reported(run)
     assert (first_cause, second_cause) == ("jit", "jit")
     assert one == two
     assert re.fullmatch(r"<lambda> of tests/layers/jax/test_equinox\.py:\d+", one)
@@ -64,7 +64,7 @@ def test_an_array_and_what_is_static_have_the_names_of_the_user() -> None:
         call(eqx.tree_at(lambda m: m.scale, model, 2.0), X)
         call(model, X, flag=False)
 
-    causes, reasons = zip(*told(run), strict=True)
+    causes, reasons = zip(*reported(run), strict=True)
     assert causes == ("jit", *["retrace"] * 4)
     function, *again = [re.sub(r":\d+", "", reason) for reason in reasons[:4]]
     assert function == "call of tests/layers/jax/test_equinox.py"
@@ -84,7 +84,7 @@ def test_a_function_made_anew() -> None:
         for _ in range(3):
             eqx.filter_jit(lambda x: x - 1)(X)
 
-    (first, _), *again = told(run)
+    (first, _), *again = reported(run)
     assert first == "jit"
     assert {cause for cause, _ in again} == {"retrace"}
     assert all("new function object" in reason for _, reason in again)
@@ -97,7 +97,7 @@ def test_a_method_and_a_module_that_is_called() -> None:
         module(X)
         module(X[:1])
 
-    (first, _), (cause, reason) = told(run)
+    (first, _), (cause, reason) = reported(run)
     assert (first, cause) == ("jit", "retrace")
     assert reason == "at x: float32[3] before, float32[1] now"
 
@@ -151,7 +151,7 @@ def test_methods_of_one_definition_are_made_anew_where_one_line_calls_them() -> 
             made().run(X)
         made().run(X)
 
-    assert [cause for cause, _ in told(run)] == ["jit", "retrace", "jit"]
+    assert [cause for cause, _ in reported(run)] == ["jit", "retrace", "jit"]
 
 
 def test_another_equinox_is_left_as_jax_sees_it() -> None:

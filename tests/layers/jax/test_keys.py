@@ -84,7 +84,7 @@ def test_what_differs(before: dict[str, Any], now: dict[str, Any], said: str) ->
     assert reason(key(**now), [key(**before)]) == said
 
 
-def test_the_closest_is_told() -> None:
+def test_the_closest_is_reported() -> None:
     """The fewest differences, then the fewest sizes and types, then the latest."""
     known = [key(arguments={"x": array(*shape)}) for shape in ((3,), (4, 4), (2, 3), (9,))]
     assert reason(key(arguments={"x": array(2, 5)}), known).startswith("at x: float32[2,3] before")
@@ -113,7 +113,7 @@ class Rude:
         raise RuntimeError("do not print me")
 
 
-def test_nothing_of_the_users_runs_and_no_address_is_told() -> None:
+def test_nothing_of_the_users_runs_and_no_address_is_reported() -> None:
     assert value(Rude()) == "Rude object"
     assert value(Mode.FAST) == "Mode.FAST"
     assert value((1, [2.5, None])) == "(1, [2.5, None])"
@@ -131,7 +131,7 @@ def test_numpys_values_and_types_are_named() -> None:
     assert value(numpy.dtype(ml_dtypes.float8_e4m3fn)) == "float8_e4m3fn"
 
 
-def test_where_an_array_lies_is_told_once() -> None:
+def test_where_an_array_lies_is_reported_once() -> None:
     """Its type holds where it lies, too; of pmap there are more names than arrays."""
 
     def placed(*spec: str) -> Any:

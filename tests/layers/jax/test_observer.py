@@ -61,7 +61,7 @@ def watched(run: Callable[[], object], *observers: JaxObserver) -> Record:
     return found
 
 
-def told(found: Record) -> list[tuple[str, str, str]]:
+def reported(found: Record) -> list[tuple[str, str, str]]:
     assert found.errors == ()
     assert found.is_explained(found.layers[0])
     return [(graph.name, graph.cause, graph.where.code) for graph in found.graph_list]
@@ -77,7 +77,7 @@ def test_the_graphs_of_a_window() -> None:
         jnp.cos(THREE)
 
     found = watched(run)
-    assert told(found) == [
+    assert reported(found) == [
         ("wave/0", "jit", "f(THREE)"),
         ("wave/1", "retrace", "f(FOUR)"),
         ("wave/2", "aot", "f.lower(np.ones(5)).compile()"),
@@ -93,7 +93,7 @@ def test_the_graphs_of_a_window() -> None:
     assert first.stack[-1] == first.where
 
 
-def test_operations_of_one_line_are_told_together() -> None:
+def test_operations_of_one_line_are_reported_together() -> None:
     found = watched(lambda: jnp.cos(THREE) + jnp.tan(THREE) - 1)
     reasons = {graph.reason for graph in found.graph_list if graph.cause == "eager"}
     assert reasons == {"outside of jax.jit: cos, tan, add, subtract"}
@@ -200,7 +200,7 @@ def test_what_stops_tracing_has_its_line(filtering: str) -> None:
     assert item.reason.startswith("TracerBoolConversionError: the value of a traced array is asked")
 
 
-def test_what_xla_refuses_is_told() -> None:
+def test_what_xla_refuses_is_reported() -> None:
     # A target that nobody registered.
     call = jax.ffi.ffi_call("nobody_registered_this", jax.ShapeDtypeStruct((3,), np.float32))
 
@@ -223,9 +223,11 @@ def test_the_device_and_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(np.asarray(golden), np.asarray(result))
 
     found = watched(run, JaxObserver(), HostObserver())
-    assert [cause for _, cause, _ in told(found)] == ["jit"]
+    assert [cause for _, cause, _ in reported(found)] == ["jit"]
     jax.clear_caches()
-    assert [cause for _, cause, _ in told(watched(run, HostObserver(), JaxObserver()))] == ["jit"]
+    assert [cause for _, cause, _ in reported(watched(run, HostObserver(), JaxObserver()))] == [
+        "jit"
+    ]
 
 
 def test_threads_are_all_seen() -> None:
@@ -274,7 +276,7 @@ def test_windows_nest_and_tests_are_kept_apart() -> None:
     observer, f = JaxObserver(), jax.jit(wave)
     outer = observer.open(PLACES)
     f(THREE)
-    assert told(watched(lambda: f(FOUR)))[0][1] == "retrace"
+    assert reported(watched(lambda: f(FOUR)))[0][1] == "retrace"
     with outer.excluded():
         f(np.ones(7))
     seen = outer.close()
@@ -560,7 +562,7 @@ def test_processes_change_no_count(suite: Suite, how: str) -> None:
     assert counts == {"test_a": 1, "test_b": 2, "test_block": 1, "test_spawned": 1}
 
 
-def test_caches_that_cannot_be_cleared_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_that_cannot_be_cleared_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(observer: JaxObserver) -> None:
         raise RuntimeError("not now")
 

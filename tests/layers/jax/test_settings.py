@@ -1,4 +1,4 @@
-"""What a test leaves in ``jax.config`` changes no count of a later one, and is told."""
+"""What a test leaves in ``jax.config`` changes no count of a later one, and is reported."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_later_test_has_the_counts_that_it_has_alone(suite: Suite) -> None:
     assert found["test_after"]["leaks"] == {}
 
 
-def test_a_setting_of_this_thread_is_told_from_that_of_all() -> None:
+def test_a_setting_of_this_thread_is_distinguished_from_that_of_all() -> None:
     before = settings.take()
     with jax.debug_nans(True):
         (key,) = settings.differing(before, inside := settings.take())

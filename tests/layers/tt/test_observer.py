@@ -579,7 +579,7 @@ DISAGREE = """
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla")
-def test_disagreement_with_torch_xla_is_told(library: Path, log: Path) -> None:
+def test_disagreement_with_torch_xla_is_reported(library: Path, log: Path) -> None:
     script = textwrap.dedent(DISAGREE.format(root=str(ROOT), library=str(library)))
     alone = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     said = subprocess.run(
@@ -611,16 +611,18 @@ def test_without_headers_tt_graphs_are_counted_through_xla(
     monkeypatch.setattr(observer, "in_use", lambda: True)
     assert observer.through_xla(seen) is seen  # the log is on
     monkeypatch.delenv(files.LEVEL)
-    told = observer.through_xla(seen)
-    assert told.layers == ("dynamo", "xla", "tt")
-    assert told.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
-    last = told.graph_list[-1]
+    reported = observer.through_xla(seen)
+    assert reported.layers == ("dynamo", "xla", "tt")
+    assert reported.graphs == {"dynamo": 1, "xla": 1, "tt": 1}
+    last = reported.graph_list[-1]
     assert (last.layer, last.cause, last.sources, last.where) == ("tt", "fx", ("0",), where)
-    assert told.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
+    assert (
+        reported.note == "as before; tt: counted through xla, since the TT plugin's log is not on"
+    )
     idle = Record(layers=("xla",))
     assert observer.through_xla(idle).layers == ("xla", "tt")
     assert observer.through_xla(idle).note is None
-    assert observer.through_xla(told) is told
+    assert observer.through_xla(reported) is reported
     monkeypatch.setattr(observer, "in_use", lambda: False)
     assert observer.through_xla(seen) is seen
 

@@ -28,7 +28,7 @@ def test_nodes_have_shapes_and_lines() -> None:
     assert nodes[3].made is None
 
 
-def test_the_operation_that_makes_another_shape_is_told_and_not_its_input() -> None:
+def test_the_operation_that_makes_another_shape_is_reported_and_not_its_input() -> None:
     found = difference(growing(2), growing(3))
     assert found is not None
     assert found.words == "aten::cat makes f32[4,8], made f32[3,8]"
@@ -54,6 +54,6 @@ def test_what_differs(before: str, after: str, words: str) -> None:
     assert found.words == words
 
 
-def test_of_what_was_not_printed_nothing_is_told() -> None:
+def test_of_what_was_not_printed_nothing_is_reported() -> None:
     assert difference("", growing(2)) is None
     assert difference(growing(2), "") is None

@@ -302,7 +302,7 @@ def test_work_that_cannot_be_computed_is_an_error_where_a_count_hangs_on_it(
         "the device could not be settled before this test: what an earlier one left pending "
         "cannot be computed (RuntimeError: the device is gone)"
     )
-    # Nothing is compiled, or only what is asked for: the count does not hang on what was left.
+    # Nothing is compiled, or only what is asked for: the count does not depend on what was left.
     seen = close(open_window("after"))
     assert (seen.errors, seen.notes[0]) == ((), doubt)
     window = open_window("reads")

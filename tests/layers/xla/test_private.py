@@ -25,7 +25,7 @@ def test_the_version_of_what_is_installed_and_not_loaded(monkeypatch: pytest.Mon
     assert private.version() is None
 
 
-def test_a_torch_xla_without_its_extension_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_xla_without_its_extension_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch_xla", types.ModuleType("torch_xla"))
     with pytest.raises(private.MissingName, match="without its extension module _XLAC"):
         private.binding()

@@ -1,4 +1,4 @@
-"""The toy_host layer: what the toy compiler compiles for the host; told, and judged where named."""
+"""The toy_host layer: what the toy compiler compiles for the host; judged only where named."""
 
 from __future__ import annotations
 
