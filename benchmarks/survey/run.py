@@ -152,7 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
         append(asked.out, result)
         found = result.get("why") or f"{result['graphs']} graphs, {len(result['breaks'])} breaks"
         print(
-            f"{each.name:<40} {result['status']:<12} {found[:200]}  {time.monotonic() - began:.0f} s"
+            f"{each.name:<40} {result['status']:<12} {found[:200]}"
+            f"  {time.monotonic() - began:.0f} s"
         )
         sys.stdout.flush()
     return 0
