@@ -249,7 +249,7 @@ def test_what_is_ungated_is_in_every_page(workspace: Workspace) -> None:
         assert "1 none, 1 ungated" in text
         assert f"**Not gated**\n\n- <code>{T}   being &#60;fixed&#62;</code>\n" in text
         assert (
-            f'"ungated":["{T}   being \\u003cmended\\u003e"]'
+            f'"ungated":["{T}   being \\u003cfixed\\u003e"]'
             in (workspace.path / "page.html").read_text()
         )
     assert (
