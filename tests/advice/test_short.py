@@ -54,7 +54,7 @@ SWITCHES = {
 
 
 @pytest.mark.parametrize("name", sorted(SWITCHES))
-def test_the_switch_mends_the_break_that_it_is_printed_for(name: str, tmp_path: Path) -> None:
+def test_the_switch_fixes_the_break_that_it_is_printed_for(name: str, tmp_path: Path) -> None:
     before = _run(SWITCHES[name], tmp_path)
     if not before.record.breaks:
         pytest.skip("this torch does not break there")

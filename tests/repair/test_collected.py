@@ -43,7 +43,7 @@ def python(path: Path, *args: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_mended_test_is_no_test_of_the_suite(suite: Shop) -> None:
+def test_a_fixed_test_is_no_test_of_the_suite(suite: Shop) -> None:
     said = suite.run("fix", "tests/test_net.py::test_net")
     assert said.code == 0, said.out + said.err
     assert "Wrote tests/net_fixed.py.\n" in said.out

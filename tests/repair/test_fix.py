@@ -51,7 +51,7 @@ def search(target: Target, trials: Bench, *, keep_side_effects: bool = False) ->
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_a_broken_program_is_mended(name: str, tmp_path: Path, shared: Bench) -> None:
+def test_a_broken_program_is_fixed(name: str, tmp_path: Path, shared: Bench) -> None:
     target = Target(tmp_path / f"{name}.py")
     target.path.write_text(BROKEN[name])
     out = search(target, shared)
@@ -306,7 +306,7 @@ TEST = """
 """
 
 
-def test_a_test_is_mended_by_its_node_id(shop: Shop) -> None:
+def test_a_test_is_fixed_by_its_node_id(shop: Shop) -> None:
     shop.write("test_a.py", TEST)
     (shop.path / "pytest.ini").write_text("[pytest]\naddopts = --graph-budget\n")
     said = shop.run("fix", "test_a.py::test_net[3]")

@@ -78,7 +78,7 @@ FIRST = """
 """
 
 
-def test_a_break_before_the_first_operation_is_mended(shop: Shop) -> None:
+def test_a_break_before_the_first_operation_is_fixed(shop: Shop) -> None:
     """It makes no graph of its own."""
     shop.write("a.py", FIRST)
     said = shop.run("fix", "a.py")
@@ -102,7 +102,7 @@ LOOP = """
 """
 
 
-def test_a_function_that_ran_eagerly_and_compiles_is_mended(shop: Shop) -> None:
+def test_a_function_that_ran_eagerly_and_compiles_is_fixed(shop: Shop) -> None:
     """In two graphs, as it breaks where nothing helps, and where nobody could see it before."""
     shop.write("a.py", LOOP)
     said = shop.run("fix", "a.py")

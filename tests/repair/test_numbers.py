@@ -221,9 +221,7 @@ f(torch.arange(8.0), torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 1, 0, 0, 1
 """
 
 
-def test_all_places_that_read_small_inputs_are_mended_at_once(
-    tmp_path: Path, shared: Bench
-) -> None:
+def test_all_places_that_read_small_inputs_are_fixed_at_once(tmp_path: Path, shared: Bench) -> None:
     """The other inputs have other sizes, and a mask with other places: each its graph."""
     target = Target(tmp_path / "a.py")
     target.path.write_text(PACKED)

@@ -184,7 +184,7 @@ def test_what_cannot_be_taken_out_is_run_with_its_caller_and_says_why(shop: Shop
     assert "smaller was not possible: make.<locals>.f: it is defined inside" in said.out
 
 
-def test_as_test_writes_a_test_that_is_red_until_it_is_mended(shop: Shop) -> None:
+def test_as_test_writes_a_test_that_is_red_until_it_is_fixed(shop: Shop) -> None:
     shop.write("a.py", SCRIPT)
     assert shop.run("repro", "a.py", "--as-test", "--out", "tests").code == 0
     name = "tests/test_a_repro_tests_2.py"
