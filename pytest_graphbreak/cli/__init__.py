@@ -51,6 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         at = arguments.index("--")
         arguments, rest = arguments[:at], arguments[at + 1 :]
     parser = _parser(name)
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
     parsed = parser.parse_args(arguments)
     parsed.rest = rest
     parsed.typed = argv is None  # then this process is the command's own

@@ -50,4 +50,6 @@ def on_bench(timeout: float) -> Iterator[Bench]:
 def does_not_run(target: Target, first: Trial) -> UserError:
     """The program fails as it is; with the last lines of what it printed."""
     words = first.out.strip().splitlines()[-12:]
+    if not target.test and target.path.name.startswith("test_"):
+        words.append(f"it was run as a script; a test of it is named as {target.name}::test_name")
     return UserError(f"{target.name} does not run: {first.error}", words)

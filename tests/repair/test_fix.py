@@ -441,6 +441,13 @@ def test_a_file_that_came_while_it_ran_is_left_as_it_is(shop: Shop) -> None:
     assert there.read_text() == "mine"
 
 
+def test_a_file_of_tests_that_does_not_run_alone_says_how_to_name_a_test(shop: Shop) -> None:
+    shop.write("test_a.py", "import only_pytest_finds_it")
+    said = shop.run("fix", "test_a.py")
+    assert said.code == 2
+    assert "a test of it is named as test_a.py::test_name" in said.err
+
+
 def test_a_full_disk_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def put(path: Path, _: str) -> None:
         raise OSError(28, "No space left on device")

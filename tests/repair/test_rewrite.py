@@ -13,8 +13,9 @@ from pytest_graphbreak.repair.rewrite.scope import UnfitError
 CHECKED = (
     "_one, _other = {}\n"
     "torch._check((_one.shape, _one.dtype) == (_other.shape, _other.dtype))\n"
-    "torch._check(not (_one.requires_grad or _other.requires_grad))\n"
+    "{}torch._check(not (_one.requires_grad or _other.requires_grad))\n"
 )
+IN_PLACE = "torch._check((_one.shape, _one.dtype) == (y.shape, y.dtype))\n"
 
 
 def rewrite(source: str, kind: str, code: str, function: str = "f") -> str | None:
@@ -55,7 +56,8 @@ def rewrite(source: str, kind: str, code: str, function: str = "f") -> str | Non
 def test_a_branch_becomes_where(body: str, values: str, wanted: str) -> None:
     head = "def f(x, y, a, b):\n    # stays\n"
     changed = rewrite(head + textwrap.indent(body, "    ") + "\n", "where", body.splitlines()[0])
-    assert changed == head + textwrap.indent(CHECKED.format(values) + wanted, "    ") + "\n"
+    checked = CHECKED.format(values, IN_PLACE if wanted.startswith("y.copy_") else "")
+    assert changed == head + textwrap.indent(checked + wanted, "    ") + "\n"
 
 
 @pytest.mark.parametrize(

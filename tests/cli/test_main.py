@@ -1,0 +1,22 @@
+"""The command itself, without a subcommand."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_graphbreak.cli import COMMANDS, main
+
+
+def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    words = shown.err.split()
+    assert [name for name in COMMANDS if name not in words] == []
+
+
+def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["chek"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'chek'" in capsys.readouterr().err
