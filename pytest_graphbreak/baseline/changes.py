@@ -38,7 +38,7 @@ class Change:
 
     @property
     def counts(self) -> Iterator[str]:
-        """What is another count by layer now, in words."""
+        """Which counts changed, by layer, in words."""
         old, new = self.old or Values(), self.new or Values()
         for what, was, now in (
             ("", old.graphs, new.graphs),
@@ -107,7 +107,7 @@ def _step(before: Values | None, was: int, now: int) -> str:
 
 
 def _moved(before: Values | None, new: Values) -> Iterator[str]:
-    """What is another number of places, in words."""
+    """Which numbers of places changed, in words."""
     old = before or Values()
     for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
         if len(one) != len(other):

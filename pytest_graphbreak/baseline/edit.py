@@ -134,7 +134,7 @@ class Editor:
         return self.text.rfind("\n", 0, position) + 1
 
     def _line_end(self, position: int) -> int:
-        """Behind the line break of the line that ``position`` is on."""
+        """Return the position after the line break of the line that ``position`` is on."""
         found = self.text.find("\n", position)
         return len(self.text) if found < 0 else found + 1
 
@@ -145,6 +145,6 @@ class Editor:
         return position
 
     def _comment_column(self, position: int) -> int:
-        """How far the comment is indented that a line consists of; -1 if it does not."""
+        """Return the column of a comment that has a line of its own; -1 for any other line."""
         line = self.text[self._line_start(position) : self._line_end(position)]
         return len(line) - len(line.lstrip(" ")) if line.lstrip(" ").startswith("#") else -1

@@ -77,7 +77,7 @@ def start_of(key: Scalar) -> int:
 
 
 def end_of(node: Node) -> int:
-    """Where a node ends. Behind the blank lines that follow it, if it is a block scalar."""
+    """Return where a node ends; a block scalar ends after the blank lines that follow it."""
     return _end(node) if isinstance(node, Scalar) else node.end
 
 

@@ -136,7 +136,7 @@ class Attribution:
         return self._add(graph, 1)
 
     def _source(self, layer: str, name: str) -> Key | None:
-        """What the graph above exists for that this one was lowered from."""
+        """The cause of the graph of the layer above from which this one was lowered."""
         above = LAYERS[: LAYERS.index(layer)]
         found = (self.names.get((one, name)) for one in reversed(above))
         return next((key for key in found if key is not None), None)

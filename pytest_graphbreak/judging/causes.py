@@ -1,4 +1,4 @@
-"""Why there are the graphs of a layer: what a baseline writes of it, and what is new, gone, known.
+"""Why the graphs of a layer exist: what a baseline records, and what is new, gone or known.
 
 A plain graph needs no explanation and is not written: the only ``entry`` of a layer that takes
 the user's code, and a graph of the layer above that was lowered whole (``fx``). Pure data in,
@@ -43,7 +43,7 @@ def place_of(where: Frame) -> tuple[str, str]:
 
 
 def causes(record: Record) -> tuple[Cause, ...]:
-    """Why there are the graphs that are not plain, each cause and place once."""
+    """Why the graphs that are not plain exist, each cause and place once."""
     found: Counter[Cause] = Counter()
     again = _recompiles(record)
     for layer in record.graphs:
@@ -178,7 +178,7 @@ def is_lowered(graph: Graph) -> bool:
 
 
 def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
-    """Why there is this graph, as a baseline writes it; ``again`` are what was compiled again."""
+    """Why this graph exists, as a baseline writes it; ``again`` is what was compiled again."""
     cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
     item = again.get((graph.layer, graph.name))
     if item is None:

@@ -96,7 +96,7 @@ class Sides:
 
     @property
     def nothing(self) -> int | None:
-        """How many of what is new there were before: none, or nobody knows."""
+        """How many of a new item there were before: 0, or None where that is not known."""
         return None if self.before is None else 0
 
     def grown(self, kind: str | None = None) -> AbstractSet[str | None]:

@@ -42,7 +42,7 @@ def totals(before: Expected, after: Record) -> Iterator[Difference]:
 
 
 def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | None:
-    """How many graphs operations made that run outside of what the user compiles, before and now.
+    """How many graphs come from operations outside of what the user compiles, before and now.
 
     None but where these took the place of functions that were compiled: as many graphs, and fewer
     of functions. JAX compiles such an operation by itself (``eager``).

@@ -43,7 +43,7 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
 
 
 def _nothing_left(verdict: Verdict, record: Record) -> str:
-    """A layer that makes no graph any more: worse than any that makes more."""
+    """A layer that makes no graph any more, which is worse than any growth."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
     made = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
     return f"no {step.layer} graph any more, {_who(step)} {step.before}{made}"

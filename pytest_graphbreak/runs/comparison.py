@@ -110,7 +110,7 @@ class CauseChange:
 
 @dataclass(frozen=True, slots=True)
 class PossibleMove:
-    """What is gone at one place and new at another, and may be the same. ``why`` it may be."""
+    """A place that is gone and a new one that may be the same; ``why`` says what suggests it."""
 
     before: CauseChange
     after: CauseChange

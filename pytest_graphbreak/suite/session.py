@@ -216,7 +216,7 @@ class Session:
         return test.record.judged or test.baseline is not None
 
     def _exit_code(self, exitstatus: int) -> int:
-        """Green turns red where the gate did not see everything; nothing else is changed."""
+        """Make a green exit code red if the gate did not see everything; keep any other."""
         if exitstatus != OK:
             return exitstatus
         stale = self.settings.strict and self.settings.gate and self.outcome.stale

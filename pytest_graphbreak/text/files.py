@@ -112,7 +112,7 @@ def probe(path: Path) -> None:
 
 
 def shown(path: Path, root: Path | None = None) -> str:
-    """Relative to ``root``, or to the current directory, where it is below it."""
+    """A path relative to ``root`` or to the current directory, if it is below it."""
     try:
         return str(path.relative_to(Path.cwd() if root is None else root))
     except (ValueError, OSError):

@@ -140,7 +140,7 @@ class XlaSensors:
         self._patches: dict[Sensor, Patch | None] = {}
 
     def acquire(self, reasons: bool, runs: bool = False) -> None:
-        """One window more. Faults are kept in the recorder's ``errors``."""
+        """Count one more open window. Faults are kept in the recorder's ``errors``."""
         recorder = self.recorder
         with recorder.lock:
             self._windows += 1
