@@ -149,46 +149,6 @@ def test_runs_are_reported_only_where_that_is_asked_for(suite: Suite) -> None:
     assert tests["more"]["executions"]["dynamo"] == 5
 
 
-WITHOUT_HOOK = """
-    from dataclasses import replace
-
-    from pytest_graphbreak.layers.dynamo import private
-
-    gone = replace(private.INSTALL, chain="OutputGraph.another_name")
-    private.NAMES = tuple(gone if name is private.INSTALL else name for name in private.NAMES)
-    private.INSTALL = gone
-"""
-"""A torch that has no place of that name."""
-
-
-@pytest.mark.parametrize("runs", ["off", "fail"])
-def test_a_torch_in_which_runs_cannot_be_counted(suite: Suite, runs: str) -> None:
-    suite.pytester.makeconftest(textwrap.dedent(WITHOUT_HOOK))
-    suite.write(
-        """
-        import pytest, torch
-
-        @pytest.mark.max_graphs(1)
-        def test_sin():
-            compiled = torch.compile(torch.sin, backend="eager")
-            compiled(torch.ones(3))
-        """
-    )
-    args = ("-o", f"graph_budget_runs={runs}", "--graph-budget-report=graphs.json")
-    result = suite.pytester.runpytest_subprocess(*args)
-    (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
-    assert test["graphs"] == {"dynamo": 1}
-    assert "dynamo" not in test["executions"]
-    if runs == "off":
-        assert (result.ret, test["verdict"]) == (0, "ok")
-        return
-    assert (result.ret, test["verdict"]) == (1, "error")
-    gone = "torch._dynamo.output_graph.OutputGraph.another_name"
-    printed = str(result.stdout)
-    assert gone in printed
-    assert "graph_budget_runs = off" in printed
-
-
 @pytest.mark.skipif(not importlib.util.find_spec("torch_xla"), reason="needs torch_xla")
 def test_a_sync_in_a_loop_and_more_reads_are_over_with_their_lines_alone(suite: Suite) -> None:
     tests, printed = judged(suite, XLA)
