@@ -225,8 +225,9 @@ def _add_runs(sides: Sides) -> None:
 
 def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
     """What the baseline knows of the lines; nothing of those that call Dynamo's graphs."""
-    recorded = sides.before is not None and total.by == "baseline" and total.layer != PLACES_LAYER
-    return sides.before.values.lines if sides.before is not None and recorded else NONE
+    if sides.before is None or total.by != "baseline" or total.layer == PLACES_LAYER:
+        return NONE
+    return sides.before.values.lines
 
 
 _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from pytest_graphbreak.cli.history import sparkline
@@ -28,6 +31,20 @@ def repository(workspace: Workspace) -> Repository:
         )
         found.commit(subject)
     return found
+
+
+@contextmanager
+def history_page(workspace: Workspace, width: int | None = None) -> Iterator[Browser]:
+    """The page of the history in a browser; the test is skipped where there is none."""
+    path = browser.find()
+    if path is None:
+        pytest.skip("no Chromium here (Debian's package is chromium)")
+    assert workspace.run("history", "--html", "history.html").code == 0
+    with Browser(path) as page:
+        if width is not None:
+            page.looks(width=width)
+        page.open(workspace.path / "history.html")
+        yield page
 
 
 def test_when_and_by_which_commit(workspace: Workspace, repository: Repository) -> None:
@@ -78,18 +95,12 @@ def test_sparkline_goes_from_low_to_high() -> None:
 
 
 def test_plots_are_legible_on_a_phone_and_part_commits_of_one_day(workspace: Workspace) -> None:
-    path = browser.find()
-    if path is None:
-        pytest.skip("no Chromium here (Debian's package is chromium)")
     repository = Repository(workspace.path)
     for count in range(1, 9):
         repository.put(f"  test_a:\n    graphs: {{dynamo: {count}}}\n")
         repository.day = 0  # of one day, all of them
         repository.commit(f"commit {count}")
-    assert workspace.run("history", "--html", "history.html").code == 0
-    with Browser(path) as page:
-        page.looks(width=390)
-        page.open(workspace.path / "history.html")
+    with history_page(workspace, width=390) as page:
         sizes = (
             "[...document.querySelectorAll('#list svg')].map((node) =>"
             " node.getBoundingClientRect().width / node.viewBox.baseVal.width)"
@@ -112,12 +123,7 @@ def test_plots_are_legible_on_a_phone_and_part_commits_of_one_day(workspace: Wor
 
 
 def test_the_page_plots_what_moved(workspace: Workspace, repository: Repository) -> None:
-    path = browser.find()
-    if path is None:
-        pytest.skip("no Chromium here (Debian's package is chromium)")
-    assert workspace.run("history", "--html", "history.html").code == 0
-    with Browser(path) as page:
-        page.open(workspace.path / "history.html")
+    with history_page(workspace) as page:
         names = "[...document.querySelectorAll('#list h2')].map((node) => node.firstChild.data)"
         assert page.run(names) == ["tests/test_models.py::test_yolo"]
         assert page.run("document.querySelectorAll('#list path').length") == 2
@@ -184,12 +190,7 @@ def test_each_step_says_which_causes_moved(workspace: Workspace, story: Reposito
 def test_the_page_leads_from_a_step_to_its_commit_and_causes(
     workspace: Workspace, story: Repository
 ) -> None:
-    path = browser.find()
-    if path is None:
-        pytest.skip("no Chromium here (Debian's package is chromium)")
-    assert workspace.run("history", "--html", "history.html").code == 0
-    with Browser(path) as page:
-        page.open(workspace.path / "history.html")
+    with history_page(workspace) as page:
         page.run("document.querySelector('#list details').open = true")
         reported = "[...document.querySelectorAll('#list li:first-child .shift b')].length"
         assert page.run(reported) in (1, 2)  # of the tests that stayed broken, or of the fixed ones
@@ -237,12 +238,7 @@ def test_what_runs_moves_where_graphs_do_not(workspace: Workspace, slower: Repos
 
 
 def test_the_page_plots_what_runs(workspace: Workspace, slower: Repository) -> None:
-    path = browser.find()
-    if path is None:
-        pytest.skip("no Chromium here (Debian's package is chromium)")
-    assert workspace.run("history", "--html", "history.html").code == 0
-    with Browser(path) as page:
-        page.open(workspace.path / "history.html")
+    with history_page(workspace) as page:
         labels = (
             "[...document.querySelectorAll('#list svg')]"
             ".map((node) => node.getAttribute('aria-label').replace(/[-0-9]{10} /g, ''))"

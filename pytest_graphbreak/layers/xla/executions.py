@@ -273,7 +273,7 @@ class DeviceRuns:
             count = min(noted, left)
             left -= count
             if count > 0:
-                known = None if ops is None or asked not in ops else ops[asked]
+                known = None if ops is None else ops.get(asked)
                 where = self._where(asked.stack, places)
                 yield LineRuns(LAYER, asked.cause, count=count, ops=known, where=where)
         if left > 0:

@@ -18,6 +18,7 @@ from pytest_graphbreak.layers.jax import programs
 from pytest_graphbreak.layers.jax.observer import JaxObserver
 from pytest_graphbreak.layers.jax.sensors import SENSORS
 from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.record import Record
 
 PLACES = Places(Path(__file__).parents[3])
 THREE = np.ones(3, np.float32)
@@ -28,14 +29,20 @@ def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SENSORS, "kept", programs.KeptExecutables())
 
 
-def isolated(run: Callable[[], Any]) -> int:
-    """How many programs a window counts from cleared caches."""
+def watched(run: Callable[[], Any]) -> Record:
+    """What a window sees from cleared caches."""
     observer = JaxObserver()
     observer.isolate("test")
     window = observer.open(PLACES)
     run()
     record = window.close()
     assert record is not None
+    return record
+
+
+def isolated(run: Callable[[], Any]) -> int:
+    """How many programs a window counts from cleared caches."""
+    record = watched(run)
     assert not record.errors
     return record.graphs.get("jax", 0)
 

@@ -14,19 +14,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from pytest_graphbreak.layers.jax.observer import JaxObserver
-from pytest_graphbreak.model.record import Record
-from tests.layers.jax.test_kept import PLACES
-
-
-def watched(run: Callable[[], Any]) -> Record:
-    observer = JaxObserver()
-    observer.isolate("test")
-    window = observer.open(PLACES)
-    run()
-    record = window.close()
-    assert record is not None
-    return record
+from tests.layers.jax.test_kept import watched
 
 
 def scaled(x: Any, power: int = 1) -> Any:
