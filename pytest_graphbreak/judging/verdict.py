@@ -74,6 +74,16 @@ class Verdict:
         return (*self.over, *self.lost)
 
     @property
+    def by_marker(self) -> tuple[Difference, ...]:
+        """The numbers that exceed the marker, which no update of a baseline changes."""
+        return tuple(step for step in self.worse if step.by == "marker")
+
+    @property
+    def acceptable(self) -> bool:
+        """Whether an update of the baseline accepts any of it."""
+        return len(self.by_marker) < len(self.worse) or self.name in ("new", *STRICT)
+
+    @property
     def ops(self) -> tuple[Difference, ...]:
         """The captured operations that differ now, either way, where they can be compared."""
         return tuple(one for one in self.changes if one.kind == "ops")

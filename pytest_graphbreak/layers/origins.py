@@ -21,6 +21,7 @@ _CHANGING: Final = frozenset(
     {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault"}
 )
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _HANDING_ON: Final = ("enumerate", "zip", "iter", "reversed", "list", "tuple")
 
@@ -52,7 +53,7 @@ def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Li
     for file in dict.fromkeys(line.file for line in reversed(callers)):
         named = (
             node
-            for node in ast.walk(_tree(file, source))
+            for node in _nodes(_tree(file, source))
             if (isinstance(node, ast.Constant) and node.value in names)
             or (isinstance(node, ast.Attribute) and node.attr in names)
         )
@@ -128,15 +129,25 @@ def _tree(file: str, source: Source) -> ast.Module:
     return _parsed("".join(source(file)))
 
 
+@lru_cache(16)
+def _nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a file. Each recompile asks for them, and files of a library are long."""
+    return tuple(ast.walk(tree))
+
+
+@lru_cache(16)
+def _functions(tree: ast.Module) -> tuple[_Function, ...]:
+    return tuple(node for node in _nodes(tree) if isinstance(node, _FUNCTIONS))
+
+
 def _around(line: Line, source: Source) -> ast.AST:
     """The innermost function of that name around a line, else the whole file."""
     tree = _tree(line.file, source)
     name = function_name(line.name)
     found = [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, _FUNCTIONS)
-        and getattr(node, "name", "<lambda>") == name
+        for node in _functions(tree)
+        if getattr(node, "name", "<lambda>") == name
         and min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
         <= line.line
         <= (node.end_lineno or node.lineno)
@@ -177,7 +188,7 @@ def _nearest(
 def _changed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
     """What changes an attribute, an item or a list, except what sets it first."""
     mode = isinstance(subject, ast.Attribute) and subject.attr == "training"
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if not isinstance(node, ast.AugAssign):  # a name alone may be another variable
@@ -206,13 +217,9 @@ def _is_same(node: ast.expr, subject: ast.expr) -> bool:
     return isinstance(node, ast.Name) and isinstance(subject, ast.Name) and node.id == subject.id
 
 
-def _first_set(tree: ast.AST, node: ast.AST) -> bool:
+def _first_set(tree: ast.Module, node: ast.AST) -> bool:
     """Whether it is a module's or a constructor's own line, which runs once."""
-    within = [
-        one
-        for one in ast.walk(tree)
-        if isinstance(one, _FUNCTIONS) and any(part is node for part in ast.walk(one))
-    ]
+    within = [one for one in _functions(tree) if any(part is node for part in ast.walk(one))]
     return not within or getattr(within[-1], "name", "") == "__init__"
 
 

@@ -15,7 +15,6 @@ from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Record
-from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.model.versions import Versions, minor, same_minor
 from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.settings import measured_with
@@ -65,11 +64,10 @@ class Context:
 def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
     """What to type next, where the baseline is, and what it was measured with."""
     yield from explain(verdict, record, context.typed, has_ids=context.has_ids)
-    by_marker = [step for step in verdict.worse if step.by == "marker"]
-    if by_marker:
+    if verdict.by_marker:
         words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
         yield _labelled("marker", words)
-    if len(by_marker) < len(verdict.worse) or verdict.name in ("new", *STRICT):
+    if verdict.acceptable:
         yield from _accept(verdict, context)
     if context.baseline is not None:
         place = context.baseline

@@ -199,17 +199,27 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
         return
     if settings.writes:
         return
-    typed = settings.typed
+    yield from _writing(outcome, verdicts, swapped=any(one.is_new for one in found))
+
+
+def _writing(outcome: Outcome, verdicts: set[str], *, swapped: bool) -> Iterator[TextLine]:
+    """The commands that write the baseline."""
+    typed = outcome.settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
-    if verdicts & {"over", "changed", "lost"}:
+    failed = [verdict_of(test) for test in _standing(outcome) if standing(test) in ("over", "lost")]
+    if any(verdict.acceptable for verdict in failed):
         yield labelled("next", "fix the code, or accept: ", update)
-    if any(verdict_of(test).needs_prune for test in _standing(outcome)):
+    elif failed:
+        yield labelled("next", "fix the code, or raise the caps of the markers")
+    if any(verdict.needs_prune for verdict in failed):
         yield labelled("", "(and --graph-budget-prune for what is not compiled any more)")
     if verdicts & {"new", REPORTED}:
         yield labelled("next", "record what is missing: ", record)
+    intended = "if what is new is intended, " if swapped else ""
     if "improved" in verdicts:
-        first = "if what is new is intended, " if any(one.is_new for one in found) else ""
-        yield labelled("next", f"{first}tighten the baseline: ", update)
+        yield labelled("next", f"{intended}tighten the baseline: ", update)
+    elif "changed" in verdicts and not any(verdict.acceptable for verdict in failed):
+        yield labelled("next", f"{intended}record what changed: ", update)
 
 
 def _accepting(outcome: Outcome) -> TextLine:

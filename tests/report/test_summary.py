@@ -189,6 +189,14 @@ def test_totals_say_what_was_not_judged() -> None:
             over(was=3, now=2, verdict="improved"),
             ["next       tighten the baseline: python -m pytest --graph-budget-update"],
         ),
+        (
+            over(was=3, now=3, verdict="changed", outcome="passed", failed_by=None),
+            ["next       record what changed: python -m pytest --graph-budget-update"],
+        ),
+        (
+            over(verdict="over", cap={"layers": {"dynamo": 1}}, baseline=None),
+            ["next       fix the code, or raise the caps of the markers"],
+        ),
         (a_test(verdict="ok"), []),
     ],
 )
