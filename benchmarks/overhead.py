@@ -22,6 +22,7 @@ model some times more than another, divided by how many. Hours of CPU for all.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -179,6 +180,7 @@ def paired(layer: str, number: int, names: list[str]) -> Iterator[str]:
                 batch = batch % 64 + 1
                 given = {key: value.to(device) for key, value in inputs(batch).items()}
                 torch._dynamo.reset()
+                gc.collect()  # else a collection of everything falls on the same variant each turn
                 start = time.process_time()
                 with observe() if variant == "plugin" else nullcontext(), torch.no_grad():
                     torch.compile(model, backend=backend, dynamic=False)(**given)

@@ -40,7 +40,7 @@ def tried(asked: Plain) -> Plain:
 
 
 def _seen(layer: Layer, record: Record) -> str:
-    """``4 graphs = 1 entry + 1 break + 2 recompiles, 2 recompiles, 1 break``."""
+    """``4 graphs = 1 entry + 1 after a break + 2 recompiles, 2 recompiles, 1 break``."""
     parts = causes_text(decomposition(record, layer.name)) or "none"
     words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
     if layer.breaks:

@@ -44,13 +44,9 @@ class GraphCause:
         return self.kind in ("plain", "expected")
 
     def of(self, count: int) -> str:
-        """``1 entry``, ``2 entries``, ``3 fx``."""
-        return f"{count:,} {self.name if count == 1 else self.plural or f'{self.name}s'}"
-
-    def explained(self, count: int) -> str:
-        """``1 entry``, ``2 after a break``, ``1 called function``."""
-        words = self.words + "s" * (count > 1 and self.words.endswith("function"))
-        return f"{count:,} {words}" if words else self.of(count)
+        """``1 entry``, ``2 entries``, ``3 fx``, ``2 after a break``, ``1 called function``."""
+        words = self.words or self.name
+        return f"{count:,} {words if count == 1 else self.plural or f'{words}s'}"
 
 
 @dataclass(frozen=True, slots=True)

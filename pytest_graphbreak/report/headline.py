@@ -147,7 +147,7 @@ def _count(step: Difference) -> str:
 def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
     """Why the graphs of a layer exist, behind their number; empty where that is not known."""
     causes = decomposition(record, layer)
-    parts = [BY_NAME.get(cause, GraphCause(cause)).explained(causes[cause]) for cause in causes]
+    parts = [BY_NAME.get(cause, GraphCause(cause)).of(causes[cause]) for cause in causes]
     parts += [f"{count} in the test's fixtures" for count in (fixtures.get(layer),) if count]
     text = f" ({', '.join(parts)})" if parts else ""
     return text + cached_text(cached(record, layer))

@@ -52,7 +52,7 @@ def lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
 
 
 def _counts(layer: str, records: Iterable[Record]) -> str:
-    """``14 graphs = 6 entry + 8 break; 3 graph breaks, 1 recompile``."""
+    """``14 graphs = 6 entry + 8 after a break; 3 graph breaks, 1 recompile``."""
     graphs = recompiles = 0
     causes, places, left, loaded = Counter[str](), set(), set(), Counter[str]()
     for record in records:

@@ -64,7 +64,7 @@ def test_the_output_then_the_report(workspace: Workspace) -> None:
     assert said.out == "hello from f\n"
     lines = said.err.splitlines()
     assert lines[1] == "net.py   exit 0"
-    assert "  dynamo   2 graphs = 1 entry + 1 break; 1 graph break, 0 recompiles" in lines
+    assert "  dynamo   2 graphs = 1 entry + 1 after a break; 1 graph break, 0 recompiles" in lines
     assert "           net.py:6 in f" in lines
     assert '               print("hello from f")' in lines
 
@@ -81,7 +81,7 @@ def test_json_and_markdown(workspace: Workspace) -> None:
     assert document["environment"]["profile"] == "cpu"
     assert document["session"]["exit"] == 0
     page = (workspace.path / "out" / "r.md").read_text()
-    assert "| dynamo | 2 graphs = 1 entry + 1 break; 1 graph break, 0 recompiles |" in page
+    assert "| dynamo | 2 graphs = 1 entry + 1 after a break; 1 graph break, 0 recompiles |" in page
     assert "1. **1x graph break" in page
 
 

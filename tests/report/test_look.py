@@ -18,7 +18,7 @@ def test_counts_causes_and_the_reasons_that_most_tests_share() -> None:
     lines = [*map(str, look.lines(as_tests(*tests)))]
     assert lines[:2] == [
         "not judged: what 3 tests made, by cause",
-        "  dynamo   7 graphs = 3 entries + 4 breaks; 2 graph breaks, 0 recompiles",
+        "  dynamo   7 graphs = 3 entries + 4 after a break; 2 graph breaks, 0 recompiles",
     ]
     reasons = [line for line in lines if "x  " in line]
     assert reasons[0].startswith("       3x  graph break  GB0124")
@@ -44,7 +44,7 @@ def test_a_run_with_the_report_alone_says_what_it_saw(suite: Suite) -> None:
     result.stdout.fnmatch_lines(
         [
             "not judged: what 2 tests made, by cause",
-            "  dynamo   3 graphs = 2 entries + 1 break; 1 graph break, 0 recompiles",
+            "  dynamo   3 graphs = 2 entries + 1 after a break; 1 graph break, 0 recompiles",
             "  most frequent",
             "       1x  graph break  GB0059 *   in 1 test",
             "2 tests on *: 2 not judged",

@@ -57,7 +57,7 @@ def test_one_cause_behind_many_red_tests_leads() -> None:
 
 def test_breaks_are_reported_where_no_failure_text_is() -> None:
     text = rendered(a_report(over(message=None)))
-    assert "dynamo: 1 entry + 2 breaks" in text
+    assert "dynamo: 1 entry + 2 after a break" in text
     assert "models/head.py:10 in Head.forward" in text
     assert "if scores[0].item():" in text
 

@@ -8,7 +8,7 @@ LAYER = Layer(
     name="dynamo",
     causes=(
         GraphCause("entry", "plain", plural="entries"),
-        GraphCause("break", explained_by="break", words="after a break"),
+        GraphCause("break", explained_by="break", words="after a break", plural="after a break"),
         GraphCause("callee", explained_by="break", words="called function"),
         GraphCause("bucket"),
         GraphCause("recompile", "repeat", explained_by="recompile"),

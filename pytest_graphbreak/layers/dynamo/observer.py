@@ -328,7 +328,7 @@ def disabled() -> str | None:
 class DynamoProbe:
     """A function with one graph break, called with two lengths of its input."""
 
-    expected = "4 graphs = 1 entry + 1 break + 2 recompiles, 2 recompiles, 1 break"
+    expected = "4 graphs = 1 entry + 1 after a break + 2 recompiles, 2 recompiles, 1 break"
 
     def prepare(self) -> Callable[[], object]:
         import torch

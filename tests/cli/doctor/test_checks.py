@@ -141,7 +141,7 @@ def test_dynamo_is_seen_here() -> None:
     found, probes = checks.probed("dynamo", 300, os.environ)
     assert found.state == OK, found
     assert probes.what.endswith("internals of torch._dynamo, torch._guards")
-    assert "saw 4 graphs = 1 entry + 1 break + 2 recompiles" in found.what
+    assert "saw 4 graphs = 1 entry + 1 after a break + 2 recompiles" in found.what
 
 
 def test_xla_is_seen_here() -> None:
