@@ -162,9 +162,9 @@ def test_a_sync_of_the_caller_fell_with_the_break_that_left_work_pending() -> No
 
 
 def test_causes_have_plurals() -> None:
-    assert causes_text({"entry": 1, "break": 2}) == "1 entry + 2 breaks"
+    assert causes_text({"entry": 1, "break": 2}) == "1 entry + 2 after a break"
     assert causes_text({"fx": 3, "access": 2, "pending": 2}) == "3 fx + 2 accesses + 2 pending"
-    assert causes_text({"entry": 2, "callee": 1200}) == "2 entries + 1,200 callees"
+    assert causes_text({"entry": 2, "callee": 1200}) == "2 entries + 1,200 called functions"
 
 
 def test_code_that_was_traced_before_fell_with_the_break() -> None:
