@@ -1,12 +1,13 @@
 """Runs the cases of ``xla.py`` and prints what was seen, as JSON: one object for each case.
 
-    xla_runs.py raw [NAME...]     each in a process of its own, by the raw metric and by what
-                                  Dynamo counts, without us
-    xla_runs.py forked            each in a process of its own, with the observer
-    xla_runs.py order SEED        all in one process, shuffled, with the observer
+    xla_runs.py raw [NAME...]          each in a process of its own, by the raw metric and by
+                                       what Dynamo counts, without us
+    xla_runs.py forked [NAME...]       each in a process of its own, with the observer
+    xla_runs.py order SEED [NAME...]   all in one process, shuffled, with the observer
 
-Processes of one's own are forked from one that has imported torch_xla and not
-yet opened a device, which is as good as new.
+Without names, the cases of ``xla.py``; ``loops`` names those of ``xla_loops.py``. Processes of
+one's own are forked from one that has imported torch_xla and not yet opened a device, which is
+as good as new.
 """
 
 from __future__ import annotations
@@ -34,10 +35,16 @@ METRICS = {
 }
 
 
+def cases() -> dict[str, Any]:
+    """The cases, and the loops."""
+    from cases.xla import CASES
+    from cases.xla_loops import LOOPS
+
+    return CASES | LOOPS
+
+
 def raw(name: str) -> dict[str, Any]:
     import torch_xla
-
-    from cases.xla import CASES
 
     kept: Counter[str] = Counter()
     cleared = False
@@ -56,7 +63,7 @@ def raw(name: str) -> dict[str, Any]:
         clear()
 
     torch_xla._XLAC._clear_xla_metrics = counted_clear
-    CASES[name].run()
+    cases()[name].run()
     kept.update(count())
     counts = {name: kept[name] for name in METRICS.values()}
     return {**counts, "dynamo": dynamo_counters(), "cleared": cleared}
@@ -64,9 +71,7 @@ def raw(name: str) -> dict[str, Any]:
 
 def bare(name: str) -> dict[str, Any]:
     """What Dynamo counts where nothing at all is patched."""
-    from cases.xla import CASES
-
-    CASES[name].run()
+    cases()[name].run()
     return {"dynamo": dynamo_counters()}
 
 
@@ -95,7 +100,6 @@ def dynamo_counters() -> dict[str, Any]:
 def observed(name: str) -> dict[str, Any]:
     import torch
 
-    from cases.xla import CASES
     from pytest_graphbreak.layers.xla.observer import XlaObserver
     from pytest_graphbreak.model.places import Places
 
@@ -104,8 +108,9 @@ def observed(name: str) -> dict[str, Any]:
     observer = XlaObserver()
     observer.isolate(name)
     window = observer.open(Places(HERE.parent))
+    run = cases()[name].run
     try:
-        CASES[name].run()
+        run()
     finally:
         seen = window.close()
     assert seen is not None
@@ -125,18 +130,21 @@ def observed(name: str) -> dict[str, Any]:
 
 def main(mode: str, *asked: str) -> None:
     from cases.xla import CASES
+    from cases.xla_loops import LOOPS
 
-    names = list(CASES)
-    if mode == "raw" and asked:
-        names = list(asked)
+    seed, names = (asked[0], asked[1:]) if mode == "order" else ("", asked)
+    if names == ("loops",):
+        os.environ["CPU_NUM_DEVICES"] = "2"  # some of them use both
+        names = tuple(LOOPS)
+    chosen = list(names or CASES)
     if mode in ("raw", "forked"):
         gc.freeze()  # a collection in a fork would write to every page, and so copy it
         results = {
-            name: alone(name) if mode == "raw" else in_child(observed, name) for name in names
+            name: alone(name) if mode == "raw" else in_child(observed, name) for name in chosen
         }
     else:
-        random.Random(int(asked[0])).shuffle(names)
-        results = {name: observed(name) for name in names}
+        random.Random(int(seed)).shuffle(chosen)
+        results = {name: observed(name) for name in chosen}
     print(json.dumps(results))
 
 

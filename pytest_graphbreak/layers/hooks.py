@@ -126,8 +126,12 @@ COUNTING: Final = next(
 """The code of what ``around_compiled`` returns. Its caller is code that Dynamo made."""
 
 
-def around_kernel(original: Hook, before: Callable[[Mapping[str, Any]], Any], after: After) -> Hook:
-    """A kernel of an operator that reports its calls. ``before`` gets the keyword arguments.
+def around_kernel(
+    original: Hook,
+    before: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
+    after: After,
+) -> Hook:
+    """A kernel of an operator that reports its calls. ``before`` gets the arguments.
 
     Neither may raise. A call for which ``before`` returns None is not passed to ``after``.
     """
@@ -136,7 +140,7 @@ def around_kernel(original: Hook, before: Callable[[Mapping[str, Any]], Any], af
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         dynamo = set_eval_frame(None)
-        token = before(kwargs)
+        token = before(args, kwargs)
         set_eval_frame(dynamo)
         if token is None:
             return original(keys, *args, **kwargs)

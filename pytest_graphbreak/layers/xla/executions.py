@@ -7,8 +7,9 @@ who reads the numbers waits for the devices first.
 The lines come from functions that are watched: of a sync, of a compiled graph that runs, of a value
 that is read. Reads call no Python; so, while a window is open, Python kernels replace those
 of torch_xla for ``_local_scalar_dense`` (``item()``, ``bool()``, ``float()``), ``_to_copy``
-(``cpu()``, ``tolist()``, ``print``) and ``_to_cpu`` (an operation that runs on the host), and pass
-on to them (``torch.library.get_kernel``, torch 2.9). Other reads have no line.
+(``cpu()``, ``tolist()``, ``print``, a copy to another device) and ``_to_cpu`` (an operation that
+runs on the host), and pass on to them (``torch.library.get_kernel``, torch 2.9). Other reads have
+no line.
 
 What ran is counted in operations. A compiled graph has those of its FX graph. Lazy tensors have
 those that torch_xla noted since the last run: its counters ``xla::add`` and so on, without those
@@ -235,11 +236,11 @@ class DeviceRuns:
                 library.impl(name, kernel, "XLA", with_keyset=True, allow_override=True)
         self._library = library
 
-    def _asks(self, cause: str) -> Callable[[Mapping[str, Any]], tuple[Asked, int] | None]:
-        def asks(kwargs: Mapping[str, Any]) -> tuple[Asked, int] | None:
-            device = kwargs.get("device")
-            # Another dtype is no read, and neither is what is moved to a device.
-            if cause == "copy" and (device is None or device.type != "cpu"):
+    def _asks(
+        self, cause: str
+    ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[Asked, int] | None]:
+        def asks(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Asked, int] | None:
+            if cause == "copy" and not _goes_through_the_host(args, kwargs.get("device")):
                 return None
             return self._reading(cause)
 
@@ -284,6 +285,16 @@ class DeviceRuns:
         lines = [_line(self._codes[code][0], at) for code, at in reversed(stack)]
         found = users(lines, places)
         return found[-1] if found else NOWHERE
+
+
+def _goes_through_the_host(args: tuple[Any, ...], device: Any) -> bool:
+    """Whether a copy reads: to the CPU, or to another device. Another dtype is no read."""
+    if device is None or not args:
+        return False
+    own = args[0].device
+    return device.type == "cpu" or (
+        device.type == own.type and device.index not in (None, own.index)
+    )
 
 
 def _line(code: CodeType, instruction: int) -> Line:
