@@ -80,6 +80,12 @@ _SPECIFIC: Final[dict[str, tuple[tuple[str, Line], ...]]] = {
         ),
         (r"\bis (?:not )?None\b", "pass it in every call, or in none: None has a graph of its own"),
     ),
+    "requires-grad-varies": (
+        (
+            r"^tensor '(?:self|mod)\b",
+            "freeze parameters once, before the first compiled call, or compile each stage alone",
+        ),
+    ),
     "object": (
         (r"param_groups|optimizer", "make the optimizer once, before the loop, and keep it"),
         (

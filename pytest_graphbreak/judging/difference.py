@@ -200,6 +200,31 @@ def _add_functions(sides: Sides) -> None:
         fall = int(emptied) if ops is None else -ops.change.growth
         for change in moved(sides.before.values.functions, sides.after.functions, fall):
             sides.add(change)
+        _fold_moved_recompiles(sides)
+
+
+def _fold_moved_recompiles(sides: Sides) -> None:
+    """Where no count grew, what a function was compiled again for goes with it.
+
+    What it called is an entry of its own now, and is compiled again for the same.
+    """
+    left = {
+        draft.change.where.key[:2]: draft
+        for draft in sides.drafts
+        if draft.change.kind == "function" and not (draft.change.after or draft.change.was)
+    }
+    again = [
+        draft
+        for draft in sides.drafts
+        if draft.change.layer == PLACES_LAYER
+        and not draft.change.total
+        and "recompile" in (draft.change.kind, draft.change.cause)
+    ]
+    went = (left.get(draft.change.where.key[:2]) for draft in again if draft.change.is_gone)
+    parent = next(filter(None, went), None)
+    if parent is not None and not sides.grown():
+        for draft in again:
+            draft.parent = draft.parent or parent
 
 
 def _add_runs(sides: Sides) -> None:

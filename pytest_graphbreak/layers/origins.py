@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from pytest_graphbreak.model.places import function_name
+from pytest_graphbreak.layers.statements import (
+    FUNCTIONS,
+    LOOPS,
+    Source,
+    around,
+    line_of,
+    names_in,
+    sets_of,
+    slice_of,
+    statement_at,
+    tree_of,
+)
 from pytest_graphbreak.model.stacks import Line
 
-_MODES: Final = ("train", "eval")
+_SETTING: Final = {"training": ("train", "eval"), "requires_grad": ("requires_grad_",)}
+"""The methods that set an attribute, also of what their object holds."""
 _CHANGING: Final = frozenset(
     {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault"}
 )
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
-_HANDING_ON: Final = ("enumerate", "zip", "iter", "reversed", "list", "tuple")
 
 _METHODS: Final = ("forward", "__call__")
-
-Source = Callable[[str], Sequence[str]]
-"""The lines of a file; none where it cannot be read."""
 
 
 def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) -> Line | None:
@@ -41,11 +45,16 @@ def origin(subject: str, code: Line, callers: Sequence[Line], source: Source) ->
     except (SyntaxError, ValueError):
         return None
     files = dict.fromkeys((code.file, *(line.file for line in reversed(callers))))
-    if not (isinstance(found, ast.Name) and found.id in _parameters(code, source)):
+    root = _root(found)
+    passed = not isinstance(root, ast.Name) or root.id in _parameters(code, source)
+    line = _argument(root, code, callers, source) if passed else None
+    if passed and (found is root or (line and getattr(found, "attr", "") == "requires_grad")):
+        return line
+    for change in (_changed, _replaced):
         for file in files:
-            if line := _nearest(file, _changed(_tree(file, source), found), callers, source):
+            if line := _nearest(file, change(tree_of(file, source), found), callers, source):
                 return line
-    return _argument(_root(found), code, callers, source)
+    return _argument(root, code, callers, source)
 
 
 def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Line | None:
@@ -53,7 +62,7 @@ def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Li
     for file in dict.fromkeys(line.file for line in reversed(callers)):
         named = (
             node
-            for node in _nodes(_tree(file, source))
+            for node in ast.walk(tree_of(file, source))
             if (isinstance(node, ast.Constant) and node.value in names)
             or (isinstance(node, ast.Attribute) and node.attr in names)
         )
@@ -66,11 +75,11 @@ def called(caller: Line, source: Source) -> Line | None:
     """The line that sets the function that a line calls, where that is a variable."""
     for node in _calls(caller, source):
         if isinstance(node.func, ast.Name):
-            for scope in (_around(caller, source), _tree(caller.file, source)):
-                sets = [one for one in _sets(scope) if node.func.id in one.names]
+            for scope in (around(caller, source), tree_of(caller.file, source)):
+                sets = [one for one in sets_of(scope) if node.func.id in one.names]
                 before = [one for one in sets if one.line < caller.line] or sets
                 if before:
-                    return _line(caller.file, max(one.line for one in before), source)
+                    return line_of(caller.file, max(one.line for one in before), source)
     return None
 
 
@@ -78,11 +87,11 @@ def calling(function: str, near: Line, source: Source) -> Line | None:
     """The line of a function, ``near`` in it, that calls another one; None if several do."""
     lines = {
         node.lineno
-        for node in ast.walk(_around(near, source))
+        for node in ast.walk(around(near, source))
         if isinstance(node, ast.Call)
         and function in (getattr(node.func, "attr", ""), getattr(node.func, "id", ""))
     }
-    return _line(near.file, lines.pop(), source) if len(lines) == 1 else None
+    return line_of(near.file, lines.pop(), source) if len(lines) == 1 else None
 
 
 def uncompiled(function: str, test: Line, source: Source) -> Line | None:
@@ -94,12 +103,69 @@ def uncompiled(function: str, test: Line, source: Source) -> Line | None:
     parts = [part for part in function.split(".") if part != "<locals>"]
     known = {parts[-2] if len(parts) > 1 and parts[-1] in _METHODS else parts[-1]}
     made = []
-    for one in sorted(_sets(_around(test, source)), key=lambda one: one.line):
+    for one in sorted(sets_of(around(test, source)), key=lambda one: one.line):
         if one.reads & known:
             known |= one.names
             made.append(one)
     chosen = [one for one in made if one.hands_on] or made
-    return _line(test.file, chosen[-1].line, source) if chosen else None
+    return line_of(test.file, chosen[-1].line, source) if chosen else None
+
+
+def compiles(test: Line, source: Source) -> Line | None:
+    """The line that says what a test, else its file, compiles: the head of the loop around that.
+
+    None where several lines do.
+    """
+    for scope in (around(test, source), tree_of(test.file, source)):
+        calls = {
+            node.lineno
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "compile"
+            and getattr(node.func.value, "id", "") != "re"
+        }
+        heads = {max(found) for call in calls if (found := _heads(scope, call))}
+        if len(heads or calls) == 1:
+            return line_of(test.file, (heads or calls).pop(), source)
+    return None
+
+
+def replaced(place: Line, source: Source) -> Line | None:
+    """What took the place of a line that a function had, which is known by its code.
+
+    That is what sets the same variable now; where the line is still there, what sets the function
+    that it calls.
+    """
+    name = next((part for part in reversed(place.name.split(".")) if "<" not in part), "")
+    named = (one for one in ast.walk(tree_of(place.file, source)) if _is_named(one, name))
+    lines = [" ".join(line.split()) for line in source(place.file)]
+    targets = _targets(place.code or "")
+    for scope in named:
+        end = getattr(scope, "end_lineno", None) or len(lines)
+        for number in range(getattr(scope, "lineno", 1), end + 1):
+            if lines[number - 1] == place.code:
+                return called(Line(place.file, number, name), source)
+        sets = [one.line for one in sets_of(scope) if one.names & targets]
+        if sets:
+            return line_of(place.file, max(sets), source)
+    return None
+
+
+def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
+    """What says how often a line runs: the head of its loop, and the call that passes its length.
+
+    Of the latter only where the test makes one.
+    """
+    heads = _heads(around(line, source), line.line)
+    if not heads:
+        return
+    head = line_of(line.file, max(heads), source)
+    yield head
+    read = names_in(statement_at(around(line, source), head.line), ast.Load)
+    if read.intersection(_parameters(line, source)):
+        found = calling(line.name.rpartition(".")[2], test, source)
+        yield from (found,) if found else ()
 
 
 def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None:
@@ -108,57 +174,40 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
     ``reads``: the line reads a value, and only what that was made of is looked at.
     """
     for caller in reversed(callers):
-        scope = _around(caller, source)
-        names = _names(_statement(scope, caller.line)) if reads else None
-        for one in _slice(scope, caller.line, names):
+        scope = around(caller, source)
+        names = names_in(statement_at(scope, caller.line)) if reads else None
+        for one in slice_of(scope, caller.line, names):
             if one.varies:
-                return _line(caller.file, one.line, source)
+                return line_of(caller.file, one.line, source)
         reads = False
     return None
 
 
-@lru_cache(16)
-def _parsed(text: str) -> ast.Module:
+def _heads(scope: ast.AST, line: int) -> list[int]:
+    """The lines where the loops begin that a line is in."""
+    loops = (node for node in ast.walk(scope) if isinstance(node, LOOPS))
+    return [node.lineno for node in loops if node.lineno < line <= (node.end_lineno or 0)]
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    """Whether it is a function of that name, or the module where there is none."""
+    if isinstance(node, ast.Module):
+        return not name
+    return isinstance(node, FUNCTIONS) and getattr(node, "name", "") == name != ""
+
+
+def _targets(code: str) -> frozenset[str]:
+    """The variables that a statement sets."""
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])
-
-
-def _tree(file: str, source: Source) -> ast.Module:
-    return _parsed("".join(source(file)))
-
-
-@lru_cache(16)
-def _nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """All nodes of a file. Each recompile asks for them, and files of a library are long."""
-    return tuple(ast.walk(tree))
-
-
-@lru_cache(16)
-def _functions(tree: ast.Module) -> tuple[_Function, ...]:
-    return tuple(node for node in _nodes(tree) if isinstance(node, _FUNCTIONS))
-
-
-def _around(line: Line, source: Source) -> ast.AST:
-    """The innermost function of that name around a line, else the whole file."""
-    tree = _tree(line.file, source)
-    name = function_name(line.name)
-    found = [
-        node
-        for node in _functions(tree)
-        if getattr(node, "name", "<lambda>") == name
-        and min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
-        <= line.line
-        <= (node.end_lineno or node.lineno)
-    ]
-    return max(found, key=lambda node: node.lineno, default=tree)
+        return frozenset().union(*(one.names for one in sets_of(ast.parse(code))))
+    except (SyntaxError, ValueError):
+        return frozenset()
 
 
 def _parameters(line: Line, source: Source) -> list[str]:
     """The parameters of a function, without ``self``; those by keyword only come last."""
-    function = _around(line, source)
-    if not isinstance(function, _FUNCTIONS):
+    function = around(line, source)
+    if not isinstance(function, FUNCTIONS):
         return []
     given = function.args
     names = [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
@@ -182,13 +231,13 @@ def _nearest(
     calls = [line.line for line in callers if line.file == file]
     lines = [node.lineno for node in nodes]
     lines.sort(key=lambda line: min((abs(line - call) for call in calls), default=0))
-    return _line(file, lines[0], source) if lines else None
+    return line_of(file, lines[0], source) if lines else None
 
 
 def _changed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
     """What changes an attribute, an item or a list, except what sets it first."""
-    mode = isinstance(subject, ast.Attribute) and subject.attr == "training"
-    for node in _nodes(tree):
+    setting = _SETTING.get(getattr(subject, "attr", ""), ())
+    for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if not isinstance(node, ast.AugAssign):  # a name alone may be another variable
@@ -196,13 +245,30 @@ def _changed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.exp
             changes = any(_is_same(target, subject) for target in targets)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             method = node.func.attr
-            changes = (mode and method in _MODES) or (
+            changes = method in setting or (
                 method in _CHANGING and _is_same(node.func.value, subject)
             )
         else:
             continue
         if changes and not _first_set(tree, node):
             yield node
+
+
+def _replaced(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
+    """What puts another object, at each step of a loop, where one is that holds the subject."""
+    holders = []
+    while isinstance(subject, ast.Attribute | ast.Subscript):
+        subject = subject.value
+        if isinstance(subject, ast.Attribute):
+            holders.append(subject.attr)
+    loops = (node for node in ast.walk(tree) if isinstance(node, LOOPS))
+    for node in {one: None for loop in loops for one in ast.walk(loop)}:
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            replaced = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(replaced, ast.Attribute) and replaced.attr in holders:
+                yield node
 
 
 def _is_same(node: ast.expr, subject: ast.expr) -> bool:
@@ -219,7 +285,11 @@ def _is_same(node: ast.expr, subject: ast.expr) -> bool:
 
 def _first_set(tree: ast.Module, node: ast.AST) -> bool:
     """Whether it is a module's or a constructor's own line, which runs once."""
-    within = [one for one in _functions(tree) if any(part is node for part in ast.walk(one))]
+    within = [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, FUNCTIONS) and any(part is node for part in ast.walk(one))
+    ]
     return not within or getattr(within[-1], "name", "") == "__init__"
 
 
@@ -231,12 +301,12 @@ def _argument(
         value = _passed(subject, _parameters(code, source), caller, source)
         if value is None:
             return None
-        found = _slice(_around(caller, source), caller.line, _names(value))
+        found = slice_of(around(caller, source), caller.line, names_in(value))
         own = [one for one in found if one.varies]
         if isinstance(_root(value), ast.Name):
             own = own or [one for one in found if not one.hands_on] or found
         if own:
-            return _line(caller.file, own[0].line, source)
+            return line_of(caller.file, own[0].line, source)
         if not isinstance(value, ast.Name):
             return None
         subject, code = value, caller
@@ -267,135 +337,6 @@ def _passed(
 
 def _calls(caller: Line, source: Source) -> Iterator[ast.Call]:
     """The calls of a line, the outermost first."""
-    for node in ast.walk(_around(caller, source)):
+    for node in ast.walk(around(caller, source)):
         if isinstance(node, ast.Call) and node.lineno <= caller.line <= (node.end_lineno or 0):
             yield node
-
-
-# Which statements of a function a value is made of.
-
-
-class _Set(NamedTuple):
-    """A statement that sets names, or the head of a loop.
-
-    ``varies``: it computes something with what differs from step to step of a loop.
-    ``hands_on``: it only takes something out of what another line made.
-    """
-
-    line: int
-    end: int
-    names: frozenset[str]
-    reads: frozenset[str]
-    hands_on: bool
-    varies: bool = False
-
-
-def _slice(scope: ast.AST, line: int, names: frozenset[str] | None) -> list[_Set]:
-    """The statements that names are set by when a line runs, the latest first.
-
-    Those of the step before come last. Without names, all of the loops around the line.
-    """
-    loops = [
-        range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        for node in ast.walk(scope)
-        if isinstance(node, _LOOPS) and node.lineno < line <= (node.end_lineno or node.lineno)
-    ]
-    sets = sorted(_sets(scope), key=lambda one: -one.line)
-    before = [one for one in sets if one.end < line]
-    after = [one for one in sets if one.end >= line and any(one.line in loop for loop in loops)]
-    if names is None:
-        before = [one for one in before if any(one.line in loop for loop in loops)]
-    found: list[_Set] = []
-    wanted = set(names or ())
-    for one in (*before, *after):
-        if names is None or one.names & wanted:
-            grows = bool(one.names & one.reads) and not any(
-                one.names & other.names and other.line < one.line and other.line in loop
-                for other in sets
-                for loop in loops
-            )
-            in_loop = any(one.line in loop for loop in loops)
-            found.append(one._replace(varies=one.varies or (grows and in_loop)))
-            wanted |= one.reads
-    return found
-
-
-def _sets(scope: ast.AST) -> list[_Set]:
-    """The statements of a function or a module, without those of functions within."""
-    found: list[_Set] = []
-    counted: set[str] = set()
-    todo = [*ast.iter_child_nodes(scope)]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            continue
-        todo += ast.iter_child_nodes(node)
-        pair = _pair(node)
-        if pair is None:
-            continue
-        targets, value = pair
-        names = frozenset[str]().union(*(_names(target, ast.Store) for target in targets))
-        if isinstance(node, (*_LOOPS, ast.AugAssign)):
-            counted |= names
-        line = getattr(node, "lineno", value.lineno)
-        end = value.end_lineno or line
-        found.append(_Set(line, end, names, _names(value), _hands_on(value)))
-    return [one._replace(varies=bool(one.reads & counted) and not one.hands_on) for one in found]
-
-
-def _pair(node: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
-    """What a statement sets, and to what."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            return targets, value
-        case ast.AnnAssign(target=target, value=ast.expr() as value):
-            return [target], value
-        case ast.AugAssign(target=target, op=op, value=value):
-            return [target], ast.copy_location(ast.BinOp(target, op, value), value)
-        case ast.NamedExpr(target=target, value=value):
-            return [target], value
-        case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
-            return [target], value
-        case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
-            return [target], value
-    return None
-
-
-def _names(node: ast.AST | None, kind: type[ast.expr_context] = ast.expr_context) -> frozenset[str]:
-    """The variables in an expression, all or those that it sets."""
-    found = ast.walk(node) if node is not None else ()
-    return frozenset(
-        one.id for one in found if isinstance(one, ast.Name) and isinstance(one.ctx, kind)
-    )
-
-
-def _hands_on(value: ast.expr) -> bool:
-    """Whether a value is one that another line made, or a part of it."""
-    match value:
-        case ast.Name():
-            return True
-        case ast.Attribute(value=inner) | ast.Subscript(value=inner, slice=ast.Constant()):
-            return _hands_on(inner)
-        case ast.Starred(value=inner):
-            return _hands_on(inner)
-        case ast.Tuple(elts=parts):
-            return all(map(_hands_on, parts))
-        case ast.Call(func=ast.Name(id=name), args=parts) if name in _HANDING_ON:
-            return all(map(_hands_on, parts))
-    return False
-
-
-def _statement(scope: ast.AST, line: int) -> ast.stmt | None:
-    """The innermost statement at a line."""
-    found = [
-        node
-        for node in ast.walk(scope)
-        if isinstance(node, ast.stmt)
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
-        and not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
-    ]
-    return max(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
-
-
-def _line(file: str, number: int, source: Source) -> Line:
-    return Line(file, number, "", source(file)[number - 1].strip())

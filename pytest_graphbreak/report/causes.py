@@ -19,7 +19,7 @@ from pytest_graphbreak.model.record import (
     Recompile,
     Record,
 )
-from pytest_graphbreak.report.footer import Called, Context, not_known
+from pytest_graphbreak.report.footer import NO_LINES, Context, SourceLines
 from pytest_graphbreak.report.lines import (
     at,
     calls,
@@ -40,6 +40,7 @@ MOST_PLACES = 12
 """Places that a failure shows in full; what is left out is counted."""
 MOST_FUNCTIONS = 8
 """Functions that are named where operations are lost."""
+_BECAUSE = "without the compiler because of"
 MOST_NOWHERE = 3
 """Functions that are named where nothing is compiled any more: those around all others."""
 
@@ -57,40 +58,46 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
-    yield from _way(verdict, context.called)
-    yield from _left(verdict, not_known, MOST_NOWHERE)
+    yield from _way(verdict, context.shown)
+    yield from not_reached(verdict, most=MOST_NOWHERE)
     yield from to_try(words)
 
 
-def shrunk(verdict: Verdict, record: Record, called: Called = not_known) -> Iterator[TextLine]:
-    """Where fewer operations are captured in as many graphs: what each of them still has.
-
-    Nothing where a new place explains why there are more graphs and why less is captured.
-    """
+def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
+    """Where less of the program is compiled in as many graphs: what each of them still has."""
+    if not is_less(verdict):
+        return
     for step in verdict.lost:
         if step.kind == "work" and step.layer and not _shrank(verdict, step.layer):
             yield from compiled_still(record, step.layer, MOST_PLACES)
-            yield from _left(verdict, called)
             yield from to_try(f"look for {DESCRIPTIONS[step.layer].look_for}")
-    lost = {step.layer: step for step in verdict.lost if step.kind == "ops"}
-    left = any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes)
-    if not lost or (verdict.over and left):
+    ops = next((step for step in verdict.lost if step.kind == "ops"), None)
+    if ops is None:
         return
-    layer, step = next(iter(lost.items()))
-    graphs = [graph for graph in record.graph_list if graph.layer == layer]
-    yield from _left(verdict, called)
+    graphs = [graph for graph in record.graph_list if graph.layer == ops.layer]
     for graph in graphs[:MOST_PLACES]:
-        number = f"{graph.ops or 0} of {step.before} operations left"
+        number = f"{graph.ops or 0} of {ops.before} operations left"
         if len(graphs) > 1:
-            number = f"{graph.ops or 0} of the {step.after} operations that are left"
-        yield _lost(f"{layer} graph {graph.name} has {number}{process(graph)}")
+            number = f"{graph.ops or 0} of the {ops.after} operations that are left"
+        yield _lost(f"{ops.layer} graph {graph.name} has {number}{process(graph)}")
         yield from at(graph.where)
     if len(graphs) > MOST_PLACES:
         yield _rest(len(graphs) - MOST_PLACES, "more graph")
     yield from _notes(record)
-    if not left:
+    if not _is_explained(verdict):
         words = "code that was compiled before may run without the compiler now"
         yield from to_try(f"{words}: {_look_for(verdict)}")
+
+
+def is_less(verdict: Verdict) -> bool:
+    """Whether less is compiled, or less of that runs, and no new place explains it."""
+    if any(step.kind == "ops" for step in verdict.lost):
+        return not (verdict.over and _is_explained(verdict))
+    return any(step.kind == "work" for step in verdict.lost)
+
+
+def _is_explained(verdict: Verdict) -> bool:
+    return any(one.kind in ("break", "eager") and one.is_new for one in verdict.changes)
 
 
 def _shrank(verdict: Verdict, layer: str) -> bool:
@@ -109,7 +116,9 @@ def _notes(record: Record) -> Iterator[TextLine]:
     yield from map(detail, record.notes)
 
 
-def _left(verdict: Verdict, called: Called, most: int = MOST_FUNCTIONS) -> Iterator[TextLine]:
+def not_reached(
+    verdict: Verdict, shown: SourceLines = NO_LINES, most: int = MOST_FUNCTIONS
+) -> Iterator[TextLine]:
     """The functions that are no longer reached; where all are, those that hold less."""
     functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
     none = [one for one in functions if not one.after]
@@ -120,15 +129,17 @@ def _left(verdict: Verdict, called: Called, most: int = MOST_FUNCTIONS) -> Itera
         else:
             yield _lost(f"{where} holds {one.after} of {was}")
         if none and not number:
-            yield from _way(verdict, called)
+            yield from _way(verdict, shown)
+        elif not number:
+            yield from _set("compiled by", shown.compiles(), ())
 
 
-def _way(verdict: Verdict, called: Called) -> Iterator[TextLine]:
+def _way(verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
     """Of the outermost function that is not reached, the line by which the test calls it now."""
     functions = (one for one in verdict.changes if one.kind == "function" and not one.was)
     for one in functions:
         if not one.after:
-            yield from _set("without the compiler because of", called(one.where), ())
+            yield from _set(_BECAUSE, shown.uncompiled(one.where), ())
             return
 
 
@@ -144,19 +155,29 @@ def _operations(count: int) -> str:
     return plural(count, "operation")
 
 
-def places(verdict: Verdict, record: Record) -> Iterator[TextLine]:
+def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> Iterator[TextLine]:
     """What is new and what is gone, each with its place; the rest of a long list is counted.
 
     What is advised is said once.
     """
-    shown = reported(verdict, record)
+    found = reported(verdict, record)
     advised = set[str]()
-    for line in chain.from_iterable(map(lines, shown[:MOST_PLACES])):
+    entries = ((*lines(one), *_in_source(one, verdict, shown)) for one in found[:MOST_PLACES])
+    for line in chain.from_iterable(entries):
         if line.kind != "advice" or line.text not in advised:
             yield line
         advised |= {line.text} if line.kind == "advice" else set()
-    if len(shown) > MOST_PLACES:
-        yield _rest(len(shown) - MOST_PLACES, "more place")
+    if len(found) > MOST_PLACES:
+        yield _rest(len(found) - MOST_PLACES, "more place")
+
+
+def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
+    """What runs a line so often, or what took the place of one that was compiled."""
+    if one.change.kind in ("execution", "read"):
+        for where in shown.repeated(one.where):
+            yield from _set("repeated by", where, ())
+    elif not one.items and verdict.name == "lost":
+        yield from _set(_BECAUSE, shown.replaced(one.where), ())
 
 
 def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.config.packages import owner
@@ -20,13 +21,28 @@ from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.settings import measured_with
 from pytest_graphbreak.text.output import Kind, TextLine
 
-Called = Callable[[Frame], Frame]
-"""The line by which a function runs without the compiler: what disables it, or the test's."""
+
+class SourceLines:
+    """What the source of a test shows; here nothing, as where that source is not known."""
+
+    def uncompiled(self, function: Frame) -> Frame:
+        """The line by which a function runs without the compiler: what disables it, or a call."""
+        return NOWHERE
+
+    def compiles(self) -> Frame:
+        """The line that says what the test compiles, where one does."""
+        return NOWHERE
+
+    def replaced(self, place: Frame) -> Frame:
+        """What took the place of a line that is gone, or sets the function that it calls."""
+        return NOWHERE
+
+    def repeated(self, place: Frame) -> Sequence[Frame]:
+        """The lines that say how often a line runs."""
+        return ()
 
 
-def not_known(function: Frame) -> Frame:
-    """Return no line: the source of the test is not here."""
-    return NOWHERE
+NO_LINES: Final = SourceLines()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +72,7 @@ class Context:
     test: Frame = NOWHERE
     fixtures: Mapping[str, int] = field(default_factory=dict)
     """What of its graphs the test's fixtures made before its call, by layer."""
-    called: Called = not_known
+    shown: SourceLines = NO_LINES
     packages: Mapping[str, str] = field(default_factory=dict)
     recorded_packages: Mapping[str, str] = field(default_factory=dict)
 

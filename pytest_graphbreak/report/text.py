@@ -12,13 +12,15 @@ from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
+    is_less,
     lines,
+    not_reached,
     nowhere,
     places,
     shrunk,
 )
 from pytest_graphbreak.report.findings import made_of
-from pytest_graphbreak.report.footer import Called, Context, explain, footer, not_known
+from pytest_graphbreak.report.footer import NO_LINES, Context, SourceLines, explain, footer
 from pytest_graphbreak.report.headline import counts, first_line, headline, totals
 from pytest_graphbreak.report.occurrences import occurrences
 from pytest_graphbreak.report.settings import measured_with
@@ -32,7 +34,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine
     return [
         *blocks(
             [headline(verdict, record)],
-            _causes(nowhere(verdict, record, context), verdict, record, context.called),
+            _causes(nowhere(verdict, record, context), verdict, record, context.shown),
             # What decides nothing is left out: recompiles repeat operations, and are no gain.
             counts(
                 verdict,
@@ -70,12 +72,14 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
 
 
 def _causes(
-    nowhere: Iterable[TextLine], verdict: Verdict, record: Record, called: Called = not_known
+    nowhere: Iterable[TextLine], verdict: Verdict, record: Record, shown: SourceLines = NO_LINES
 ) -> Iterator[TextLine]:
-    """What is new comes first: what is lost follows from it."""
-    found, less = list(places(verdict, record)), shrunk(verdict, record, called)
+    """What is new comes first: what is lost follows from it. What is left comes last."""
+    found = list(places(verdict, record, shown))
+    functions = not_reached(verdict, shown) if is_less(verdict) else ()
     is_new = any(line.kind == "new" for line in found)
-    return chain(nowhere, *((found, less) if is_new else (less, found)))
+    both = (found, functions) if is_new else (functions, found)
+    return chain(nowhere, *both, shrunk(verdict, record))
 
 
 def _not_seen(record: Record) -> list[TextLine]:

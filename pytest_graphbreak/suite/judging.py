@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.config.ini import RUNS
 from pytest_graphbreak.config.settings import Settings, in_ci
-from pytest_graphbreak.model.record import NOWHERE, Frame, Record
+from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.suite.markers import GraphBudgetMark, canonical, is_xfail
 from pytest_graphbreak.text.files import shown
 
@@ -96,6 +95,7 @@ def _context(
     gate: Gate, item: pytest.Item, entry: Entry | None, fixtures: Mapping[str, int]
 ) -> Context:
     from pytest_graphbreak.report.footer import Context
+    from pytest_graphbreak.suite.source_lines import OwnSourceLines
 
     settings, nodeid = gate.settings, canonical(item)
     file, line, name = item.location
@@ -110,22 +110,8 @@ def _context(
         typed=settings.typed,
         test=Frame(file, name, 0 if line is None else line + 1),
         fixtures=fixtures,
-        called=partial(_called, item, settings),
+        shown=OwnSourceLines(item, settings),
     )
-
-
-def _called(item: pytest.Item, settings: Settings, function: Frame) -> Frame:
-    """The line by which a function runs without the compiler, as the source shows it."""
-    from pytest_graphbreak.layers import origins
-    from pytest_graphbreak.model.places import places
-    from pytest_graphbreak.model.stacks import Line
-
-    known = places(settings.root)
-    if disabled := known.disabled(str(settings.root / function.file), function.function):
-        return disabled
-    test = Line(str(item.path), (item.location[1] or 0) + 1, item.name.partition("[")[0])
-    found = origins.uncompiled(function.function, test, known.lines)
-    return known.frame(*found) if found else NOWHERE
 
 
 def _versions(record: Record) -> dict[str, str]:

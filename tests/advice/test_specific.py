@@ -42,6 +42,8 @@ def test_a_size_names_its_tensor_and_its_dimension(reason: str, said: str) -> No
         ("2 <= x.size()[1] <= 15 (x has shape [4, 1] now)", "mark_unbacked(x, 1)"),
         ("2 <= x.size()[0] <= 15 (x has shape [20, 1] now)", "take the branch on the size away"),
         ("not hasattr(self, '_calls')", "in __init__"),
+        ("tensor 'self.up.weight' requires_grad mismatch. expected requires_grad=0", "freeze"),
+        ("tensor 'x' requires_grad mismatch. expected requires_grad=0", "x.detach()"),
         ("Cache line invalidated because optimizer got deallocated", "make the optimizer once"),
         ("n == 3 (n is 4 now)", "pass it as a tensor"),
     ],

@@ -254,3 +254,27 @@ def test_what_a_known_break_leaves_goes_with_the_new_recompile_of_its_function()
     )
     found = diff(before(BROKEN), alone, versions=VERSIONS)
     assert [one.cause for one in found if not one.total and one.parent is None] == ["break"]
+
+
+def test_a_recompile_that_moved_to_what_is_compiled_now_goes_with_the_function_that_is_not() -> (
+    None
+):
+    def twice(where: Frame, ops: int, functions: dict[str, int]) -> Record:
+        graphs = [
+            Graph("dynamo", f"0/{number}", cause, ops, where=where, functions=functions)
+            for number, cause in enumerate(("entry", "recompile"))
+        ]
+        again = Recompile("dynamo", "0/1", "self.k == 1", where)
+        counts = {"dynamo": 2}, {"dynamo": 1}
+        return Record(("dynamo",), *counts, recompile_list=(again,), graph_list=tuple(graphs))
+
+    inner = {"a.py::inner": 3}
+    was, now = twice(OUTER, 5, inner | {"a.py::outer": 5}), twice(INNER, 3, inner)
+    found = diff(before(was), now, versions=VERSIONS)
+    (function,) = [n for n, one in enumerate(found) if one.kind == "function" and not one.after]
+    again = [one for one in found if one.parent == function]
+    assert [(one.where.function, one.kind, one.is_gone) for one in again] == [
+        ("inner", "recompile", False),
+        ("outer", "graph", True),
+    ]
+    assert judge(now, before(was), versions=VERSIONS).name == "lost"

@@ -7,7 +7,17 @@ import textwrap
 import pytest
 
 from pytest_graphbreak.layers.dynamo.messages import setters, subject
-from pytest_graphbreak.layers.origins import called, calling, origin, setting, step, uncompiled
+from pytest_graphbreak.layers.origins import (
+    called,
+    calling,
+    compiles,
+    origin,
+    repeated,
+    replaced,
+    setting,
+    step,
+    uncompiled,
+)
 from pytest_graphbreak.model.stacks import Line
 
 PROGRAM = textwrap.dedent(
@@ -50,12 +60,17 @@ PROGRAM = textwrap.dedent(
             total = softmax(many).sum()
             seen = total.item()
             net.blocks = net.blocks[:n]
+            net.head = Head(n)
+            net.parts[0] = Part(n)
+            net.first.requires_grad_(n > 1)
+            weight.requires_grad = n > 1
         encoded(size, y), encoded(many, y)
     """
 ).splitlines(keepends=True)
 
 CODE = Line("a.py", 6, "forward")
 CALL = Line("a.py", 21, "test_it")
+FIRST, SECOND = Line("a.py", 31, "test_slices"), Line("a.py", 34, "test_slices")
 INSIDE = (Line("a.py", 22, "test_it"), Line("a.py", 11, "generate"))
 SIZE = "size mismatch at index 0. expected 4, actual 2"
 
@@ -77,6 +92,12 @@ SIZE = "size mismatch at index 0. expected 4, actual 2"
         ("len(self.blocks._modules) != 2", (CALL,), 38),
         (f"tensor 'x' {SIZE}", INSIDE, 11),
         ("scale == 0", INSIDE, 10),
+        # What holds it is another object in each step.
+        ("self.net.head.bias is None", (CALL,), 39),
+        ("tensor 'self.parts[0].weight' stride mismatch at index 0", (CALL,), 40),
+        ("___check_obj_id(self.head.act, 9)", (CALL,), 39),
+        ("tensor 'self.first.weight' requires_grad mismatch. expected 0", (SECOND,), 41),
+        ("tensor 'x' requires_grad mismatch. expected requires_grad=0", (CALL,), 16),
         # The call itself says it, or nothing does.
         (f"tensor 'x' {SIZE}", (Line("a.py", 23, "test_it"),), None),
         ("GLOBAL_STATE changed: grad_mode", (CALL,), None),
@@ -90,7 +111,6 @@ def test_the_line_that_sets_it(guard: str, callers: tuple[Line, ...], line: int 
 
 
 ENCODE = Line("b.py", 1, "encode")
-FIRST, SECOND = Line("a.py", 31, "test_slices"), Line("a.py", 34, "test_slices")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +120,7 @@ FIRST, SECOND = Line("a.py", 31, "test_slices"), Line("a.py", 34, "test_slices")
         ("y", FIRST, 26),  # handed on from what the loop runs over
         ("x", SECOND, 33),  # it grows
         ("y", SECOND, 25),
-        ("x", Line("a.py", 39, "test_slices"), None),  # two calls, and which it was is not known
+        ("x", Line("a.py", 43, "test_slices"), None),  # two calls, and which it was is not known
     ],
 )
 def test_the_line_that_differs_from_step_to_step(
@@ -165,6 +185,76 @@ def test_the_line_that_goes_on_to_call_without_the_compiler(
 ) -> None:
     found = uncompiled(function, Line("a.py", 1, "test_it"), lambda file: UNCOMPILED)
     assert (found and found.line) == line
+
+
+LOOPS = textwrap.dedent(
+    """\
+    def test_it():
+        model = make(3)
+        for layer in model.layers[1:]:
+            layer.compile()
+        head = model.head.forward
+        update = optimizer.step
+        for step in range(2):
+            out = model(step)
+            while step:
+                head(out)
+                update()
+        return generate(model, 4)
+
+    def generate(step, length):
+        for index in range(length):
+            token = step(token)
+
+    class Stack:
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return head(x)
+    """
+).splitlines(keepends=True)
+TEST = Line("a.py", 1, "test_it")
+
+
+@pytest.mark.parametrize(
+    ("place", "lines"),
+    [
+        (Line("a.py", 10, "test_it"), [9]),
+        (Line("a.py", 8, "test_it"), [7]),
+        (Line("a.py", 16, "generate"), [15, 12]),
+        (Line("a.py", 21, "Stack.forward"), [20]),
+        (Line("a.py", 22, "Stack.forward"), []),
+    ],
+)
+def test_what_says_how_often_a_line_runs(place: Line, lines: list[int]) -> None:
+    assert [line.line for line in repeated(place, TEST, lambda file: LOOPS)] == lines
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "line"),
+    [
+        ("test_it", "head(out)", 5),
+        ("test_it.<locals>.<lambda>", "update = compile(lambda: optimizer.step())", 6),
+        ("test_it", "other(out)", None),
+        ("other", "head(out)", None),
+        ("Stack.forward", "x = layer(x)", 20),
+    ],
+)
+def test_what_took_the_place_of_a_line(function: str, code: str, line: int | None) -> None:
+    found = replaced(Line("a.py", 0, function, code), lambda file: LOOPS)
+    assert (found and found.line) == line
+
+
+def test_the_line_that_says_what_is_compiled() -> None:
+    def found(text: str) -> int | None:
+        line = compiles(TEST, lambda file: text.splitlines(keepends=True))
+        return line and line.line
+
+    assert found("".join(LOOPS)) == 3
+    assert found("def test_it():\n    re.compile('')\n    torch.compile(f)\n") == 3
+    assert found("run = torch.compile(f)\ndef test_it():\n    run()\n") == 1
+    assert found("def test_it():\n    f.compile()\n    g.compile()\n") is None
+    assert found("def test_it():\n    f()\n") is None
 
 
 def test_a_file_that_cannot_be_read_says_nothing() -> None:

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
+from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.report import causes
+from pytest_graphbreak.report.footer import SourceLines
 from pytest_graphbreak.report.occurrences import occurrences
 from tests.changes import total
 
@@ -53,29 +54,79 @@ def test_nothing_is_to_be_looked_for_where_a_break_says_it() -> None:
 
 
 def test_functions_that_are_gone_come_before_those_that_hold_less() -> None:
-    one = Record(layers=("dynamo",), graph_list=graphs(1))
     less = Difference("function", "dynamo", where=BODY, before=9, after=4)
     gone = Difference("function", "dynamo", where=HEAD, before=1, after=0)
-    shown = [*map(str, causes.shrunk(lost(less), one))]
+    shown = [*map(str, causes.not_reached(lost(less)))]
     assert "  - net.py:30 in Body.forward holds 4 of 9 operations" in shown
-    shown = [*map(str, causes.shrunk(lost(less, gone), one))]
+    shown = [*map(str, causes.not_reached(lost(less, gone)))]
     assert "  - net.py:40 in Head.forward is no longer reached (1 operation)" in shown
     assert not any("holds" in line for line in shown)
 
 
+LINE = Frame("test_net.py", "test_it", 12, "run = model")
+
+
+class AllOnOneLine(SourceLines):
+    """A test of which one line answers each question."""
+
+    def uncompiled(self, function: Frame) -> Frame:
+        return LINE
+
+    compiles = lambda self: LINE  # noqa: E731
+    replaced = uncompiled
+    repeated = lambda self, place: (LINE, HEAD)  # noqa: E731
+
+
+ORIGINS = AllOnOneLine()
+
+
 def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_reported() -> None:
-    one = Record(layers=("dynamo",), graph_list=graphs(1))
     gone = [
         Difference("function", "dynamo", where=where, before=9, after=0) for where in (BODY, HEAD)
     ]
-    line = Frame("test_net.py", "test_it", 12, "run = model")
-    lines = {BODY: line, HEAD: line}
-    shown = [*map(str, causes.shrunk(lost(*gone), one, lines.__getitem__))]
-    assert shown[:4] == [
+    assert [*map(str, causes.not_reached(lost(*gone), ORIGINS))] == [
         "  - net.py:30 in Body.forward is no longer reached (9 operations)",
         "      without the compiler because of test_net.py:12 in test_it",
         "          run = model",
         "  - net.py:40 in Head.forward is no longer reached (9 operations)",
+    ]
+
+
+def test_of_functions_that_hold_less_the_line_that_compiles_is_reported() -> None:
+    less = [
+        Difference("function", "dynamo", where=where, before=9, after=4) for where in (BODY, HEAD)
+    ]
+    assert [*map(str, causes.not_reached(lost(*less), ORIGINS))] == [
+        "  - net.py:30 in Body.forward holds 4 of 9 operations",
+        "      compiled by test_net.py:12 in test_it",
+        "          run = model",
+        "  - net.py:40 in Head.forward holds 4 of 9 operations",
+    ]
+
+
+def test_what_took_the_place_of_what_was_compiled_is_reported_where_it_is_lost() -> None:
+    gone = Difference("graph", "dynamo", cause="entry", where=BODY, before=1)
+    shown = [*map(str, causes.places(lost(gone), Record(), ORIGINS))]
+    assert shown[-2:] == [
+        "      without the compiler because of test_net.py:12 in test_it",
+        "          run = model",
+    ]
+    improved = Verdict("improved", (total("graph", before=2, after=1), gone))
+    assert not any("because" in str(line) for line in causes.places(improved, Record(), ORIGINS))
+
+
+def test_what_runs_more_often_names_its_loop() -> None:
+    ran = LineRuns("dynamo", "call", "0/0", 5, where=BODY)
+    more = Difference(
+        "execution", "dynamo", cause="call", where=BODY, before=3, after=5, items=(0,)
+    )
+    over = Verdict("over", (total("execution", before=3, after=5), more))
+    shown = [*map(str, causes.places(over, Record(execution_list=(ran,)), ORIGINS))]
+    assert shown[-4:] == [
+        "      repeated by test_net.py:12 in test_it",
+        "          run = model",
+        "      repeated by net.py:40 in Head.forward",
+        "          print(x)",
     ]
 
 

@@ -38,7 +38,7 @@ _DISABLED = re.compile(r"torch\.compiler\.disable|torch\._dynamo\.disable\(\) wr
 _FUNCTION = re.compile(r"\bfunction `?([\w.<>]+)")
 _PLACE = re.compile(r"([^\s:][^\n:]{0,4096}):(\d{1,9}) in (\S{1,500})")
 _SUBJECT = re.compile(
-    r"tensor '(?P<tensor>[^']{1,200}(?:'[^']{1,80}'\][^']{0,80})*)' \w+ mismatch"
+    r"tensor '(?P<tensor>[^']{1,200}(?:'[^']{1,80}'\][^']{0,80})*)' (?P<property>\w+) mismatch"
     r"|(?:not )?hasattr\((?P<holder>.{1,200}), '(?P<attribute>\w{1,100})'\)"
     r"|len\((?P<list>.{1,200}?)(?:\._modules)?\) [=!]="
     r"|(?:\d+ <= )?(?P<size>[\w.\[\]']{1,200})\.size\(\)\["
@@ -82,7 +82,7 @@ def guard(texts: tuple[str, ...]) -> str:
     text = re.sub(r"^!?[\d/]+:\s*", "", texts[0].strip())
     text = text.split("\nUser stack trace:")[0]
     text = readable(re.split(r"\s\s#|\s#(?= )", text, maxsplit=1)[0].rstrip())
-    text = text.split(" If this is unexpected, wrap your backend")[0]
+    text = re.split(r" If this is unexpected, wrap your backend| Guard failed on a param", text)[0]
     return plain(text) or UNNAMED
 
 
@@ -91,8 +91,11 @@ def subject(guard: str) -> str:
     found = _SUBJECT.match(guard)
     if found is None:
         return ""
-    text = next(part for name, part in found.groupdict().items() if part and name != "attribute")
-    return f"{text}.{found['attribute']}" if found["attribute"] else text
+    parts = found.groupdict()
+    attribute, property = parts.pop("attribute"), parts.pop("property")
+    text = next(filter(None, parts.values()))
+    attribute = "requires_grad" if property == "requires_grad" else attribute
+    return f"{text}.{attribute}" if attribute else text
 
 
 def setters(guard: str) -> tuple[str, ...]:

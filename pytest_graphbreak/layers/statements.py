@@ -1,0 +1,177 @@
+"""The statements of a source file: the function around a line, what sets a name, which loop.
+
+Files are parsed and never run. Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pytest_graphbreak.model.places import function_name
+from pytest_graphbreak.model.stacks import Line
+
+FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_HANDING_ON: Final = ("enumerate", "zip", "iter", "reversed", "list", "tuple")
+
+Source = Callable[[str], Sequence[str]]
+"""The lines of a file; none where it cannot be read."""
+
+
+@lru_cache(16)
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
+def tree_of(file: str, source: Source) -> ast.Module:
+    return _parsed("".join(source(file)))
+
+
+def around(line: Line, source: Source) -> ast.AST:
+    """The innermost function of that name around a line, else the whole file."""
+    tree = tree_of(line.file, source)
+    name = function_name(line.name)
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, FUNCTIONS)
+        and getattr(node, "name", "<lambda>") == name
+        and min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
+        <= line.line
+        <= (node.end_lineno or node.lineno)
+    ]
+    return max(found, key=lambda node: node.lineno, default=tree)
+
+
+class Set(NamedTuple):
+    """A statement that sets names, or the head of a loop.
+
+    ``varies``: it computes something with what differs from step to step of a loop.
+    ``hands_on``: it only takes something out of what another line made.
+    """
+
+    line: int
+    end: int
+    names: frozenset[str]
+    reads: frozenset[str]
+    hands_on: bool
+    varies: bool = False
+
+
+def slice_of(scope: ast.AST, line: int, names: frozenset[str] | None) -> list[Set]:
+    """The statements that names are set by when a line runs, the latest first.
+
+    Those of the step before come last. Without names, all of the loops around the line.
+    """
+    loops = [
+        range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(scope)
+        if isinstance(node, LOOPS) and node.lineno < line <= (node.end_lineno or node.lineno)
+    ]
+    sets = sorted(sets_of(scope), key=lambda one: -one.line)
+    before = [one for one in sets if one.end < line]
+    after = [one for one in sets if one.end >= line and any(one.line in loop for loop in loops)]
+    if names is None:
+        before = [one for one in before if any(one.line in loop for loop in loops)]
+    found: list[Set] = []
+    wanted = set(names or ())
+    for one in (*before, *after):
+        if names is None or one.names & wanted:
+            grows = bool(one.names & one.reads) and not any(
+                one.names & other.names and other.line < one.line and other.line in loop
+                for other in sets
+                for loop in loops
+            )
+            in_loop = any(one.line in loop for loop in loops)
+            found.append(one._replace(varies=one.varies or (grows and in_loop)))
+            wanted |= one.reads
+    return found
+
+
+def sets_of(scope: ast.AST) -> list[Set]:
+    """The statements of a function or a module, without those of functions within."""
+    found: list[Set] = []
+    counted: set[str] = set()
+    todo = [*ast.iter_child_nodes(scope)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            continue
+        todo += ast.iter_child_nodes(node)
+        pair = _pair(node)
+        if pair is None:
+            continue
+        targets, value = pair
+        names = frozenset[str]().union(*(names_in(target, ast.Store) for target in targets))
+        if isinstance(node, (*LOOPS, ast.AugAssign)):
+            counted |= names
+        line = getattr(node, "lineno", value.lineno)
+        end = value.end_lineno or line
+        found.append(Set(line, end, names, names_in(value), _hands_on(value)))
+    return [one._replace(varies=bool(one.reads & counted) and not one.hands_on) for one in found]
+
+
+def _pair(node: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
+    """What a statement sets, and to what."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return targets, value
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            return [target], value
+        case ast.AugAssign(target=target, op=op, value=value):
+            return [target], ast.copy_location(ast.BinOp(target, op, value), value)
+        case ast.NamedExpr(target=target, value=value):
+            return [target], value
+        case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
+            return [target], value
+        case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
+            return [target], value
+    return None
+
+
+def names_in(
+    node: ast.AST | None, kind: type[ast.expr_context] = ast.expr_context
+) -> frozenset[str]:
+    """The variables in an expression, all or those that it sets."""
+    found = ast.walk(node) if node is not None else ()
+    return frozenset(
+        one.id for one in found if isinstance(one, ast.Name) and isinstance(one.ctx, kind)
+    )
+
+
+def _hands_on(value: ast.expr) -> bool:
+    """Whether a value is one that another line made, or a part of it."""
+    match value:
+        case ast.Name():
+            return True
+        case ast.Attribute(value=inner) | ast.Subscript(value=inner, slice=ast.Constant()):
+            return _hands_on(inner)
+        case ast.Starred(value=inner):
+            return _hands_on(inner)
+        case ast.Tuple(elts=parts):
+            return all(map(_hands_on, parts))
+        case ast.Call(func=ast.Name(id=name), args=parts) if name in _HANDING_ON:
+            return all(map(_hands_on, parts))
+    return False
+
+
+def statement_at(scope: ast.AST, line: int) -> ast.stmt | None:
+    """The innermost statement at a line."""
+    found = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.stmt)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        and not isinstance(node, (*FUNCTIONS, ast.ClassDef))
+    ]
+    return max(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+
+
+def line_of(file: str, number: int, source: Source) -> Line:
+    return Line(file, number, "", source(file)[number - 1].strip())

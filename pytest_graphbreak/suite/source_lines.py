@@ -1,0 +1,47 @@
+"""What the source of a test shows of code that is no longer compiled, or runs more often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_graphbreak.layers import origins
+from pytest_graphbreak.model.places import places
+from pytest_graphbreak.model.record import NOWHERE, Frame
+from pytest_graphbreak.model.stacks import Line
+from pytest_graphbreak.report.footer import SourceLines
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_graphbreak.config.settings import Settings
+
+
+class OwnSourceLines(SourceLines):
+    """The files of this machine. Only a failure reads them."""
+
+    def __init__(self, item: pytest.Item, settings: Settings) -> None:
+        self._root = settings.root
+        self._places = places(settings.root)
+        name = item.name.partition("[")[0]
+        self._test = Line(str(item.path), (item.location[1] or 0) + 1, name)
+
+    def uncompiled(self, function: Frame) -> Frame:
+        if disabled := self._places.disabled(self._line(function).file, function.function):
+            return disabled
+        return self._frame(origins.uncompiled(function.function, self._test, self._places.lines))
+
+    def compiles(self) -> Frame:
+        return self._frame(origins.compiles(self._test, self._places.lines))
+
+    def replaced(self, place: Frame) -> Frame:
+        return self._frame(origins.replaced(self._line(place), self._places.lines))
+
+    def repeated(self, place: Frame) -> tuple[Frame, ...]:
+        found = origins.repeated(self._line(place), self._test, self._places.lines)
+        return tuple(map(self._frame, found))
+
+    def _line(self, frame: Frame) -> Line:
+        return Line(str(self._root / frame.file), frame.line, frame.function, frame.code)
+
+    def _frame(self, line: Line | None) -> Frame:
+        return self._places.frame(*line) if line else NOWHERE
