@@ -1,13 +1,15 @@
 """Which planted edits the gate catches, which others it fails, and whether it names their lines.
 
-    python -m benchmarks.planted [--kind KIND] [--program NAME] [--show] [--json FILE]
+    python -m benchmarks.planted [--drawn SEED] [--kind KIND] [--program NAME] [--show]
+        [--json FILE]
 
 Each program is recorded, edited, and run again under the gate, each time in a forked process. What
 the edit did is found without the plugin (``truth``). An edit is *caught* where it made the program
 worse and the test is red, a *false alarm* where it did not and the test is red, and *named* where
 the first entry of the red text has a line of the edit. Prints a table by kind of edit, and a line
 for each edit that is missed, unnamed or a false alarm; ``--show`` prints their texts, too.
-Programs that need transformers are left out where it is not installed.
+Programs that need transformers are left out where it is not installed. ``--drawn`` takes other
+programs, and edits whose places a seed chooses.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.planted import models, truth, written
+from benchmarks.planted import drawn, models, truth, written
 from benchmarks.planted.edits import TEST, Edit, Outcome, edited, table, tell
 from cases.forked import in_child
 
-PROGRAMS = written.PROGRAMS | models.PROGRAMS
+PROGRAMS = written.PROGRAMS | models.PROGRAMS | drawn.PROGRAMS
 
 
 def under_the_gate(argument: str) -> dict[str, Any]:
@@ -63,6 +65,11 @@ def _true(file: Path) -> dict[str, Any]:
     if "error" in found:
         raise ValueError(f"the program does not run: {found['error']}")
     return found | _quietly(truth.operators, str(file))
+
+
+def _files(program: str) -> dict[str, str]:
+    files = {TEST: PROGRAMS[program], "pytest.ini": "[pytest]\n"}
+    return files | models.copied(PROGRAMS[program])
 
 
 class Bench:
@@ -98,10 +105,8 @@ class Bench:
         )
 
     def _recorded(self, program: str, place: Path) -> dict[str, Any]:
-        files = {TEST: PROGRAMS[program], "pytest.ini": "[pytest]\n"}
-        files |= models.copied(PROGRAMS[program])
         place.mkdir()
-        for name, text in files.items():
+        for name, text in _files(program).items():
             (place / name).write_text(text)
         true = _true(place / TEST)
         under = _quietly(under_the_gate, f"{place}|--graph-budget-record")
@@ -123,16 +128,24 @@ def outcomes(edits: list[Edit]) -> Iterator[Outcome]:
                 print(f"{'NOT RUN':12}{edit.program}: {edit.new.strip()!r}: {fault}", flush=True)
 
 
+def _edits(seed: int | None) -> list[Edit]:
+    if seed is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            files = {program: _files(program) for program in drawn.PROGRAMS}
+            return drawn.edits(seed, files, Path(folder))
+    has_models = importlib.util.find_spec("transformers") is not None
+    return [*written.EDITS, *(models.EDITS if has_models else ())]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planted")
     parser.add_argument("--kind", default="")
     parser.add_argument("--program", default="")
+    parser.add_argument("--drawn", type=int, metavar="SEED")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    edits = [*written.EDITS]
-    if importlib.util.find_spec("transformers"):
-        edits += models.EDITS
+    edits = _edits(asked.drawn)
     edits = [one for one in edits if asked.kind in one.kind and asked.program in ("", one.program)]
     found = []
     for one in outcomes(edits):

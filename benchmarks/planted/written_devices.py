@@ -236,8 +236,129 @@ LAZY: Final = (
     Edit("lazy_decode", "harmless", "pass  # STEP", "token = token.relu()"),
 )  # fmt: skip
 
+# Programs and edits that entries were not worked on with.
+
+_NESTED = (
+    _JAX_HEAD
+    + """
+@jax.jit
+def normalise(x):
+    pass  # INNER
+    return (x - x.mean()) / (x.std() + 1)
+
+@jax.jit
+def project(x, w):
+    h = normalise(x) @ w
+    pass  # MODEL
+    return jnp.tanh(h)
+
+def test_program():
+    w = jnp.asarray(ones(4, 4))
+    for n in range(2):
+        x = ones(8, 4)
+        pass  # CALL
+        y = project(x, w)
+        z = normalise(x)
+        pass  # AFTER
+"""
+)
+_FIT = (
+    _JAX_HEAD
+    + """
+def predict(params, x, scale=1.0):
+    for layer in params:
+        x = jnp.tanh(x @ layer) * scale
+        pass  # MODEL
+    return x.sum()
+
+update = jax.jit(jax.value_and_grad(predict), static_argnames="scale")
+score = jax.jit(predict)
+
+def fit(params, batches):
+    for n, x in enumerate(batches):
+        pass  # CALL
+        value, grads = update(params, x)
+        params = [np.asarray(p - 0.1 * g) for p, g in zip(params, map(np.asarray, grads))]
+        score(params, x)
+    return params
+
+def test_program():
+    params = [ones(4, 4), ones(4, 4)]
+    fit(params, [ones(8, 4) for _ in range(3)])
+"""
+)
+
+JAX_OTHER: Final = (
+    Edit("jax_nested", "callback", "pass  # MODEL", "jax.debug.callback(print, h.max())"),
+    Edit("jax_nested", "callback", "pass  # INNER", "x = jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)"),
+    Edit("jax_fit", "callback", "pass  # MODEL", "jax.debug.print('{x}', x=x[0])"),
+    Edit("jax_nested", "shape", "pass  # CALL", "x = x[: 8 - n]"),
+    Edit("jax_fit", "shape", "[ones(8, 4) for _ in range(3)]", "[ones(8 - n, 4) for n in range(3)]"),
+    Edit("jax_fit", "type", "pass  # CALL", "x = x.astype(np.float16) if n == 2 else x"),
+    Edit("jax_nested", "weak type", "z = normalise(x)", "z = normalise(2.0 if n else x)"),
+    Edit("jax_fit", "static", "update(params, x)", "update(params, x, scale=1.0 + n)"),
+    Edit("jax_fit", "pytree", "pass  # CALL", "params = tuple(params) if n == 1 else params"),
+    Edit("jax_fit", "pytree", "pass  # CALL", "params = [*params, ones(4, 4)]"),
+    Edit("jax_fit", "closure", "pass  # CALL", "update = jax.jit(jax.value_and_grad(lambda p, v: predict(p, v)))"),
+    Edit("jax_nested", "closure", "pass  # CALL", "normalise = jax.jit(lambda v: v / (v.std() + n))"),
+    Edit("jax_nested", "jit added", "pass  # AFTER", "jax.jit(jnp.tanh)(z)"),
+    Edit("jax_nested", "jit added", "y = project(x, w)", "y = jax.jit(lambda v: project(v, w))(x)"),
+    Edit("jax_nested", "jit removed", "@jax.jit\ndef project", "def project"),
+    Edit("jax_nested", "jit removed", "@jax.jit\ndef normalise", "def normalise"),
+    Edit("jax_fit", "jit removed", "score = jax.jit(predict)", "score = predict"),
+    Edit("jax_nested", "eager", "pass  # AFTER", "z = z - y.mean()"),
+    Edit("jax_fit", "setting", "pass  # CALL", "jax.config.update('jax_enable_x64', n > 1)"),
+    Edit("jax_fit", "harmless", "pass  # CALL", "x = x * 2 - n"),
+    Edit("jax_nested", "harmless", "pass  # INNER", "x = x * 2"),
+    Edit("jax_fit", "harmless", "pass  # MODEL", "x = x + 1"),
+    Edit("jax_nested", "harmless", "pass  # AFTER", "assert float(z[0, 0]) < 99"),
+)  # fmt: skip
+
+_LAZY_BATCHES = (
+    _LAZY_HEAD
+    + """
+def evaluate(net, batches):
+    total = []
+    for n, x in enumerate(batches):
+        pass  # CALL
+        y = net(x)
+        pass  # STEP
+        torch_xla.sync()
+        total.append(y)
+    return total
+
+def test_program():
+    torch.manual_seed(0)
+    net = Net().to(torch_xla.device()).eval()
+    batches = [ones(4, 8) for n in range(4)]
+    torch_xla.sync()
+    with torch.no_grad():
+        evaluate(net, batches)
+"""
+)
+
+LAZY_OTHER: Final = (
+    Edit("lazy_batches", "access", "pass  # STEP", "print(y.norm())"),
+    Edit("lazy_batches", "access", "pass  # MODEL", "h = h[h.sum(-1) > -9]"),
+    Edit("lazy_batches", "access", "pass  # STEP", "assert torch.isfinite(y).all()"),
+    Edit("lazy_batches", "access", "pass  # CALL", "x = torch.tensor(x.cpu().numpy() * 2).to(torch_xla.device()) + x"),
+    Edit("lazy_batches", "sync", "pass  # MODEL", "torch_xla.sync()"),
+    Edit("lazy_batches", "shape", "pass  # CALL", "x = x[: 4 - n // 2]"),
+    Edit("lazy_batches", "shape", "[ones(4, 8) for n in range(4)]", "[ones(4 + n, 8) for n in range(4)]"),
+    Edit("lazy_batches", "cache", "pass  # STEP", "y = torch.cat([*total, y])"),
+    Edit("lazy_batches", "type", "pass  # CALL", "x = x.bfloat16().float() if n == 3 else x"),
+    Edit("lazy_batches", "constant", "pass  # STEP", "y = y[:, n:]"),
+    Edit("lazy_batches", "fallback", "pass  # MODEL", "h = h + torch.histc(h, 8).sum()"),
+    Edit("lazy_batches", "harmless", "pass  # MODEL", "h = h * 2"),
+    Edit("lazy_batches", "harmless", "pass  # STEP", "y = torch.softmax(y, -1)"),
+    Edit("lazy_batches", "harmless", "pass  # CALL", "assert x.shape[0] == 4"),
+)  # fmt: skip
+
 PROGRAMS: Final = {
     "jax_train": _TRAIN,
+    "jax_nested": _NESTED,
+    "jax_fit": _FIT,
+    "lazy_batches": _LAZY_BATCHES,
     "jax_decode": _DECODE,
     "jax_scan": _SCAN,
     "jax_sharded": _SHARDED,

@@ -26,7 +26,11 @@ graph budget: 2 dynamo graphs, the baseline allows 1 (+1)
 
 
 PROGRAMS = written.PROGRAMS | written_devices.PROGRAMS
-EDITS = (*written.EDITS, *written_devices.JAX, *written_devices.LAZY)
+DEVICES = written_devices
+EDITS = (
+    *(*written.EDITS, *DEVICES.JAX, *DEVICES.LAZY),
+    *(*DEVICES.JAX_OTHER, *DEVICES.LAZY_OTHER),
+)
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: f"{edit.program} {edit.new.strip()}")

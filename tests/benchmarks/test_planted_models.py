@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers")
 
+from benchmarks.planted import drawn
 from benchmarks.planted.edits import TEST, Edit, edited
 from benchmarks.planted.models import EDITS, PROGRAMS, copied
 
@@ -20,3 +22,16 @@ def test_an_edit_fits_and_imports_are_absolute(edit: Edit) -> None:
     ast.parse(after)
     assert edited(text, after)
     assert "from ." not in text
+
+
+def test_a_seed_draws_edits_that_fit(tmp_path: Path) -> None:
+    text = drawn.PROGRAMS["see"]
+    files = {TEST: text, **copied(text)}
+    edits = []
+    for number, seed in enumerate((1, 1, 2)):
+        (folder := tmp_path / str(number)).mkdir()
+        edits.append(drawn.edits(seed, {"see": files}, folder))
+    assert edits[0] == edits[1] != edits[2]
+    for edit in edits[0]:
+        if edit.program == "see":
+            ast.parse(edit.applied(files[edit.file]))
