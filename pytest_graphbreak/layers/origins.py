@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 from pytest_graphbreak.layers.statements import (
     FUNCTIONS,
@@ -97,9 +97,12 @@ def calling(function: str, near: Line, source: Source) -> Line | None:
 def uncompiled(function: str, test: Line, source: Source) -> Line | None:
     """The line of a test by which a function or a method of a class goes on to be called.
 
-    That is the last one that only gives it another name, as ``run = model`` does, else the last
-    that sets what is made of it.
+    That is the one that turns the compiler off, the last that only gives it another name, as
+    ``run = model`` does, or the last that sets what is made of it.
     """
+    off = [one.lineno for one in ast.walk(around(test, source)) if _turns_off(one)]
+    if off:
+        return line_of(test.file, off[-1], source)
     parts = [part for part in function.split(".") if part != "<locals>"]
     known = {parts[-2] if len(parts) > 1 and parts[-1] in _METHODS else parts[-1]}
     made = []
@@ -181,6 +184,16 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
                 return line_of(caller.file, one.line, source)
         reads = False
     return None
+
+
+def _turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
+    """Whether it is ``disable=`` of a call, ``config.disable`` or ``set_stance``."""
+    if isinstance(node, ast.Attribute):
+        parent = getattr(node.value, "attr", getattr(node.value, "id", ""))
+        return node.attr == "set_stance" or (node.attr, parent) == ("disable", "config")
+    if not isinstance(node, ast.keyword) or node.arg != "disable":
+        return False
+    return not isinstance(node.value, ast.Constant) or bool(node.value.value)
 
 
 def _heads(scope: ast.AST, line: int) -> list[int]:

@@ -181,8 +181,7 @@ class Places:
 
     def disabled(self, file: str, function: str) -> Frame | None:
         """A line of its decorators, or one that calls ``disable`` with its name."""
-        lines = _lines(file)
-        scope = next((one for one in self._parsed(file, lines) if one.qualname == function), None)
+        lines, scope = _lines(file), self._named(file, function)
         decorators = range(scope.first, scope.line) if scope else ()
         for number in decorators:
             if "disable" in (text := lines[number - 1]):
@@ -192,6 +191,15 @@ class Places:
             if function.rpartition(".")[2] in words and not text.lstrip().startswith("#"):
                 return self.frame(file, number)
         return None
+
+    def defined(self, file: str, function: str) -> Frame | None:
+        """The ``def`` of a function, by its qualified name."""
+        scope = self._named(file, function)
+        return self.frame(file, scope.line, scope.name) if scope else None
+
+    def _named(self, file: str, function: str) -> _Scope | None:
+        scopes = self._parsed(file, _lines(file))
+        return next((one for one in scopes if one.qualname == function), None)
 
     def lines(self, file: str) -> Sequence[str]:
         """The text of a file as it is now; nothing where it cannot be read."""

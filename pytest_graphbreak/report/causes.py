@@ -58,6 +58,8 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
         words = _look_for(verdict)
     yield from _notes(record)
     yield from at(context.test)
+    defined = context.shown.defined(_outermost(verdict))
+    yield from at(defined) if defined.line else ()
     yield from _way(verdict, context.shown)
     yield from not_reached(verdict, most=MOST_NOWHERE)
     yield from to_try(words)
@@ -123,7 +125,7 @@ def not_reached(
     functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
     none = [one for one in functions if not one.after]
     for number, one in enumerate((none or functions)[:most]):
-        where, was = position(one.where), _operations(one.before or 0)
+        where, was = position(shown.defined(one.where)), _operations(one.before or 0)
         if none:
             yield _lost(f"{where} is no longer reached ({was})")
         else:
@@ -136,11 +138,14 @@ def not_reached(
 
 def _way(verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
     """Of the outermost function that is not reached, the line by which the test calls it now."""
+    function = _outermost(verdict)
+    yield from _set(_BECAUSE, shown.uncompiled(function) if function.file else NOWHERE, ())
+
+
+def _outermost(verdict: Verdict) -> Frame:
+    """The function with the most operations of those that are no longer reached."""
     functions = (one for one in verdict.changes if one.kind == "function" and not one.was)
-    for one in functions:
-        if not one.after:
-            yield from _set(_BECAUSE, shown.uncompiled(one.where), ())
-            return
+    return next((one.where for one in functions if not one.after), NOWHERE)
 
 
 def _lost(text: str) -> TextLine:

@@ -25,6 +25,10 @@ from pytest_graphbreak.text.output import Kind, TextLine
 class SourceLines:
     """What the source of a test shows; here nothing, as where that source is not known."""
 
+    def defined(self, function: Frame) -> Frame:
+        """The same function, with the line where it begins if that is known."""
+        return function
+
     def uncompiled(self, function: Frame) -> Frame:
         """The line by which a function runs without the compiler: what disables it, or a call."""
         return NOWHERE

@@ -25,6 +25,10 @@ class OwnSourceLines(SourceLines):
         name = item.name.partition("[")[0]
         self._test = Line(str(item.path), (item.location[1] or 0) + 1, name)
 
+    def defined(self, function: Frame) -> Frame:
+        found = self._places.defined(self._line(function).file, function.function)
+        return function if found is None else found
+
     def uncompiled(self, function: Frame) -> Frame:
         if disabled := self._places.disabled(self._line(function).file, function.function):
             return disabled

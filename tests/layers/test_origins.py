@@ -187,6 +187,22 @@ def test_the_line_that_goes_on_to_call_without_the_compiler(
     assert (found and found.line) == line
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("run = torch.compile(net, disable=not FAST)", 3),
+        ("torch._dynamo.config.disable = True", 3),
+        ("torch.compiler.set_stance('force_eager')", 3),
+        ("run = torch.compile(net, disable=False)", 4),
+    ],
+)
+def test_the_line_that_turns_the_compiler_off(line: str, found: int) -> None:
+    text = f"def test_it():\n    net = Net()\n    {line}\n    out = net(x)\n"
+    off = uncompiled("Net.forward", Line("a.py", 1, "test_it"), lambda _: text.splitlines(True))
+    assert off is not None
+    assert off.line == found
+
+
 LOOPS = textwrap.dedent(
     """\
     def test_it():

@@ -72,6 +72,9 @@ class AllOnOneLine(SourceLines):
     def uncompiled(self, function: Frame) -> Frame:
         return LINE
 
+    def defined(self, function: Frame) -> Frame:
+        return replace(function, line=7)
+
     compiles = lambda self: LINE  # noqa: E731
     replaced = uncompiled
     repeated = lambda self, place: (LINE, HEAD)  # noqa: E731
@@ -85,10 +88,10 @@ def test_of_the_first_function_that_is_gone_the_line_that_calls_it_now_is_report
         Difference("function", "dynamo", where=where, before=9, after=0) for where in (BODY, HEAD)
     ]
     assert [*map(str, causes.not_reached(lost(*gone), ORIGINS))] == [
-        "  - net.py:30 in Body.forward is no longer reached (9 operations)",
+        "  - net.py:7 in Body.forward is no longer reached (9 operations)",
         "      without the compiler because of test_net.py:12 in test_it",
         "          run = model",
-        "  - net.py:40 in Head.forward is no longer reached (9 operations)",
+        "  - net.py:7 in Head.forward is no longer reached (9 operations)",
     ]
 
 
@@ -97,10 +100,10 @@ def test_of_functions_that_hold_less_the_line_that_compiles_is_reported() -> Non
         Difference("function", "dynamo", where=where, before=9, after=4) for where in (BODY, HEAD)
     ]
     assert [*map(str, causes.not_reached(lost(*less), ORIGINS))] == [
-        "  - net.py:30 in Body.forward holds 4 of 9 operations",
+        "  - net.py:7 in Body.forward holds 4 of 9 operations",
         "      compiled by test_net.py:12 in test_it",
         "          run = model",
-        "  - net.py:40 in Head.forward holds 4 of 9 operations",
+        "  - net.py:7 in Head.forward holds 4 of 9 operations",
     ]
 
 
