@@ -103,6 +103,10 @@ _SPECIFIC: Final[dict[str, tuple[tuple[str, Line], ...]]] = {
             "set it once, when the optimizer is made; what varies as a tensor",
         ),
         (
+            r"^[\w.\[\]']{1,200}\.p ==",
+            "set p once; where it varies: x * (torch.rand_like(x) >= p) / (1 - p), p a buffer",
+        ),
+        (
             r"^(?:self|fn|mod)\b[\w.\[\]']{0,200}\.\w{1,100} ==",
             "set the attribute once, or make it a buffer (register_buffer) where it varies",
         ),
