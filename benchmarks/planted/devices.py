@@ -7,9 +7,9 @@
 Each program is a test. It is recorded, one line of it is edited, and it runs again under the gate.
 What the edit did is counted without the plugin, in a process of its own: by JAX's own event of a
 compilation, by torch_xla's metric ``CompileTime``; an edit of the kind ``callback`` plants a call
-of the host. An edit is *caught* where it made the program worse and the test is red, a *false
-alarm* where it did not and the test is red, and *named* where the first entry of the red text has
-the edited line.
+of the host, one of ``jit removed`` leaves a function without ``jit``. An edit is *caught* where it
+made the program worse and the test is red, a *false alarm* where it did not and the test is red,
+and *named* where the first entry of the red text has the edited line.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "CI": "",
 }
+_BY_KIND = {"callback": "calls the host", "jit removed": "lost"}
 _COUNT_JAX = """
 import json, sys, jax
 from jax import monitoring
@@ -98,7 +99,7 @@ def _outcomes(edits: tuple[Edit, ...], head: str, folder: Path) -> list[Outcome]
     }
     found = []
     for edit, name, text, now in zip(edits, names, texts, edited_texts, strict=True):
-        worse = ["calls the host"] if edit.kind == "callback" else []
+        worse = [way for kind, way in _BY_KIND.items() if kind == edit.kind]
         worse += ["graphs"] if after[name] > before[name] else []
         test: dict[str, Any] = tests[name]
         lines = {f"{name}.py": edited(text, now)}

@@ -12,7 +12,7 @@ from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import Break, Eager, Record
 from pytest_graphbreak.model.versions import Versions
 
-_OUTSIDE: Final = "eager"
+OUTSIDE: Final = "eager"
 """The cause of a graph that one operation makes where nothing was compiled around it."""
 
 
@@ -48,13 +48,13 @@ def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | N
     of functions. JAX compiles such an operation by itself (``eager``).
     """
     recorded = before.values.causes_of(layer)
-    if _OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
+    if OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
         return None
     description = DESCRIPTIONS[layer]
-    was = sum(item.count for item in recorded if item.cause == _OUTSIDE)
+    was = sum(item.count for item in recorded if item.cause == OUTSIDE)
     others = sum(item.count for item in recorded if not description.cause(item.cause).is_plain)
     causes = [graph.cause for graph in after.graph_list if graph.layer == layer]
-    now, functions = causes.count(_OUTSIDE), sum(description.cause(one).is_plain for one in causes)
+    now, functions = causes.count(OUTSIDE), sum(description.cause(one).is_plain for one in causes)
     fewer = functions < before.values.graphs.get(layer, 0) - others
     return (was, now) if now > was and fewer else None
 

@@ -137,8 +137,8 @@ def compiles(test: Line, source: Source) -> Line | None:
 def replaced(place: Line, source: Source) -> Line | None:
     """What took the place of a line that a function had, which is known by its code.
 
-    That is what sets the same variable now; where the line is still there, what sets the function
-    that it calls.
+    That is what sets the same variable now; where the line is still there, what sets or defines the
+    function that it calls.
     """
     name = next((part for part in reversed(place.name.split(".")) if "<" not in part), "")
     named = (one for one in ast.walk(tree_of(place.file, source)) if _is_named(one, name))
@@ -148,7 +148,8 @@ def replaced(place: Line, source: Source) -> Line | None:
         end = getattr(scope, "end_lineno", None) or len(lines)
         for number in range(getattr(scope, "lineno", 1), end + 1):
             if lines[number - 1] == place.code:
-                return called(Line(place.file, number, name), source)
+                caller = Line(place.file, number, name)
+                return called(caller, source) or _defined(caller, source)
         sets = [one.line for one in sets_of(scope) if one.names & targets]
         if sets:
             return line_of(place.file, max(sets), source)
@@ -200,6 +201,14 @@ def _heads(scope: ast.AST, line: int) -> list[int]:
     """The lines where the loops begin that a line is in."""
     loops = (node for node in ast.walk(scope) if isinstance(node, LOOPS))
     return [node.lineno for node in loops if node.lineno < line <= (node.end_lineno or 0)]
+
+
+def _defined(caller: Line, source: Source) -> Line | None:
+    """The line that defines a function of the file which a line calls."""
+    names = {getattr(node.func, "id", "") for node in _calls(caller, source)}
+    nodes = ast.walk(tree_of(caller.file, source))
+    lines = (one.lineno for one in nodes if isinstance(one, ast.FunctionDef) and one.name in names)
+    return next((line_of(caller.file, line, source) for line in lines), None)
 
 
 def _is_named(node: ast.AST, name: str) -> bool:

@@ -7,6 +7,7 @@ from itertools import chain
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
+from pytest_graphbreak.judging.totals import OUTSIDE
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.record import (
@@ -183,6 +184,20 @@ def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterato
             yield from _set("repeated by", where, ())
     elif not one.items and verdict.name == "lost":
         yield from _set(_BECAUSE, shown.replaced(one.where), ())
+    elif one.change.cause == OUTSIDE and one.change.is_new and _was_compiled(one, verdict):
+        defined = shown.defined(one.where)
+        yield from _set("no longer compiled:", defined if defined.line else NOWHERE, ())
+
+
+def _was_compiled(one: Occurrence, verdict: Verdict) -> bool:
+    """Whether the function of an operation may be one that was called compiled, and is not now."""
+    return any(
+        gone.is_gone
+        and gone.layer == one.change.layer
+        and gone.where.function != one.where.function
+        for gone in verdict.changes
+        if gone.kind == "graph" and gone.cause != OUTSIDE
+    )
 
 
 def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:

@@ -252,6 +252,7 @@ def test_what_says_how_often_a_line_runs(place: Line, lines: list[int]) -> None:
         ("test_it", "head(out)", 5),
         ("test_it.<locals>.<lambda>", "update = compile(lambda: optimizer.step())", 6),
         ("test_it", "other(out)", None),
+        ("test_it", "return generate(model, 4)", 14),
         ("other", "head(out)", None),
         ("Stack.forward", "x = layer(x)", 20),
     ],

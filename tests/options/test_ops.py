@@ -139,7 +139,10 @@ def test_what_leaves_a_device_is_lost(suite: Suite) -> None:
     (test,) = json.loads((suite.path / "graphs.json").read_text())["tests"]
     assert test["verdict"] == "lost"
     result.stdout.fnmatch_lines(
-        ["  - test_it.py:* in rest is no longer reached (10 *", "  *captured operations * -> * *xla)"]
+        [
+            "  - test_it.py:* in rest is no longer reached (10 *",
+            "  *captured operations * -> * *xla)",
+        ]
     )
 
 

@@ -118,6 +118,23 @@ def test_what_took_the_place_of_what_was_compiled_is_reported_where_it_is_lost()
     assert not any("because" in str(line) for line in causes.places(improved, Record(), ORIGINS))
 
 
+def test_an_operation_outside_of_jit_names_its_function_where_a_compiled_one_is_gone() -> None:
+    graph = Graph("jax", "matmul/0", "eager", 1, where=HEAD)
+    new = Difference("graph", "jax", cause="eager", where=HEAD, before=0, after=1, items=(0,))
+    gone = Difference("graph", "jax", cause="jit", where=LINE, before=1)
+    record, words = (
+        Record(graph_list=(graph,)),
+        "      no longer compiled: net.py:7 in Head.forward",
+    )
+
+    def shown(*changes: Difference) -> list[str]:
+        return [*map(str, causes.places(Verdict("over", changes), record, ORIGINS))]
+
+    assert words in shown(new, gone)
+    assert words not in shown(new)
+    assert words not in shown(new, replace(gone, where=HEAD))
+
+
 def test_what_runs_more_often_names_its_loop() -> None:
     ran = LineRuns("dynamo", "call", "0/0", 5, where=BODY)
     more = Difference(
