@@ -17,8 +17,10 @@ from pytest_graphbreak.layers.statements import (
     LOOPS,
     Source,
     around,
+    functions_of,
     line_of,
     names_in,
+    nodes_of,
     sets_of,
     slice_of,
     statement_at,
@@ -62,7 +64,7 @@ def setting(names: Sequence[str], callers: Sequence[Line], source: Source) -> Li
     for file in dict.fromkeys(line.file for line in reversed(callers)):
         named = (
             node
-            for node in ast.walk(tree_of(file, source))
+            for node in nodes_of(tree_of(file, source))
             if (isinstance(node, ast.Constant) and node.value in names)
             or (isinstance(node, ast.Attribute) and node.attr in names)
         )
@@ -259,7 +261,7 @@ def _nearest(
 def _changed(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.expr]:
     """What changes an attribute, an item or a list, except what sets it first."""
     setting = _SETTING.get(getattr(subject, "attr", ""), ())
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if not isinstance(node, ast.AugAssign):  # a name alone may be another variable
@@ -283,7 +285,7 @@ def _replaced(tree: ast.Module, subject: ast.expr) -> Iterator[ast.stmt | ast.ex
         subject = subject.value
         if isinstance(subject, ast.Attribute):
             holders.append(subject.attr)
-    loops = (node for node in ast.walk(tree) if isinstance(node, LOOPS))
+    loops = (node for node in nodes_of(tree) if isinstance(node, LOOPS))
     for node in {one: None for loop in loops for one in ast.walk(loop)}:
         if not isinstance(node, ast.Assign):
             continue
@@ -307,11 +309,7 @@ def _is_same(node: ast.expr, subject: ast.expr) -> bool:
 
 def _first_set(tree: ast.Module, node: ast.AST) -> bool:
     """Whether it is a module's or a constructor's own line, which runs once."""
-    within = [
-        one
-        for one in ast.walk(tree)
-        if isinstance(one, FUNCTIONS) and any(part is node for part in ast.walk(one))
-    ]
+    within = [one for one in functions_of(tree) if any(part is node for part in ast.walk(one))]
     return not within or getattr(within[-1], "name", "") == "__init__"
 
 

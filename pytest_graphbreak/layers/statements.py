@@ -14,6 +14,7 @@ from pytest_graphbreak.model.places import function_name
 from pytest_graphbreak.model.stacks import Line
 
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _HANDING_ON: Final = ("enumerate", "zip", "iter", "reversed", "list", "tuple")
 
@@ -33,15 +34,25 @@ def tree_of(file: str, source: Source) -> ast.Module:
     return _parsed("".join(source(file)))
 
 
+@lru_cache(16)
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a file. Each recompile asks for them, and files of a library are long."""
+    return tuple(ast.walk(tree))
+
+
+@lru_cache(16)
+def functions_of(tree: ast.Module) -> tuple[Function, ...]:
+    return tuple(node for node in nodes_of(tree) if isinstance(node, FUNCTIONS))
+
+
 def around(line: Line, source: Source) -> ast.AST:
     """The innermost function of that name around a line, else the whole file."""
     tree = tree_of(line.file, source)
     name = function_name(line.name)
     found = [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, FUNCTIONS)
-        and getattr(node, "name", "<lambda>") == name
+        for node in functions_of(tree)
+        if getattr(node, "name", "<lambda>") == name
         and min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
         <= line.line
         <= (node.end_lineno or node.lineno)
