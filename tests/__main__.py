@@ -77,6 +77,7 @@ PURE: Final = (
     "tests/suite/test_collection.py",
     "tests/repair/test_pure.py",
     "tests/repair/test_rewrite.py",
+    "tests/repair/test_search.py",
     "tests/layers/children/test_runner.py",
     "tests/repair/test_slicing.py",
     "tests/repair/test_writing.py",

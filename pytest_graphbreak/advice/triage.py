@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
@@ -42,12 +42,16 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of failure: ``meaning`` is one or two sentences, ``steps`` the best first."""
+    """A kind of failure: ``meaning`` is one or two sentences, ``steps`` the best first.
+
+    ``files`` of torch are where to read on.
+    """
 
     name: str
     title: str
     meaning: str
     steps: tuple[NextStep, ...]
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,14 @@ class Triage:
     """What was found. ``topic`` is for ``graphbreak explain``, ``broke`` the graph break.
 
     ``broke`` is there for errors of ``fullgraph=True``: it is reported, and advised
-    on, like any other break. Its count is 1 and its layer is dynamo.
+    on, like any other break. Its count is 1 and its layer is dynamo. ``raised`` is the file of
+    torch that raised the error, empty where another did.
     """
 
     kind: Kind
     topic: str | None = None
     broke: Break | None = None
+    raised: str = ""
 
     @property
     def short(self) -> str | None:
@@ -78,6 +84,8 @@ class Triage:
             lines.append(f"  {name}{self.broke.reason}")
         if self.short:
             lines.append(f"  fix: {self.short}")
+        if files := dict.fromkeys((*filter(None, (self.raised,)), *self.kind.files)):
+            lines.append(f"  read: {', '.join(files)}")
         for step in self.kind.steps:
             lines += [f"  {step.what}:", f"    {step.line(run)}"]
         if self.topic:
@@ -149,11 +157,12 @@ def triage(
     if rule is None:
         return None
     kind = kinds()[rule.kind]
+    raised = _raised(traceback_text)
     if rule.kind == "graph-break" and rule.topic is None:
         broke = _break(message, frame or _by_last_part)
-        return Triage(kind, broke.id or advice.name(broke) or None, broke)
+        return Triage(kind, broke.id or advice.name(broke) or None, broke, raised)
     compiling = rule.kind in ("backend", "triton")
-    return Triage(kind, rule.topic or ("backend" if compiling else None))
+    return Triage(kind, rule.topic or ("backend" if compiling else None), raised=raised)
 
 
 def of_error(error: BaseException, command: str, tool: str = "graphbreak") -> tuple[str, ...]:
@@ -182,8 +191,20 @@ _PLACE = re.compile(r"^(?:  File \"(.+?)\", line \d+|(\S[^\n:]*\.py):\d+(?::|$))
 
 def _last_place(traceback_text: str) -> str:
     """The file in which the exception was raised: Python's notation, or pytest's."""
+    return next(_places(traceback_text), "")
+
+
+def _raised(traceback_text: str) -> str:
+    """The file of torch that raised it, and not the one that makes the exception."""
+    places = (file for file in _places(traceback_text) if not file.endswith("_dynamo/exc.py"))
+    file = next(places, "").rpartition("-packages/")[2]
+    return file if file.startswith(("torch/", "torch_xla/")) else ""
+
+
+def _places(traceback_text: str) -> Iterator[str]:
+    """The files of a traceback, the innermost first."""
     places = _PLACE.findall(traceback_text.replace("\\", "/"))
-    return next((one or other for one, other in reversed(places)), "")
+    return (one or other for one, other in reversed(places))
 
 
 _HIGHER_ORDER = re.compile(

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "modules (--dump-irs), one entry for each model in it",
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
-    parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")
+    parser.add_argument("--markdown", metavar="F", help="write a report, most important first")
     parser.add_argument(
         "--test",
         metavar="TEMPLATE",

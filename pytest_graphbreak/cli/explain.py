@@ -24,8 +24,10 @@ from pytest_graphbreak.cli.messages import complain, say_all
 from pytest_graphbreak.cli.report import sources_root
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.report import assistant, explained
 from pytest_graphbreak.report.assistant import Finding
+from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.incoming import load_all
 from pytest_graphbreak.text.output import BLANK, TextLine
@@ -109,6 +111,9 @@ def _findings(found: Sequence[Finding]) -> Iterator[TextLine]:
         if number:
             yield BLANK
         yield from explained.cause_lines(one.cause)
+        item = one.cause.found.first if one.cause.found else None
+        if isinstance(item, Break) and item.raised.file:
+            yield TextLine(f"raised in {position(item.raised)}", indent=2)
         page = assistant.page(one.cause)
         if page is None or page.family in pages:
             continue

@@ -18,7 +18,8 @@ from pytest_graphbreak.cli.program import add_program, does_not_run, find, on_be
 from pytest_graphbreak.cli.versions.environment import has_pip
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.repair.build import Diff
-from pytest_graphbreak.repair.search import Problem, Search, SearchResult
+from pytest_graphbreak.repair.gain import Problem, SearchResult
+from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files

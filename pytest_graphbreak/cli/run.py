@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the device to compile for; tt also makes it torch_xla's device (default: auto)",
     )
     parser.add_argument("--json", metavar="F", help="write the JSON report")
-    parser.add_argument("--markdown", metavar="F", help="write a report sorted by frequency")
+    parser.add_argument("--markdown", metavar="F", help="write a report, most important first")
     parser.add_argument(
         "--log",
         metavar="F",

@@ -52,6 +52,7 @@ Fact = Annotated[str, Meta(max_length=LONGEST_FACT)]
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
 Times = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
+Seconds = Annotated[float, Meta(ge=0, le=MOST_COUNT)]
 AnyCause = Annotated[Text, defined("cause")]
 """One of the causes; what a report of a later version names is taken, too."""
 

@@ -186,9 +186,14 @@ def _record_json(record: Record) -> Plain:
     lists = ("breaks", "eager", "recompile_list", "graph_list", "execution_list", "read_list")
     for name in lists:
         for item in plain[name]:
-            for key in ("where", "guard", "origin", "disabled"):
+            for key in ("where", "guard", "origin", "disabled", "raised"):
                 if key in item and not any(item[key].values()):
                     item[key] = {}
+            for key in ("seconds", "owner"):
+                if item.get(key, key) is None:
+                    del item[key]
+            if item.get("raised", item) == {}:
+                del item["raised"]
     for item, graph in zip(plain["graph_list"], record.graph_list, strict=True):
         if graph.origin == NOWHERE:
             del item["origin"]

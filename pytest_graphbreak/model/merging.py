@@ -87,6 +87,10 @@ def _together(one: Placed, other: Placed) -> Placed:
     """One place that came up twice. In two processes: then it is that of neither."""
     process = one.process if one.process == other.process else None
     both = replace(one, count=one.count + other.count, process=process)
+    if not isinstance(both, LineRuns) and not isinstance(other, LineRuns):
+        known = [item.seconds for item in (one, other) if item.seconds is not None]
+        owner = both.owner if both.owner == other.owner else None
+        return replace(both, seconds=sum(known) if known else None, owner=owner)
     if isinstance(both, LineRuns) and isinstance(other, LineRuns):
         ops = None if both.ops is None or other.ops is None else both.ops + other.ops
         return replace(both, ops=ops)

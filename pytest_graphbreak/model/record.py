@@ -23,6 +23,7 @@ from pytest_graphbreak.model.forms import (
     Data,
     Functions,
     LayerName,
+    Seconds,
     Settings,
     Text,
     Times,
@@ -69,7 +70,25 @@ During = Annotated[
 ]
 
 
-class _AtPlace(Data, frozen=True):
+class _Attributed(Data, frozen=True, kw_only=True):
+    """What a compiler spent time on: the time, and the model that it was for."""
+
+    seconds: Annotated[
+        Seconds | None,
+        says(
+            "Time of its compilation, of a break that of the graphs that follow it; left out where "
+            "it is not known."
+        ),
+        OPTIONAL,
+    ] = None
+    owner: Annotated[
+        Text | None,
+        says("The class of the outermost nn.Module that was running; left out without one."),
+        OPTIONAL,
+    ] = None
+
+
+class _AtPlace(_Attributed, frozen=True):
     layer: LayerName
     reason: Text = ""
     where: Where = NOWHERE
@@ -84,7 +103,8 @@ class Break(_AtPlace, frozen=True):
 
     ``count`` says how often this place broke. ``stack`` runs from the
     outermost user frame to ``where``, which is its last frame. ``disabled`` is the line that keeps
-    the function out of the compiler that is called there, where one does.
+    the function out of the compiler that is called there, where one does. ``raised`` is the line
+    of torch that gave up.
     """
 
     id: Annotated[Text | None, says("The GB id, where torch gives one.")] = None
@@ -97,6 +117,9 @@ class Break(_AtPlace, frozen=True):
     disabled: Annotated[
         Where, says("Where the function that is called was disabled: its decorator, or a call.")
     ] = NOWHERE
+    raised: Annotated[
+        Where, says("The line of torch that gave up; left out where it is not known."), OPTIONAL
+    ] = NOWHERE
 
 
 class Eager(_AtPlace, frozen=True):
@@ -107,7 +130,7 @@ class Eager(_AtPlace, frozen=True):
     during: During = None
 
 
-class Recompile(Data, frozen=True):
+class Recompile(_Attributed, frozen=True):
     """A frame compiled again. ``graph`` is the name of the new graph (``0/1``).
 
     ``guard`` is the user's line that the failed guard comes from, where the compiler says it, and
@@ -141,7 +164,7 @@ else:
     Cached = Literal[CACHED]
 
 
-class Graph(Data, frozen=True, rename={"sources": "from"}):
+class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
     """One graph of one layer, with the one cause that it has.
 
     ``reason`` is the evidence in a user's words (``aten::histc runs on the

@@ -103,11 +103,15 @@ def build(
             patched[other.module, edit.where.function] = _function(text, edit.where.function)
     for (module, name), text in patched.items():
         head.append(f"_graphbreak_replace({module!r}, {name!r}, {_quoted(text)})")
-    joined = "\n".join(head)
+    return _with_head(source, _with_helpers("\n".join(head)), header, test)
+
+
+def _with_helpers(head: str) -> str:
+    """The statements behind the import of torch, with the functions that they call."""
     for name, helper in (("_graphbreak_replace(", _REPLACE), ("_graphbreak_wrap(", _WRAP)):
-        if name in joined:
-            joined = f"{helper.strip()}\n\n\n{joined}"
-    return _with_head(source, joined, header, test)
+        if name in head:
+            head = f"{helper.strip()}\n\n\n{head}"
+    return head
 
 
 def home(where: Frame) -> tuple[str, str] | None:

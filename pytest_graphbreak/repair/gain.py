@@ -1,10 +1,14 @@
-"""What a run gained over another: graphs, breaks, code that left the compiler."""
+"""What a run gained over another, and what all runs of a search did for each break."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
 from pytest_graphbreak.model.record import Break, Record
+from pytest_graphbreak.repair.patch import SourcePatch
+from pytest_graphbreak.repair.trial import Trial
 
 
 def graphs(record: Record) -> int:
@@ -76,3 +80,55 @@ def _left(record: Record) -> set[tuple[str, str]]:
 
 def _ops(record: Record) -> int:
     return sum(graph.ops or 0 for graph in record.graph_list if graph.layer == "dynamo")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One patch that was tried for one problem, and why it was not kept ("" if it was)."""
+
+    patch: SourcePatch
+    why: str
+
+
+@dataclass(slots=True)
+class Problem:
+    """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
+
+    ``origin`` is the problem whose patch wrote the line that breaks, where a patch did.
+    """
+
+    item: Break | None
+    before: int
+    tried: list[Tried] = field(default_factory=list)
+    kept: list[SourcePatch] = field(default_factory=list)
+    after: int | None = None
+    fixed: bool = False
+    note: str = ""
+    origin: Problem | None = None
+
+    @property
+    def title(self) -> str:
+        if self.item is None:
+            return "recompiles"
+        name = f"{self.item.id}  " if self.item.id else ""
+        return f"{name}{self.item.reason}"
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """What a search found. ``last`` is the run of all kept patches together."""
+
+    first: Trial
+    last: Trial
+    kept: list[SourcePatch] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    source: bytes | None = None
+    stopped: str = ""
+
+    @property
+    def before(self) -> int:
+        return graphs(self.first.record)
+
+    @property
+    def after(self) -> int:
+        return graphs(self.last.record)

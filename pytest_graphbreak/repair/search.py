@@ -9,7 +9,7 @@ and goes at the end if the graphs and the breaks are as few without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +18,18 @@ from msgspec import structs
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.record import Break, Frame, Record
 from pytest_graphbreak.repair import remedies
-from pytest_graphbreak.repair.build import BuildError, Diff, Site, build, difference, home
-from pytest_graphbreak.repair.gain import better, cleaner, eager, graphs, places, recompiled
+from pytest_graphbreak.repair.build import BuildError, Diff, Site, build, difference, home, text_of
+from pytest_graphbreak.repair.gain import (
+    Problem,
+    SearchResult,
+    Tried,
+    better,
+    cleaner,
+    eager,
+    graphs,
+    places,
+    recompiled,
+)
 from pytest_graphbreak.repair.patch import Preamble, SourcePatch
 from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
 from pytest_graphbreak.repair.source import lines, read
@@ -28,54 +38,6 @@ from pytest_graphbreak.repair.trial import Bench, Trial, printed
 from pytest_graphbreak.text.numbers import plural
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One patch that was tried for one problem, and why it was not kept ("" if it was)."""
-
-    patch: SourcePatch
-    why: str
-
-
-@dataclass(slots=True)
-class Problem:
-    """A break, or the recompiles of the run (``item`` is None), and what was tried for it."""
-
-    item: Break | None
-    before: int
-    tried: list[Tried] = field(default_factory=list)
-    kept: list[SourcePatch] = field(default_factory=list)
-    after: int | None = None
-    fixed: bool = False
-    note: str = ""
-
-    @property
-    def title(self) -> str:
-        if self.item is None:
-            return "recompiles"
-        name = f"{self.item.id}  " if self.item.id else ""
-        return f"{name}{self.item.reason}"
-
-
-@dataclass(slots=True)
-class SearchResult:
-    """What a search found. ``last`` is the run of all kept patches together."""
-
-    first: Trial
-    last: Trial
-    kept: list[SourcePatch] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    source: bytes | None = None
-    stopped: str = ""
-
-    @property
-    def before(self) -> int:
-        return graphs(self.first.record)
-
-    @property
-    def after(self) -> int:
-        return graphs(self.last.record)
 
 
 class Search:
@@ -198,7 +160,22 @@ class Search:
         """A break of a run, with its places in the user's own file."""
         stack = tuple(self._placed(frame) for frame in item.stack)
         placed = structs.replace(item, where=self._placed(item.where), stack=stack)
-        return Problem(placed, graphs(self.outcome.last.record))
+        before = graphs(self.outcome.last.record)
+        return Problem(placed, before, origin=self._origin(item.where))
+
+    def _origin(self, where: Frame) -> Problem | None:
+        """The problem whose patch wrote a line; None for a line of the program."""
+        named = self._named(where)
+        if named == where or not named.code:
+            return None
+        site = self._sites.get(named.file)
+        text = self._source if named.file == self._own or site is None else text_of(site.path)
+        if " ".join(named.code.split()) in {" ".join(line.split()) for line in lines(text)}:
+            return None
+        patched = [one for one in self.outcome.problems if one.kept and one.item is not None]
+        near = [one for one in patched if _item(one).where.function == named.function]
+        found = next(reversed(near or patched), None)
+        return found and (found.origin or found)
 
     def _key(self, item: Break) -> tuple[str, ...]:
         where = self._named(item.where)
@@ -381,6 +358,12 @@ class Search:
         for problem in out.problems:
             tried = bool(out.kept) or problem.item is None
             problem.fixed = tried and self._gone(problem, out.last.record)
+        for problem in list(out.problems):
+            if problem.origin is not None and not problem.kept and not problem.fixed:
+                # The reason that is left is that of the program's own line.
+                problem.origin.fixed = False
+                problem.origin.tried += problem.tried
+                out.problems.remove(problem)
         if out.kept:
             out.source = self._built(out.kept, self._header)
 

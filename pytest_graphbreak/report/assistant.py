@@ -75,6 +75,7 @@ def to_dict(finding: Finding, sources: CheckoutSources) -> Plain:
         "where": cause.where.to_dict() if cause.where.file else {},
         "source": None if excerpt is None else {"line": excerpt[0], "code": excerpt[1]},
         "stack": [frame.to_dict() for frame in cause.stack if frame.file],
+        "raised": item.raised.to_dict() if isinstance(item, Break) and item.raised.file else {},
         "try": explained.to_do(cause),
         **_remedies(known),
         "explain": f"graphbreak explain {known.family}" if known is not None else None,

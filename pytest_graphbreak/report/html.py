@@ -278,6 +278,8 @@ def _graph(number: int, graph: Graph, places: _Places) -> Plain:
         "inputs": graph.inputs,
         "outputs": graph.outputs,
         "cached": None if graph.cached in (None, "compiled") else _clean(graph.cached),
+        "seconds": graph.seconds,
+        "model": _clean(graph.owner) if graph.owner else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -317,15 +319,16 @@ class _Places:
             row = self._row("break", item.layer, item.where, item.reason, item.id)
             self._describe(row, item.where, advice.short(item))
             row["stack"] = self._calls(item.stack[:-1])
-            row["more"] = [
-                self.shared.text(text) for text in (item.explanation, *item.hints) if text
-            ]
-            _count(row, number, item.count, gated)
+            said = filter(None, (item.explanation, *item.hints))
+            row["more"] = [self.shared.text(text) for text in said]
+            if item.raised != NOWHERE:
+                row["raised"] = self.shared.frame(item.raised)
+            _count(row, number, item.count, gated, item.seconds)
             self._explains(number, item, _key("break", item.layer, item.where, item.reason))
         for left in record.eager:
             row = self._row("eager", left.layer, left.where, left.reason)
             self._describe(row, left.where, advice.short(left))
-            _count(row, number, left.count, gated)
+            _count(row, number, left.count, gated, left.seconds)
         for recompile in record.recompile_list:
             row = self._row("recompile", recompile.layer, recompile.where, recompile.reason)
             self._describe(row, recompile.where, advice.short(recompile))
@@ -336,7 +339,7 @@ class _Places:
             self._recompiles[number, recompile.layer, recompile.graph] = self._index[key]
             # A baseline says how many recompiles there are, and not which.
             was = test.baseline and test.baseline.recompiles.get(recompile.layer)
-            _count(row, number, 1, gated and not was)
+            _count(row, number, 1, gated and not was, recompile.seconds)
         for graph in record.graph_list:
             if self._is_cut(graph):
                 row = self._row(
@@ -344,7 +347,7 @@ class _Places:
                 )
                 self._describe(row, graph.where, advice.short(graph))
                 row["stack"] = row["stack"] or self._calls(graph.stack[:-1])
-                _count(row, number, 1, False)
+                _count(row, number, 1, False, graph.seconds)
                 self._explains(number, graph, _of_graph(graph))
                 pair = row["counts"][number]
                 pair["was"] = _recorded(graph, test) if pair["was"] is None else pair["was"]
@@ -422,9 +425,11 @@ def _recorded(graph: Graph, test: TestReport) -> int | None:
     return sum(cause.count for cause in known if cause.key == cause_of(graph).key)
 
 
-def _count(row: Plain, number: int, count: int, gated: bool) -> None:
+def _count(row: Plain, number: int, count: int, gated: bool, took: float | None) -> None:
     pair = row["counts"][number]
     pair["now"] += count
+    if took is not None:
+        pair["seconds"] = round(pair.get("seconds", 0.0) + took, 3)
     if gated and pair["was"] is None:
         pair["was"] = 0
 

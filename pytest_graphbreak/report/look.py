@@ -87,6 +87,6 @@ def _reasons(records: Iterable[Record]) -> list[tuple[ReasonAtPlace, int]]:
 
 
 def _reason(item: ReasonAtPlace, tests: int) -> Iterator[TextLine]:
-    first, *rest = finding(item)
+    first, *rest = finding(replace(item, seconds=None))
     yield replace(first, text=f"{first.text}   in {plural(tests, 'test')}")
     yield from rest

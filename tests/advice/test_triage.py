@@ -377,6 +377,33 @@ def test_torch_knows_the_variables_and_logs_that_are_named(kind: Any) -> None:
                 assert known, name
 
 
+@pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.name)
+def test_the_files_that_are_to_be_read_are_there(kind: Any) -> None:
+    packages = Path(torch.__file__).parents[1]
+    named = [file for file in kind.files if file.startswith("torch/")]
+    assert [file for file in named if not (packages / file).exists()] == []
+
+
+def test_the_switches_of_triton_are_there() -> None:
+    import torch._inductor.config as config
+
+    said = "\n".join(step.command for step in kinds()["triton"].steps)
+    for name in ("debug_sync_graph", "debug_sync_kernel"):
+        assert name in said
+        assert hasattr(config.triton, name)
+
+
+def test_the_file_of_torch_that_raised_it_is_read_first() -> None:
+    with pytest.raises(Exception, match="print") as raised:
+        print_under_fullgraph()
+    trace = "".join(traceback.format_exception(raised.value.__cause__ or raised.value))
+    found = triage(type(raised.value).__name__, str(raised.value), trace)
+    assert found is not None
+    assert found.raised.startswith("torch/_dynamo/")
+    assert not found.raised.endswith("exc.py")
+    assert f"read: {found.raised}, " in "\n".join(found.lines("pytest"))
+
+
 def test_the_text_for_a_report_names_the_command_and_the_page() -> None:
     found = of(branch_under_fullgraph)
     assert found is not None

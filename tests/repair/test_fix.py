@@ -21,10 +21,10 @@ from cases.broken import BROKEN, FAST
 from pytest_graphbreak.cli import main
 from pytest_graphbreak.layers.children.runner import Runner, ServerError
 from pytest_graphbreak.repair.build import build
-from pytest_graphbreak.repair.gain import graphs
+from pytest_graphbreak.repair.gain import SearchResult, graphs
 from pytest_graphbreak.repair.patch import SourcePatch
 from pytest_graphbreak.repair.remedies import calls, recompiles
-from pytest_graphbreak.repair.search import Search, SearchResult
+from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from tests.repair.conftest import Shop

@@ -11,11 +11,11 @@ import torch
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.build import build
-from pytest_graphbreak.repair.gain import graphs
+from pytest_graphbreak.repair.gain import SearchResult, graphs
 from pytest_graphbreak.repair.patch import Rewrite, SourcePatch
 from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
 from pytest_graphbreak.repair.rewrite import apply
-from pytest_graphbreak.repair.search import Search, SearchResult
+from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType
-from typing import Any
+from types import CodeType, TracebackType
+from typing import Any, Final
 
 from pytest_graphbreak.layers.base import NOTIFIER
 from pytest_graphbreak.layers.dynamo import private as names
 from pytest_graphbreak.layers.dynamo.events import (
+    NO_CODE,
     Attempt,
     Broke,
     Ended,
     Event,
     Local,
     Refused,
+    Said,
     argument,
     in_capture,
     say,
@@ -102,25 +104,30 @@ class BreakSensors:
         """``log_graph_break(code_options, reason, ...)`` was called."""
         attempt = self._local.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
+        raised = NO_CODE
         fault = kwargs.get("exc") or self._unsupported_in(sys.exc_info()[1])
         if getattr(fault, "logged", False):
             return  # Dynamo does not log it twice either
         stack = kwargs.get("user_stack")
         if attempt is not None and attempt.pending and message.startswith("STORE_ATTR"):
             # Logged after a restart; the cause was met before it.
-            message, stack = attempt.pending
+            message, stack, raised = attempt.pending
         elif fault is not None:
             root = self._root(fault)
-            stack = getattr(root, "real_stack", stack)
-            message = message if root is fault else say(root)
+            said, root_stack, raised = _said(root)
+            stack = root_stack or stack
+            message = message if root is fault else said
             self._note(fault)
-        self.broke(attempt, message, stack)
+        self.broke(attempt, message, stack, raised)
 
-    def broke(self, attempt: Attempt | None, message: str, stack: Any) -> None:
+    def broke(
+        self, attempt: Attempt | None, message: str, stack: Any, raised: Line = NO_CODE
+    ) -> None:
         """Note a break, once for each place of an attempt: restarts meet it again."""
         if attempt is not None and attempt.is_torchs:
             return
-        event = Broke(attempt, message, _lines(stack or self._found[names.STACK]()))
+        lines = _lines(stack or self._found[names.STACK]())
+        event = Broke(attempt, message, lines, raised=raised)
         if attempt is not None:
             key = (message, event.stack[-1:])
             if key in attempt.broke:
@@ -172,14 +179,13 @@ class BreakSensors:
         # Until 2.10 a break that ends the whole function is reported by its exception only.
         traced = attempt.fault is not None and attempt.fault.traced
         if traced and self._unsupported_in(fault) is not None and self._note(fault):
-            root = self._root(fault)
-            self.broke(attempt, say(root), getattr(root, "real_stack", None))
+            self.broke(attempt, *_said(self._root(fault)))
 
     def _unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An ``Unsupported`` was made. Raised from another one, it is that one's consequence."""
         cause = self._unsupported_in(sys.exc_info()[1])
         root = args[0] if cause is None else self._root(cause)
-        self._local.unsupported = (say(root), getattr(root, "real_stack", None))
+        self._local.unsupported = _said(root)
 
     def _restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Tracing starts again, to stop earlier. Without a reason, nothing was logged."""
@@ -201,9 +207,28 @@ class BreakSensors:
         attempt.skip = str(args[1]) if len(args) > 1 else "graph break"
         fault = self._unsupported_in(sys.exc_info()[1])
         if fault is not None and not hasattr(fault, "_graphbreak_noted"):
-            root = self._root(fault)
-            attempt.unlogged = (say(root), getattr(root, "real_stack", None))
+            attempt.unlogged = _said(self._root(fault))
 
 
 def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
     return tuple(Line(frame.filename, frame.lineno or 0, frame.name) for frame in stack)
+
+
+def _said(fault: Any) -> Said:
+    """What an ``Unsupported`` says: its text, the user's stack, and the line of torch behind it."""
+    return say(fault), getattr(fault, "real_stack", None), _raised(fault.__traceback__)
+
+
+def _raised(trace: TracebackType | None) -> Line:
+    """The innermost line of a traceback that does not only make the exception."""
+    found = NO_CODE
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.endswith(_MAKES):
+            name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
+            found = Line(code.co_filename, trace.tb_lineno, name)
+        trace = trace.tb_next
+    return found
+
+
+_MAKES: Final = ("_dynamo/exc.py", "_dynamo\\exc.py")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from types import FrameType
@@ -23,7 +24,10 @@ Shape = tuple[int, int, int, Calls]
 
 NO_SHAPE: Shape = (0, 0, 0, ())
 
-_NO_CODE: Final = Line("", 0, "")
+NO_CODE: Final = Line("", 0, "")
+
+Said = tuple[str, Any, Line]
+"""The text of an ``Unsupported``, its stack of user frames, and the line of torch behind it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,8 +49,8 @@ class Attempt:
     """
 
     id: str = "?"
-    code: Line = _NO_CODE
-    written: Line = _NO_CODE
+    code: Line = NO_CODE
+    written: Line = NO_CODE
     fullgraph: bool = False
     export: bool = False
     above: tuple[Line, ...] = ()
@@ -62,8 +66,15 @@ class Attempt:
     calls: int = 0
     counted: tuple[int, int] | None = None
     broke: dict[tuple[Any, ...], Broke] = field(default_factory=dict)
-    pending: tuple[str, Any] | None = None
-    unlogged: tuple[str, Any] | None = None
+    pending: Said | None = None
+    unlogged: Said | None = None
+    owner: str = ""
+    """The class of the outermost module that was running (``owners``)."""
+    seconds: float | None = None
+    """How long it took, without attempts in it; None while it is running and where nobody knows."""
+    began: float = 0.0
+    within: float = 0.0
+    """When it began, and the seconds of attempts in it."""
     packaged: bool = False
     """It was not attempted: a package of precompiled code brought what it made."""
 
@@ -117,6 +128,8 @@ class Made:
     cached: str | None = None
     whole_ops: int | None = None
     """Operators of all parts together."""
+    late: float | None = None
+    """Seconds of the backend for a graph that was made after its attempt had ended."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +137,7 @@ class Broke:
     """A graph break, with the text and the stack of its root exception, outermost first.
 
     ``whole``: the stack begins where that of the attempt does, and not in its frame.
+    ``raised`` is the line of torch that raised it.
     """
 
     attempt: Attempt | None
@@ -131,6 +145,7 @@ class Broke:
     stack: tuple[Line, ...]
     whole: bool = False
     read: Reason | None = None
+    raised: Line = NO_CODE
 
     @property
     def reason(self) -> Reason:
@@ -187,7 +202,7 @@ class Local(threading.local):
     def __init__(self) -> None:
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
-        self.unsupported: tuple[str, Any] = ("", None)
+        self.unsupported: Said = ("", None, NO_CODE)
         self.buckets: list[Shape] = []
         """What the backend made of the graph that it is called for now, if DDP cut it."""
         self.made: Made | None = None
@@ -195,6 +210,17 @@ class Local(threading.local):
 
     def current(self) -> Attempt | None:
         return self.running[-1] if self.running else None
+
+    def begin(self, attempt: Attempt) -> None:
+        attempt.began = time.perf_counter()
+        self.running.append(attempt)
+
+    def end(self, attempt: Attempt) -> None:
+        took = time.perf_counter() - attempt.began
+        attempt.seconds = took - attempt.within
+        self.running.pop()
+        if self.running:
+            self.running[-1].within += took
 
 
 def argument(

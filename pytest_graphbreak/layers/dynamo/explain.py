@@ -71,6 +71,23 @@ def _function_name(file: str, line: str, name: str, places: Naming) -> str:
     return "" if _PASSES_ALL_ON.search(frame.code) else f"{frame.file}::{frame.function}"
 
 
+def seconds(event: Made) -> float | None:
+    """How long a graph took: tracing and backend of its frame, or of the backend alone."""
+    took = event.attempt.seconds
+    if event.late is not None:
+        return _rounded(event.late)
+    return None if took is None else _rounded(took / event.parts)
+
+
+def _rounded(took: float | None) -> float | None:
+    return None if took is None else round(took, 3)
+
+
+def _of_torch(file: str) -> str:
+    """``torch/_dynamo/variables/tensor.py``: a file of torch from its package on."""
+    return "torch/" + file.replace("\\", "/").rpartition("/torch/")[2] if file else ""
+
+
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
 """Why Dynamo skips a frame that has nothing to compile: that is no loss."""
@@ -114,6 +131,8 @@ class EventReader:
             reason=why,
             functions=functions(event.calls, self._places),
             cached=event.cached,
+            seconds=seconds(event),
+            owner=event.attempt.owner or None,
         )
 
     def graph_name(self, event: Made) -> str:
@@ -131,6 +150,8 @@ class EventReader:
             self._stack(attempt.above),
             guard=self._guard(attempt),
             origin=self._origin(attempt, guard),
+            seconds=_rounded(attempt.seconds),
+            owner=attempt.owner or None,
         )
 
     def _origin(self, attempt: Attempt, guard: str) -> Frame:
@@ -151,8 +172,9 @@ class EventReader:
     def _whole(self, line: Line, attempt: Attempt) -> str:
         return self._places.whole(line.file, line.line, line.code or "", attempt.code.file)
 
-    def graph_break(self, event: Broke) -> Break:
-        why = event.reason
+    def graph_break(self, event: Broke, spent: float | None = None) -> Break:
+        """A break, with the seconds that the graphs after it took."""
+        why, raised = event.reason, event.raised
         above = event.attempt.above if event.attempt is not None and not event.whole else ()
         stack = self._stack((*above, *event.stack))
         return Break(
@@ -164,6 +186,9 @@ class EventReader:
             hints=why.hints,
             stack=stack,
             disabled=self._disabled(messages.disabled(why), (*above, *event.stack)),
+            raised=Frame(_of_torch(raised.file), raised.name, raised.line),
+            seconds=spent,
+            owner=(event.attempt and event.attempt.owner) or None,
         )
 
     def _disabled(self, function: str, stack: Sequence[Line]) -> Frame:
@@ -187,7 +212,8 @@ class EventReader:
 
     def left(self, attempt: Attempt, why: str) -> Eager:
         """An attempt that left its function to eager."""
-        return Eager(LAYER, why, self.where(attempt))
+        spent, owner = _rounded(attempt.seconds), attempt.owner or None
+        return Eager(LAYER, why, self.where(attempt), seconds=spent, owner=owner)
 
     def where(self, attempt: Attempt) -> Frame:
         """The function; of the rest of one, the line it goes on from; of a library, the call."""
@@ -211,6 +237,13 @@ class EventReader:
         if is_resume(attempt.code.name):
             return "break", why
         return ("callee", why) if attempt.parent is not None else ("entry", "")
+
+    def follows(self, event: Made) -> Broke | None:
+        """The break that a graph exists for."""
+        parent = event.attempt.parent
+        if parent is None or self._cause(event)[0] not in ("break", "callee"):
+            return None
+        return next(reversed(parent.broke.values()), None)
 
     def _sources(self, event: Made, cause: str) -> tuple[str, ...]:
         """The graph that this one was cut from: of the nearest function above that made one."""
@@ -248,6 +281,7 @@ class _Window(EventReader):
         events = self._events
         made = [event for event in events if isinstance(event, Made)]
         missed = sum(event.graphs for event in events if isinstance(event, Missed))
+        spent = self._spent(made)
         recompiles = [a for a in self._attempts if a.guards is not None and a.outcome == "compiled"]
         return record_of(
             LAYER,
@@ -255,13 +289,26 @@ class _Window(EventReader):
             recompiles=len(recompiles),
             attempted=len(self._attempts),
             compiled=sum(attempt.outcome == "compiled" for attempt in self._attempts),
-            breaks=(self.graph_break(event) for event in events if isinstance(event, Broke)),
+            breaks=(
+                self.graph_break(event, spent.get(id(event)))
+                for event in events
+                if isinstance(event, Broke)
+            ),
             eager=(found for event in events if (found := self.eager(event)) is not None),
             recompile_list=map(self.recompile, recompiles),
             graph_list=map(self.graph, made),
             errors=(*errors, *self._errors(missed)),
             notes=self._notes(),
         )
+
+    def _spent(self, made: Sequence[Made]) -> dict[int, float]:
+        """The seconds of the graphs that follow each break, by the ``id()`` of its event."""
+        found: dict[int, float] = {}
+        for event in made:
+            took, broke = seconds(event), self.follows(event)
+            if broke is not None and took is not None:
+                found[id(broke)] = round(found.get(id(broke), 0.0) + took, 3)
+        return found
 
     def _notes(self) -> list[str]:
         """What is neither a graph nor a break: what came precompiled, errors that the test saw."""

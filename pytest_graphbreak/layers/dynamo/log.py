@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
-from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader
+from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, seconds
 from pytest_graphbreak.layers.dynamo.log_attempts import (
     Guards,
     LoggedAttempt,
@@ -189,7 +189,7 @@ class Dynamo:
             self.script = _script(above)
         above = tuple(stacks.since_test(above))
         attempt = LoggedAttempt.at(process.name(record.id), code, above)
-        attempt.traced = verb == "tracing"
+        attempt.traced, attempt.start = verb == "tracing", record.time
         attempt.parent = parent(process, code, above)
         attempt.export = any("/torch/export/" in frame.file for frame in above)
         process.add(record.id, attempt)
@@ -206,17 +206,34 @@ class Dynamo:
         if is_recompile(record.id) and attempt.guards is None:
             self._recompiled(process, record.id, attempt, Guards((NO_GUARD,)))
         parts, attempt.buckets = attempt.buckets, 1
+        if attempt.start is not None and record.time is not None and record.time >= attempt.start:
+            attempt.seconds = record.time - attempt.start
         label = process.label if self.processes > 1 else None
         self.compiled += not attempt.graphs
         graphs = []
         for part in range(parts):
             made = Made(attempt, attempt.graphs, part=part, parts=parts)
+            self._spent(process, made)
             graphs.append(replace(self._explain.graph(made), process=label))
             attempt.graphs += 1
         self.graphs += parts
         self._graphs += graphs[: KEPT - len(self._graphs)]
         export = attempt.export or _EXPORT in record.text
         return LoggedGraph(record.rank, graphs[0], export)
+
+    def _spent(self, process: Process, made: Made) -> None:
+        """Count the time of a graph for the break that it follows, and for its recompile."""
+        took, parent = seconds(made), made.attempt.parent
+        if took is None:
+            return
+        again = self._recompiles.get(key := (process.label, made.attempt.id))
+        if again is not None:
+            self._recompiles[key] = replace(again, seconds=round((again.seconds or 0.0) + took, 3))
+        if isinstance(parent, LoggedAttempt) and self._explain.follows(made):
+            broke = self._breaks.get(parent.broke_at)
+            if broke is not None:
+                spent = round((broke.seconds or 0.0) + took, 3)
+                self._breaks[broke.key] = replace(broke, seconds=spent)
 
     # Breaks, and what was left to eager
 
@@ -236,7 +253,7 @@ class Dynamo:
         self._add_break(item, place)
         if attempt:
             attempt.broke[()] = Broke(attempt, "", (), read=why)
-            process.broken = attempt
+            process.broken, attempt.broke_at = attempt, item.key
         if _LEFT in record.text or record.text.startswith("Graph break: skip"):
             self._leave(attempt, why.text, item.where)
 

@@ -23,12 +23,15 @@ class LoggedAttempt(Attempt):
     """An attempt in a log. ``id`` has the number of the round too, ``0/0#2``.
 
     ``traced``: that its tracing began was logged; ``buckets``: in how many parts
-    its next graph goes to the backend, since DDP cuts it; ``left``: it was left to eager.
+    its next graph goes to the backend, since DDP cuts it; ``left``: it was left to eager;
+    ``broke_at`` is the place of the break that ended it, ``start`` when it began.
     """
 
     traced: bool = False
     buckets: int = 1
     left: bool = False
+    broke_at: tuple[str, ...] = ()
+    start: float | None = None
 
     @classmethod
     def at(cls, id: str, code: Line, above: tuple[Line, ...] = ()) -> LoggedAttempt:

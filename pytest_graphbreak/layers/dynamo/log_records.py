@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from pytest_graphbreak.text import lines
@@ -16,7 +17,8 @@ from pytest_graphbreak.text.blocks import Block
 from pytest_graphbreak.text.scan import Group, Needle
 
 _PREFIX: Final = re.compile(
-    rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ (?P<pid>\d+) (?P<file>[^\s:\]]+):\d+\]"
+    rb"[VDIWEC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d{1,6})\d* (?P<pid>\d+) "
+    rb"(?P<file>[^\s:\]]+):\d+\]"
     rb"(?P<tags>(?: \[[^\]\s]*\])*)"
 )
 _ARTIFACT: Final = re.compile(rb"\[__(\w+)\]")
@@ -58,7 +60,8 @@ class Torch(NamedTuple):
     """One record. ``id`` is the compile id (``0/0``), ``attempt`` the restart in it.
 
     ``where`` is the file of torch that printed it (``torch/_dynamo/guards.py``),
-    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records.
+    ``artifact`` the name that ``TORCH_LOGS`` knows it by, empty for plain records; ``time`` is in
+    seconds, and no year is known.
     """
 
     rank: str
@@ -68,6 +71,7 @@ class Torch(NamedTuple):
     attempt: int
     artifact: str
     text: str
+    time: float | None = None
 
 
 class _Open:
@@ -217,4 +221,13 @@ def _record(known: _Open) -> Torch:
         attempt=int(attempt or 0),
         artifact=artifact[1].decode() if artifact else "",
         text=lines.text(b"\n".join(known.text)),
+        time=_time(found["time"].decode()),
     )
+
+
+def _time(text: str) -> float | None:
+    """Seconds, of ``1123 02:33:34.657000``: in a leap year, which has each day."""
+    try:
+        return datetime.strptime(f"2000{text} +0000", "%Y%m%d %H:%M:%S.%f %z").timestamp()
+    except ValueError:
+        return None

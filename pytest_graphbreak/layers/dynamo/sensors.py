@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
@@ -57,6 +58,7 @@ from pytest_graphbreak.layers.dynamo.late import (
     ModuleSensor,
     PackageSensor,
 )
+from pytest_graphbreak.layers.dynamo.owners import of_graph, owner
 from pytest_graphbreak.layers.dynamo.private import Name
 from pytest_graphbreak.layers.hooks import FRAMES, Hook, Patch, caller
 from pytest_graphbreak.layers.left_threads import Events
@@ -181,17 +183,16 @@ class DynamoSensors:
             self._sensor_failed("frames", fault)
         if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: ours as well
             kwargs["skip"] += FRAMES
-        running = self._local.running
-        running.append(attempt)
+        self._local.begin(attempt)
         if NOTIFIER.listener is not None:
             NOTIFIER.listener.begins()
         try:
             result = original(*args, **kwargs)
         except BaseException as fault:
-            running.pop()
+            self._local.end(attempt)
             self._end(attempt, None, fault)
             raise
-        running.pop()
+        self._local.end(attempt)
         self._end(attempt, result, None)
         return result
 
@@ -209,6 +210,7 @@ class DynamoSensors:
         attempt.export = bool(argument("export", self._where, args, kwargs))
         attempt.fullgraph = bool(argument("one_graph", self._where, args, kwargs))
         attempt.above, attempt.parent = self._look_up(caller())
+        attempt.owner = owner(caller(), argument("locals", self._where, args, kwargs))
         self._latest[attempt.code] = attempt
         self._signatures[attempt.id] = signature(argument("locals", self._where, args, kwargs))
 
@@ -276,10 +278,14 @@ class DynamoSensors:
         shape = NO_SHAPE
         try:
             # Now: a backend may change the graph that it is given.
-            shape = shape_of(args[1] if len(args) > 1 else kwargs["gm"])
+            gm = args[1] if len(args) > 1 else kwargs["gm"]
+            shape = shape_of(gm)
+            if (attempt := self._local.current()) and not attempt.owner:
+                attempt.owner = of_graph(gm)
         except Exception as fault:
             self._sensor_failed("graphs", fault)
         before = counters.cache_counts(self.counters)
+        began = time.perf_counter()
         outer, self._local.buckets = self._local.buckets, []
         try:
             result = original(*args, **kwargs)
@@ -287,12 +293,13 @@ class DynamoSensors:
             buckets, self._local.buckets = self._local.buckets, outer
         try:
             cached = counters.cache_state(before, counters.cache_counts(self.counters))
-            self._made(args[0], buckets or [shape], cached)
+            took = time.perf_counter() - began
+            self._made(args[0], buckets or [shape], cached, took)
         except Exception as fault:
             self._sensor_failed("graphs", fault)
         return result
 
-    def _made(self, output: Any, shapes: Sequence[Shape], cached: str | None) -> None:
+    def _made(self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float) -> None:
         """A graph came back from the backend, by one call or, in buckets, by several."""
         attempt = self._local.current() or self._owner(output)
         if attempt is None:
@@ -314,7 +321,9 @@ class DynamoSensors:
         for part, shape in enumerate(shapes):
             after = after_break and part == len(shapes) - 1
             whole = sum(one[0] for one in shapes)
-            made = Made(attempt, number + part, *shape, after, part, len(shapes), cached, whole)
+            late = None if attempt.outcome == "running" else took / len(shapes)
+            place = number + part
+            made = Made(attempt, place, *shape, after, part, len(shapes), cached, whole, late)
             self.events.append(made)
             self._local.made = made
         attempt.graphs += len(shapes)

@@ -27,12 +27,12 @@ class HostCallback:
 class Executable:
     """One XLA executable that JAX made.
 
-    ``cause`` is one of the layer's; ``reason`` says why, where there is more to say than
-    that. ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` the
-    platform of JAX's own choice. ``loaded``: the persistent cache had it, nothing was
-    compiled. ``stack`` runs from the outermost frame inwards, without those of JAX at its end.
-    ``defined`` is where the function that was given to ``jax.jit`` is defined, None where that is
-    not known.
+    ``cause`` is one of the layer's; ``reason`` says why, where there is more to say than that.
+    ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` the platform of
+    JAX's own choice. ``seconds`` is how long it took to compile. ``loaded``: the persistent cache
+    had it, nothing was compiled. ``stack`` runs from the outermost frame inwards, without those of
+    JAX at its end. ``defined`` is where the function that was given to ``jax.jit`` is defined, None
+    where that is not known.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Executable:
     outputs: int | None = None
     defined: Line | None = None
     callbacks: tuple[HostCallback, ...] = ()
+    seconds: float | None = None
 
 
 @dataclass(slots=True, eq=False)

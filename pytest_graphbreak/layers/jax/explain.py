@@ -104,6 +104,7 @@ class _EventReader:
                     graph.where,
                     graph.stack[:-1],
                     origin=self._origin(event),
+                    seconds=graph.seconds,
                 )
             )
         if DESCRIPTIONS[self._layer].breaks and graph.cause != "eager":
@@ -123,6 +124,7 @@ class _EventReader:
             stack=stack,
             cached="compiled",
             origin=self._way(program) if program.cause == "eager" else NOWHERE,
+            seconds=None if program.seconds is None else round(program.seconds, 3),
         )
 
     def _origin(self, program: Executable) -> Frame:

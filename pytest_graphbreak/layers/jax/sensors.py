@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import time
 import weakref
 from dataclasses import replace
 from types import FrameType
@@ -175,12 +176,14 @@ class JaxSensors:
         local.is_aot = program.cause == "aot"
         if listener is not None:
             listener.begins()
+        began = time.perf_counter()
         try:
             try:
                 executable = original(*args, **kwargs)
             except Exception as error:
                 self.events.append(Interrupted(explain.refused(program.name, error), program.stack))
                 raise
+            program.seconds = time.perf_counter() - began
             program.loaded = not local.compiling[-1]
             self.events.append(program)
             return executable

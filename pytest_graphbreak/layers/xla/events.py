@@ -61,6 +61,11 @@ class Meter:
         self._seen = after
         return after.graphs + self._kept - self._own
 
+    def latest(self, number: int) -> list[float | None]:
+        """The seconds of the latest compilations at the last count; None where none is known."""
+        known = [took / 1e9 for _, took in self._seen.samples[-number:]]
+        return [*[None] * (number - len(known)), *known]
+
     @contextmanager
     def uncounted(self) -> Iterator[None]:
         """What is compiled inside is our own doing."""
@@ -159,6 +164,7 @@ class Event:
     off: str = ""
     lowering: FxGraph | None = None
     pending: str = ""
+    seconds: float | None = None
 
 
 Owner = Callable[[CompileReport, Iterable[str]], LoweringContext | None]
@@ -269,6 +275,8 @@ class Recorder:
             event.resharded = number < resharded
             event.off = self.debug.off
             self.events.append(event)
+        for event, took in zip(self.events[-new:], self.meter.latest(new), strict=True):
+            event.seconds = took
         if NOTIFIER.listener is not None:
             NOTIFIER.listener.noted()
 

@@ -114,6 +114,7 @@ def graph(name: str, event: Event, places: Naming) -> Graph:
         module=why.module,
         stack=_stack((*stacks.since_test(why.callers[::-1]), *why.traced), where, places),
         cached="compiled",  # CompileTime counts nothing else
+        seconds=None if event.seconds is None else round(event.seconds, 3),
     )
 
 

@@ -329,7 +329,8 @@ class XlaWindow:
 
 def _recompile(graph: Graph, made_by: Mapping[str, tuple[Frame, Frame]]) -> Recompile:
     lines = made_by.get(graph.name, ())
-    return Recompile(LAYER, graph.name, graph.reason, graph.where, graph.stack[:-1], *lines)
+    above, took = graph.stack[:-1], graph.seconds
+    return Recompile(LAYER, graph.name, graph.reason, graph.where, above, *lines, seconds=took)
 
 
 def _left_pending() -> list[str]:

@@ -210,15 +210,7 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
         raise UnfitError("it is no `if`")
     last = [one[-1] if one else None for one in (node.body, node.orelse)]
     if all(isinstance(one, ast.Return) and one.value is not None for one in last):
-        refuse([*node.body[:-1], *node.orelse[:-1]])
-        given = sorted(set(changed([*node.body, *node.orelse])) & place.before.keys())
-        if given:
-            raise UnfitError(f"{given[0]} is changed in place")
-        first, second = (_indented(one, place) for one in (node.body, node.orelse))
-        return [
-            *("def _when_true():", *first, "", "def _when_false():", *second, ""),
-            f"return torch.cond({condition(node.test)}, _when_true, _when_false, ())",
-        ]
+        return _returned_cond(node, place)
     both = [*node.body, *node.orelse]
     refuse(both)
     names = bound(both)
@@ -246,6 +238,19 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
     operands = f"({', '.join(given)},)" if given else "()"
     test = condition(node.test)
     return [*lines, f"{pack} = torch.cond({test}, _when_true, _when_false, {operands})"]
+
+
+def _returned_cond(node: ast.If, place: Surroundings) -> list[str]:
+    """The same of blocks that both return."""
+    refuse([*node.body[:-1], *node.orelse[:-1]])
+    given = sorted(set(changed([*node.body, *node.orelse])) & place.before.keys())
+    if given:
+        raise UnfitError(f"{given[0]} is changed in place")
+    first, second = (_indented(one, place) for one in (node.body, node.orelse))
+    return [
+        *("def _when_true():", *first, "", "def _when_false():", *second, ""),
+        f"return torch.cond({condition(node.test)}, _when_true, _when_false, ())",
+    ]
 
 
 def own(name: str, side: Sequence[ast.stmt]) -> str:

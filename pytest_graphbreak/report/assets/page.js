@@ -179,9 +179,10 @@
       make("span", { class: "id" }, place.id ?? place.kind),
       place.reason || place.kind);
     const seen = make("div", { class: "seen" }, present.map(([, run]) => {
-      const { was, now } = place.counts[run];
+      const { was, now, seconds = null } = place.counts[run];
       const words = was === null || was === now ? `\u00d7${now}` : `\u00d7${was} \u2192 \u00d7${now}`;
-      return make("div", {}, present.length > 1 ? `${data.runs[run].label} ${words}` : words);
+      const label = present.length > 1 ? `${data.runs[run].label} ` : "";
+      return make("div", {}, `${label}${words}${seconds === null ? "" : `, ${seconds.toFixed(1)} s`}`);
     }));
     const body = make("div", { class: "body" });
     if (place.graphs.length) body.append(make("p", { class: "at" }, `graph ${place.graphs.join(", ")}`));
@@ -191,7 +192,9 @@
       body.append(fold("more", `Called from ${plural(place.stack.length, "frame")}`,
         [...place.stack].reverse().map((frame) => [make("p", { class: "at" }, where(frame)), code(frame.code, "known")])));
     }
-    if (place.more.length) body.append(fold("more", "What torch says", place.more.map((text) => make("p", {}, text))));
+    const raised = place.raised ? [make("p", { class: "at" }, `Raised in ${where(place.raised)}`)] : [];
+    const said = [...place.more.map((text) => make("p", {}, text)), ...raised];
+    if (said.length) body.append(fold("more", "What torch says", said));
     return make("article", { class: "cause" }, title, seen, body);
   }
 
@@ -214,15 +217,24 @@
   }
 
   function table(test, layer) {
-    const head = ["graph", "cause", "ops", "in", "out", "from", "place"];
+    const timed = layer.graphs.some(({ seconds }) => seconds !== undefined);
+    const head = ["graph", "cause", "ops", "in", "out", ...(timed ? ["seconds"] : []), "from", "place"];
     const number = (value) => make("td", { class: "number" }, value === null ? "" : `${value}`);
     const rest = layer.now > layer.graphs.length ? `, the first ${layer.graphs.length}` : "";
+    const row = ({ name, cause: reason, ops = null, place = null, at = null, from = [], inputs = null, outputs = null, cached = null, seconds = null }) => make("tr", {},
+      make("td", { class: "mono" }, name), make("td", {}, [why(test, reason, place), cached].filter(Boolean).join(", ")), number(ops), number(inputs), number(outputs),
+      timed ? number(seconds === null ? null : seconds.toFixed(1)) : "",
+      make("td", { class: "mono" }, from.join(", ")), make("td", { class: "mono" }, at === null ? "" : where(data.frames[at])));
+    const models = Map.groupBy ? Map.groupBy(layer.graphs, ({ model = "" }) => model) : new Map([["", layer.graphs]]);
+    const title = (model, graphs) => {
+      const took = graphs.reduce((sum, { seconds = 0 }) => sum + seconds, 0);
+      const words = `${model || "outside of a model"}: ${plural(graphs.length, "graph")}${timed ? `, ${took.toFixed(1)} s` : ""}`;
+      return make("tr", {}, make("th", { scope: "rowgroup", colspan: `${head.length}` }, words));
+    };
     return make("div", { class: "wide" }, make("table", {},
       make("caption", {}, `${layer.name}, ${plural(layer.now, "graph")}${rest}`),
-      make("thead", {}, make("tr", {}, head.map((word) => make("th", { scope: "col", class: ["ops", "in", "out"].includes(word) ? "number" : null }, word)))),
-      make("tbody", {}, layer.graphs.map(({ name, cause: reason, ops = null, place = null, at = null, from = [], inputs = null, outputs = null, cached = null }) => make("tr", {},
-        make("td", { class: "mono" }, name), make("td", {}, [why(test, reason, place), cached].filter(Boolean).join(", ")), number(ops), number(inputs), number(outputs),
-        make("td", { class: "mono" }, from.join(", ")), make("td", { class: "mono" }, at === null ? "" : where(data.frames[at])))))));
+      make("thead", {}, make("tr", {}, head.map((word) => make("th", { scope: "col", class: ["ops", "in", "out", "seconds"].includes(word) ? "number" : null }, word)))),
+      [...models].map(([model, graphs]) => make("tbody", {}, models.size > 1 ? title(model, graphs) : "", graphs.map(row)))));
   }
 
   // ---- the list
@@ -232,6 +244,7 @@
   for (const test of tests) {
     for (const place of test.places) {
       place.at = place.at === null ? null : data.frames[place.at];
+      place.raised = data.frames[place.raised ?? -1];
       place.stack = place.stack.map((number) => data.frames[number]);
       place.reason = data.texts[place.reason];
       place.try = place.try === null ? null : data.texts[place.try];

@@ -1,17 +1,17 @@
-"""A log's report as markdown, sorted by frequency."""
+"""A log's report as markdown, sorted by compile time, or by frequency where none is known."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.report.findings import KINDS, ReasonAtPlace
+from pytest_graphbreak.report.findings import KINDS, ReasonAtPlace, homes_of, order
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.report.log import words
-from pytest_graphbreak.report.log.words import failures, findings, homes
+from pytest_graphbreak.report.log.words import failures, findings
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import size
 
@@ -37,7 +37,7 @@ def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
     yield from _origins(reading)
     yield from most_frequent(findings(reading))
     yield from _failed(reading)
-    yield from places(homes(reading))
+    yield from places(homes_of(reading.record, "tt"))
 
 
 def _gaps(completeness: Completeness) -> Iterator[str]:
@@ -67,17 +67,24 @@ def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
     """The reasons, each with its place and how to fix it."""
     if not found:
         return
-    yield "### Most frequent reasons"
+    yield f"### {order(found).capitalize()}"
     yield ""
     for number, item in enumerate(found[:MOST], 1):
         name = f" {item.id}" if item.id else ""
         kind = KINDS.get(item.kind, item.kind)
-        yield f"{number}. **{item.count:,}x {kind}{name}** {safe.markdown(safe.cut(item.reason))}"
+        took = "" if item.seconds is None else f", {item.seconds:.1f} s"
+        reason = safe.markdown(safe.cut(item.reason))
+        yield f"{number}. **{item.count:,}x {kind}{name}**{took} {reason}"
         yield ""
         yield from _frames((item.where, *item.stack))
-        if item.advice:
-            yield f"   Fix: {safe.markdown(item.advice)}"
-            yield ""
+        for label, text in (
+            ("Model", item.owner),
+            ("Raised in", position(item.raised) if item.raised.file else ""),
+            ("Fix", item.advice),
+        ):
+            if text:
+                yield f"   {label}: {safe.markdown(safe.cut(text))}"
+                yield ""
     yield from _left_out(len(found))
 
 
@@ -94,17 +101,18 @@ def _failed(reading: Reading) -> Iterator[str]:
     yield from _left_out(len(found))
 
 
-def places(found: list[tuple[Frame, int]]) -> Iterator[str]:
-    """The source lines that device graphs come from."""
-    if not found:
-        return
-    yield "### Source of the device graphs"
-    yield ""
-    for frame, count in found[:MOST]:
-        code = f" {safe.markdown(safe.cut(frame.code))}" if frame.code else ""
-        yield f"- **{count:,}x** {safe.markdown(safe.cut(position(frame)))}{code}"
-    yield ""
-    yield from _left_out(len(found))
+def places(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[str]:
+    """The source lines that graphs come from."""
+    for title, found in groups.items():
+        if not found:
+            continue
+        yield f"### {safe.markdown(title)}"
+        yield ""
+        for frame, count in found[:MOST]:
+            code = f" {safe.markdown(safe.cut(frame.code))}" if frame.code else ""
+            yield f"- **{count:,}x** {safe.markdown(safe.cut(position(frame)))}{code}"
+        yield ""
+        yield from _left_out(len(found))
 
 
 def _frames(frames: Iterable[Frame]) -> Iterator[str]:

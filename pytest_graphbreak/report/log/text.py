@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
-from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.report.findings import counted, finding, home, homes_of, observed, section
+from pytest_graphbreak.model.record import Frame, Record
+from pytest_graphbreak.report.findings import (
+    ReasonAtPlace,
+    counted,
+    finding,
+    home,
+    homes_of,
+    observed,
+    order,
+    section,
+)
 from pytest_graphbreak.report.log import page, words
-from pytest_graphbreak.report.log.words import failures, findings, homes
+from pytest_graphbreak.report.log.words import failures, findings
 from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.numbers import size
 from pytest_graphbreak.text.output import BLANK, TextLine
@@ -21,9 +30,9 @@ def render(reading: Reading, completeness: Completeness) -> list[TextLine]:
     """The whole report of one log."""
     return [
         *_head(reading, completeness),
-        *section("most frequent", [list(finding(item)) for item in findings(reading)]),
+        *_found(findings(reading)),
         *section("failed", [list(lines) for lines in _failed(reading)]),
-        *section("device graphs come from", [home(*item) for item in homes(reading)]),
+        *_homes(homes_of(reading.record, "tt")),
         *_next(completeness),
     ]
 
@@ -62,15 +71,24 @@ def terminal(name: str, ended: str, record: Record) -> list[TextLine]:
     """The lines for a terminal. ``ended`` says how the script ended: ``exit 0``."""
     lines = [TextLine(f"{name}   {ended}")]
     lines += [row(label, text) for label, text in _counts(record)]
-    lines += section("most frequent", [list(finding(item)) for item in observed(record)])
-    layer = record.headline
-    homes = [home(*item) for item in homes_of(record, layer)]
-    lines += section(f"{layer} graphs come from", homes)
+    lines += _found(observed(record))
+    lines += _homes(homes_of(record, record.headline))
     return lines
 
 
+def _found(found: Sequence[ReasonAtPlace]) -> Iterator[TextLine]:
+    """The reasons, most important first; with their models, where there are several."""
+    named = len({item.owner for item in found}) > 1
+    yield from section(order(found), [list(finding(item, named)) for item in found])
+
+
+def _homes(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[TextLine]:
+    for title, found in groups.items():
+        yield from section(title, [home(*item) for item in found])
+
+
 def markdown(name: str, ended: str, record: Record) -> str:
-    """The same, sorted by frequency, for an issue or a pull request."""
+    """The same, sorted alike, for an issue or a pull request."""
     lines = [
         "# Graphs of a script",
         "",

@@ -13,8 +13,8 @@ from pytest_graphbreak.logs.completeness import Completeness
 from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
 from pytest_graphbreak.logs.reading import Reading
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.record import Frame, Graph, Record
-from pytest_graphbreak.report.findings import ReasonAtPlace, homes_of, made_of, ranked
+from pytest_graphbreak.model.record import Graph, Record
+from pytest_graphbreak.report.findings import ReasonAtPlace, made_of, ranked
 from pytest_graphbreak.text.numbers import plural
 
 
@@ -29,7 +29,7 @@ class Failure:
 
 
 def findings(reading: Reading) -> list[ReasonAtPlace]:
-    """Everything that made an extra graph or left the compiler, most frequent first."""
+    """Everything that made an extra graph or left the compiler, most important first."""
     cut = (
         graph
         for graph in _deepest(reading)
@@ -49,11 +49,6 @@ def failures(reading: Reading) -> list[Failure]:
         for (stage, error), programs in groups.items()
     ]
     return sorted(found, key=lambda item: -item.count)
-
-
-def homes(reading: Reading) -> list[tuple[Frame, int]]:
-    """The source lines that TT graphs mostly come from, with the number of graphs of each."""
-    return homes_of(reading.record, "tt")
 
 
 def extra(reading: Reading) -> dict[str, Counter[str]]:

@@ -13,29 +13,30 @@ _graphbreak_vary: dict[str, Any] = {}
 # The program.
 
 
+def _graphbreak_dtype_for(kind, given):
+    """The dtype that gives what a Python number gives with these tensors; None if none does."""
+    from torch.utils._pytree import tree_leaves
+
+    tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
+    dtypes = {one.dtype for one in tensors if one.is_floating_point() or one.is_complex()}
+    short = [one for one in tensors if one.dtype in (torch.bfloat16, torch.float16)]
+    if kind is int:
+        others = {one.dtype for one in tensors} - dtypes - {torch.int64, torch.bool}
+        return None if others or short else torch.int64
+    if not dtypes & {torch.float64, torch.complex128}:
+        return torch.get_default_dtype() if all(one.dim() for one in short) else None
+    whole = all(one.is_floating_point() or one.is_complex() for one in tensors)
+    return torch.float64 if whole and len(dtypes) == 1 else None
+
+
 def _graphbreak_numbers_as_tensors(model, inner):
     """Python numbers that vary, arguments and what functions among them close over, are tensors."""
     import inspect
     import types
 
-    from torch.utils._pytree import tree_leaves
-
     vary = _graphbreak_vary.get(_graphbreak_name(model), ())
     called = model.forward if isinstance(model, torch.nn.Module) else model
     names = list(inspect.signature(called).parameters)
-
-    def dtype_for(kind, given):
-        """The dtype that gives what a Python number gives with these tensors; None if none does."""
-        tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
-        dtypes = {one.dtype for one in tensors if one.is_floating_point() or one.is_complex()}
-        short = [one for one in tensors if one.dtype in (torch.bfloat16, torch.float16)]
-        if kind is int:
-            others = {one.dtype for one in tensors} - dtypes - {torch.int64, torch.bool}
-            return None if others or short else torch.int64
-        if not dtypes & {torch.float64, torch.complex128}:
-            return torch.get_default_dtype() if all(one.dim() for one in short) else None
-        whole = all(one.is_floating_point() or one.is_complex() for one in tensors)
-        return torch.float64 if whole and len(dtypes) == 1 else None
 
     def closed(name, function, given):
         """The function with tensors in place of what varies in its closure."""
@@ -50,7 +51,7 @@ def _graphbreak_numbers_as_tensors(model, inner):
         return made
 
     def as_tensor(name, value, given):
-        exact = dtype_for(type(value), given) if type(value) in (int, float) else None
+        exact = _graphbreak_dtype_for(type(value), given) if type(value) in (int, float) else None
         if name in vary and exact is not None:
             return torch.tensor(value, dtype=exact)
         if isinstance(value, types.FunctionType) and any(

@@ -28,6 +28,17 @@ def _graphbreak_parameters(function):
     return code.co_varnames[: code.co_argcount] if code is not None else ()
 
 
+def _graphbreak_checked(name, result, wanted, given, copies):
+    """The result as it was to be. Raises ``TypeError`` for another, and for a changed argument."""
+    if not isinstance(result, torch.Tensor):
+        raise TypeError(f"{name}: the result is no tensor")
+    if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
+        raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
+    if not all(map(_graphbreak_kept, given, copies)):
+        raise TypeError(f"{name}: it changes an argument")
+    return wanted.copy_(result)
+
+
 def _graphbreak_op(function, shape=None):
     """A function of tensors as one node of the graph, which runs as it is, each time.
 
@@ -46,14 +57,8 @@ def _graphbreak_op(function, shape=None):
     def run(given):
         copies = [one.clone() for one in given]
         result = function(*(one.numpy() if numpy else one for one in copies))
-        result, wanted = torch.as_tensor(result) if numpy else result, like(given)
-        if not isinstance(result, torch.Tensor):
-            raise TypeError(f"{name}: the result is no tensor")
-        if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
-            raise TypeError(f"{name}: the result is not of the shape and dtype that it was to be")
-        if not all(map(_graphbreak_kept, given, copies)):
-            raise TypeError(f"{name}: it changes an argument")
-        return wanted.copy_(result)
+        result = torch.as_tensor(result) if numpy else result
+        return _graphbreak_checked(name, result, like(given), given, copies)
 
     op = torch.library.custom_op(
         f"graphbreak::{name}", run, mutates_args=(), schema="(Tensor[] given) -> Tensor"

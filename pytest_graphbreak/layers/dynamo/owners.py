@@ -1,0 +1,81 @@
+"""Which model of a program a graph is of: the outermost ``nn.Module`` that is being called.
+
+Modules are found by the frames of torch that call them, whose locals are what the call was given.
+The locals of a user's frame are not read: up to Python 3.12 that keeps their values alive.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any, Final
+
+from pytest_graphbreak.model import stacks
+
+_MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
+_EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
+_WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
+"""Modules that run another one on several devices are no model."""
+
+
+def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
+    """The class of the outermost module that runs ``frame``; empty without a module.
+
+    ``values`` are the locals of the function that is compiled, which ``frame`` calls. Where a
+    part of the outermost module is compiled, the attribute that holds it is added:
+    ``Pipeline.unet``.
+    """
+    compiled = outermost = _plain(values.get("self"))
+    inside = True
+    while frame is not None and not frame.f_code.co_filename.endswith(stacks.RUNNERS):
+        file = frame.f_code.co_filename
+        if file.endswith(_EVAL_FRAME):
+            inside = False
+        elif file.endswith(_MODULE):
+            module = _plain(frame.f_locals.get("self"))
+            outermost = outermost if module is None else module
+            compiled = outermost if inside else compiled
+        frame = frame.f_back
+    if outermost is None:
+        return ""
+    held = "" if compiled is outermost else _holder(outermost, compiled)
+    return f"{type(outermost).__name__}{held}"
+
+
+def of_graph(graph: Any) -> str:
+    """The class of the module that most operators of an FX graph come from; empty without one."""
+    found: Counter[str] = Counter()
+    for node in graph.graph.nodes:
+        for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
+            found[getattr(kind, "__name__", None) or str(kind).rpartition(".")[2]] += 1
+    return next(iter(found.most_common(1)), ("",))[0]
+
+
+def _plain(value: Any) -> Any:
+    """A module without what ``torch.compile`` put around it; None for what is none.
+
+    No truth, no length and no attribute is asked of a user's object: each may run their code.
+    """
+    kind = type(value)
+    if sys.modules["torch"].nn.Module not in kind.__mro__ or kind.__module__.startswith(_WRAPPERS):
+        return None
+    return _children(value).get("_orig_mod", value) if kind.__name__ == "OptimizedModule" else value
+
+
+def _children(module: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = object.__getattribute__(module, "__dict__").get("_modules", {})
+    return found
+
+
+def _holder(outermost: Any, part: Any) -> str:
+    """``.unet``: the attribute that holds a part of a module; empty where none does."""
+    for name, child in _children(outermost).items():
+        within = {id(child): child}
+        while within and part is not None:
+            _, module = within.popitem()
+            if _plain(module) is part:
+                return f".{name}"
+            within |= {id(one): one for one in _children(module).values() if one is not None}
+    return ""

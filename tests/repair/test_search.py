@@ -1,0 +1,90 @@
+"""The search for patches, on a program whose runs are made up: what is reported of each break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_graphbreak.model.record import Break, Frame, Frames, Record
+from pytest_graphbreak.repair import remedies
+from pytest_graphbreak.repair.gain import SearchResult
+from pytest_graphbreak.repair.patch import Preamble, SourcePatch
+from pytest_graphbreak.repair.search import Search
+from pytest_graphbreak.repair.target import Target, parse
+from pytest_graphbreak.repair.trial import Trial
+
+if TYPE_CHECKING:
+    import pytest
+
+LINE = "y = helper(x)"
+PATCH = SourcePatch("a patch", (Preamble("_graphbreak_ours = 1"),))
+
+
+def record(graphs: int, *breaks: tuple[str, str, Path]) -> Record:
+    """Breaks by reason, line and file."""
+    found = tuple(
+        Break("dynamo", reason, Frame(str(path), "f", 2, code)) for reason, code, path in breaks
+    )
+    return Record(("dynamo",), {"dynamo": graphs}, frames=Frames(3, graphs), breaks=found)
+
+
+class MadeUp:
+    """Runs nothing: the program has three graphs, with the patch two, and what it says of them."""
+
+    runs = 0
+
+    def __init__(self, left: str) -> None:
+        self._left = left
+
+    def measure(self, target: Target, **options: Any) -> Trial:
+        self.runs += 1
+        before = ("the reason", LINE, target.path)
+        if "_graphbreak_ours" not in target.path.read_text():
+            return Trial(record(3, before))
+        return Trial(record(2, ("ours", self._left, target.path)))
+
+    @contextmanager
+    def beside(self, target: Target, data: bytes) -> Iterator[Target]:
+        copy = replace(target, path=target.path.with_name("model_trial.py"))
+        copy.path.write_bytes(data)
+        yield copy
+
+
+def searched(left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SearchResult:
+    monkeypatch.setattr(remedies, "for_break", lambda item, trial: iter([PATCH]))
+    path = tmp_path / "model.py"
+    path.write_text(f"import torch\n{LINE}\nz = y + 1\n")
+    bench: Any = MadeUp(left)
+    return Search(
+        parse(str(path)),
+        bench,
+        most=9,
+        keep_side_effects=False,
+        header="",
+        say=lambda text: None,
+        progress=lambda *args: None,
+    ).run()
+
+
+def test_a_patch_that_breaks_itself_hides_no_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = searched("_graphbreak_ours(y)", tmp_path, monkeypatch)
+    assert (found.before, found.after) == (3, 2)
+    (problem,) = found.problems
+    assert problem.title == "the reason"
+    assert problem.kept == [PATCH]
+    assert not problem.fixed
+
+
+def test_a_line_of_the_program_is_a_problem_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = searched("z = y + 1", tmp_path, monkeypatch)
+    assert [(one.title, one.fixed) for one in found.problems] == [
+        ("the reason", True),
+        ("ours", False),
+    ]
