@@ -6,7 +6,7 @@
 
 Each program is a test. It is recorded, one line of it is edited, and it runs again under the gate.
 What the edit did is counted without the plugin, in a process of its own: by JAX's own event of a
-compilation, by torch_xla's metric ``CompileTime``; an edit of the kind ``callback`` plants a call
+compilation, by torch_xla's metrics of compilations, executions and values that were read; an edit of the kind ``callback`` plants a call
 of the host, one of ``jit removed`` leaves a function without ``jit``. An edit is *caught* where it
 made the program worse and the test is red, a *false alarm* where it did not and the test is red,
 and *named* where the first entry of the red text has the edited line.
@@ -43,13 +43,17 @@ monitoring.register_event_duration_secs_listener(
 )
 def count(run):
     run()
-    return len(made)
+    return {"graphs": len(made)}
 """
 _COUNT_LAZY = """
 import json, sys, torch_xla, torch_xla.debug.metrics as met
+METRICS = {
+    "graphs": "CompileTime", "executions": "ExecuteTime", "reads": "TransferFromDeviceTime"
+}
 def count(run):
     run()
-    return met.metric_data("CompileTime")[0]
+    found = {name: met.metric_data(metric) for name, metric in METRICS.items()}
+    return {name: data[0] if data else 0 for name, data in found.items()}
 """
 _COUNTED = """
 import importlib, os
@@ -57,10 +61,11 @@ found = {}
 for name in sys.argv[1:]:
     read, write = os.pipe()
     if os.fork() == 0:
-        os.write(write, str(count(importlib.import_module(name).test_program)).encode())
+        counts = count(importlib.import_module(name).test_program)
+        os.write(write, json.dumps(counts).encode())
         os._exit(0)
     os.close(write)
-    found[name] = int(os.read(read, 20))
+    found[name] = json.loads(os.read(read, 999))
     os.close(read)
     os.wait()
 print("COUNTS", json.dumps(found))
@@ -100,7 +105,7 @@ def _outcomes(edits: tuple[Edit, ...], head: str, folder: Path) -> list[Outcome]
     found = []
     for edit, name, text, now in zip(edits, names, texts, edited_texts, strict=True):
         worse = [way for kind, way in _BY_KIND.items() if kind == edit.kind]
-        worse += ["graphs"] if after[name] > before[name] else []
+        worse += [what for what, number in after[name].items() if number > before[name][what]]
         test: dict[str, Any] = tests[name]
         lines = {f"{name}.py": edited(text, now)}
         verdict, message = test["verdict"], str(test["message"] or "")
@@ -113,9 +118,9 @@ def _write(folder: Path, sources: list[str], names: list[str]) -> None:
         (folder / f"{name}.py").write_text(source)
 
 
-def _counts(folder: Path, names: list[str]) -> dict[str, int]:
+def _counts(folder: Path, names: list[str]) -> dict[str, dict[str, int]]:
     done = _run(folder, "count.py", *names)
-    found: dict[str, int] = json.loads(done.rpartition("COUNTS ")[2])
+    found: dict[str, dict[str, int]] = json.loads(done.rpartition("COUNTS ")[2])
     return found
 
 

@@ -200,11 +200,11 @@ def _add_functions(sides: Sides) -> None:
         fall = int(emptied) if ops is None else -ops.change.growth
         for change in moved(sides.before.values.functions, sides.after.functions, fall):
             sides.add(change)
-        _fold_moved_recompiles(sides)
+        _fold_moved(sides)
 
 
-def _fold_moved_recompiles(sides: Sides) -> None:
-    """Where no count grew, what a function was compiled again for goes with it.
+def _fold_moved(sides: Sides) -> None:
+    """Where no count grew, what is compiled in place of a function goes with that.
 
     What it called is an entry of its own now, and is compiled again for the same.
     """
@@ -213,18 +213,14 @@ def _fold_moved_recompiles(sides: Sides) -> None:
         for draft in sides.drafts
         if draft.change.kind == "function" and not (draft.change.after or draft.change.was)
     }
-    again = [
-        draft
-        for draft in sides.drafts
-        if draft.change.layer == PLACES_LAYER
-        and not draft.change.total
-        and "recompile" in (draft.change.kind, draft.change.cause)
-    ]
-    went = (left.get(draft.change.where.key[:2]) for draft in again if draft.change.is_gone)
-    parent = next(filter(None, went), None)
-    if parent is not None and not sides.grown():
-        for draft in again:
-            draft.parent = draft.parent or parent
+    if not left or sides.grown():
+        return
+    own = [one for one in sides.drafts if one.change.layer == PLACES_LAYER and not one.change.total]
+    again = [one for one in own if "recompile" in (one.change.kind, one.change.cause)]
+    went = [one for one in again if one.change.is_gone and one.change.where.key[:2] in left]
+    entries = [one for one in own if one.change.cause == "entry" and one.change.is_new]
+    for draft in (*entries, *(again if went else ())):
+        draft.parent = draft.parent or next(iter(left.values()))
 
 
 def _add_runs(sides: Sides) -> None:

@@ -15,8 +15,11 @@ from typing import Final, TypeGuard
 from pytest_graphbreak.layers.statements import (
     FUNCTIONS,
     LOOPS,
+    Loop,
+    Set,
     Source,
     around,
+    counters,
     functions_of,
     line_of,
     names_in,
@@ -28,7 +31,11 @@ from pytest_graphbreak.layers.statements import (
 )
 from pytest_graphbreak.model.stacks import Line
 
-_SETTING: Final = {"training": ("train", "eval"), "requires_grad": ("requires_grad_",)}
+_SETTING: Final = {
+    "training": ("train", "eval"),
+    "requires_grad": ("requires_grad_",),
+    "grad": ("requires_grad_",),
+}
 """The methods that set an attribute, also of what their object holds."""
 _CHANGING: Final = frozenset(
     {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault"}
@@ -107,12 +114,15 @@ def uncompiled(function: str, test: Line, source: Source) -> Line | None:
         return line_of(test.file, off[-1], source)
     parts = [part for part in function.split(".") if part != "<locals>"]
     known = {parts[-2] if len(parts) > 1 and parts[-1] in _METHODS else parts[-1]}
+    scope = around(test, source)
     made = []
-    for one in sorted(sets_of(around(test, source)), key=lambda one: one.line):
+    for one in sorted((*sets_of(scope), *_inner(scope)), key=lambda one: one.line):
         if one.reads & known:
             known |= one.names
             made.append(one)
-    chosen = [one for one in made if one.hands_on] or made
+    compiled = _compiling(scope)
+    chosen = [one for one in made if one.hands_on]
+    chosen = chosen or [one for one in made if one.line not in compiled] or made
     return line_of(test.file, chosen[-1].line, source) if chosen else None
 
 
@@ -122,18 +132,30 @@ def compiles(test: Line, source: Source) -> Line | None:
     None where several lines do.
     """
     for scope in (around(test, source), tree_of(test.file, source)):
-        calls = {
-            node.lineno
-            for node in ast.walk(scope)
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "compile"
-            and getattr(node.func.value, "id", "") != "re"
-        }
-        heads = {max(found) for call in calls if (found := _heads(scope, call))}
+        calls = _compiling(scope)
+        heads = {found[-1].lineno for call in calls if (found := _loops(scope, call))}
         if len(heads or calls) == 1:
             return line_of(test.file, (heads or calls).pop(), source)
     return None
+
+
+def _compiling(scope: ast.AST) -> set[int]:
+    """The lines that call ``compile``, of torch or of a module."""
+    return {
+        node.lineno
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "compile"
+        and getattr(node.func.value, "id", "") != "re"
+    }
+
+
+def _inner(scope: ast.AST) -> Iterator[Set]:
+    """The functions that a function defines, each as a line that makes it of what it reads."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.FunctionDef) and node is not scope:
+            yield Set(node.lineno, node.lineno, frozenset((node.name,)), names_in(node), False)
 
 
 def replaced(place: Line, source: Source) -> Line | None:
@@ -159,19 +181,21 @@ def replaced(place: Line, source: Source) -> Line | None:
 
 
 def repeated(line: Line, test: Line, source: Source) -> Iterator[Line]:
-    """What says how often a line runs: the head of its loop, and the call that passes its length.
+    """What says how often a line runs: the head of its loop, and what the test passes for that.
 
-    Of the latter only where the test makes one.
+    That is the line that sets the argument, else the call.
     """
-    heads = _heads(around(line, source), line.line)
-    if not heads:
+    loops = _loops(around(line, source), line.line)
+    if not loops:
         return
-    head = line_of(line.file, max(heads), source)
+    head = line_of(line.file, loops[-1].lineno, source)
     yield head
-    read = names_in(statement_at(around(line, source), head.line), ast.Load)
-    if read.intersection(_parameters(line, source)):
-        found = calling(line.name.rpartition(".")[2], test, source)
-        yield from (found,) if found else ()
+    read = names_in(loops[-1].test if isinstance(loops[-1], ast.While) else loops[-1].iter)
+    for name in read.intersection(_parameters(line, source)):
+        if call := calling(line.name.rpartition(".")[2], test, source):
+            call = call._replace(name=test.name)
+            passed = _argument(ast.Name(name), line._replace(line=head.line), [call], source)
+            yield passed or call
 
 
 def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None:
@@ -182,9 +206,12 @@ def step(callers: Sequence[Line], source: Source, *, reads: bool) -> Line | None
     for caller in reversed(callers):
         scope = around(caller, source)
         names = names_in(statement_at(scope, caller.line)) if reads else None
-        for one in slice_of(scope, caller.line, names):
-            if one.varies:
-                return line_of(caller.file, one.line, source)
+        varying = [one for one in slice_of(scope, caller.line, names) if one.varies]
+        # What reads another value at each step comes after what counts the steps, or grows.
+        if varying:
+            counting = counters(scope)
+            counted = (one for one in varying if one.reads & (counting | one.names))
+            return line_of(caller.file, next(counted, varying[0]).line, source)
         reads = False
     return None
 
@@ -199,10 +226,11 @@ def _turns_off(node: ast.AST) -> TypeGuard[ast.keyword | ast.Attribute]:
     return not isinstance(node.value, ast.Constant) or bool(node.value.value)
 
 
-def _heads(scope: ast.AST, line: int) -> list[int]:
-    """The lines where the loops begin that a line is in."""
+def _loops(scope: ast.AST, line: int) -> list[Loop]:
+    """The loops that a line is in, the innermost last."""
     loops = (node for node in ast.walk(scope) if isinstance(node, LOOPS))
-    return [node.lineno for node in loops if node.lineno < line <= (node.end_lineno or 0)]
+    holding = (node for node in loops if node.lineno < line <= (node.end_lineno or 0))
+    return sorted(holding, key=lambda node: node.lineno)
 
 
 def _defined(caller: Line, source: Source) -> Line | None:
@@ -316,8 +344,11 @@ def _first_set(tree: ast.Module, node: ast.AST) -> bool:
 def _argument(
     subject: ast.expr, code: Line, callers: Sequence[Line], source: Source
 ) -> Line | None:
-    """The line that sets an argument, in the nearest caller that does not just hand it on."""
-    for caller in reversed(callers):
+    """The line that sets an argument, in the nearest caller that does not just hand it on.
+
+    A line of a step of the test's loop goes before one that only goes on from what is there.
+    """
+    for at, caller in reversed([*enumerate(callers)]):
         value = _passed(subject, _parameters(code, source), caller, source)
         if value is None:
             return None
@@ -326,10 +357,29 @@ def _argument(
         if isinstance(_root(value), ast.Name):
             own = own or [one for one in found if not one.hands_on] or found
         if own:
-            return line_of(caller.file, own[0].line, source)
+            counts = own[0].reads & counters(around(caller, source))
+            line = None if counts else _counted(callers[:at], source)
+            return line or line_of(caller.file, own[0].line, source)
         if not isinstance(value, ast.Name):
             return None
         subject, code = value, caller
+    return None
+
+
+def _counted(callers: Sequence[Line], source: Source) -> Line | None:
+    """The line that changes what a call in a loop takes, by what counts the steps of the loop."""
+    for caller in reversed(callers):
+        scope = around(caller, source)
+        counting = counters(scope)
+        read = names_in(statement_at(scope, caller.line))
+        lines = [one for one in slice_of(scope, caller.line, read) if one.varies]
+        numbers = [one.line for one in lines if one.reads & counting]
+        for loop in _loops(scope, caller.line):
+            calls = (node for node in loop.body if isinstance(node, ast.Expr))
+            names = ((node, names_in(node)) for node in calls if node.lineno < caller.line)
+            numbers += [node.lineno for node, used in names if used & counting and used & read]
+        if numbers:
+            return line_of(caller.file, numbers[0], source)
     return None
 
 

@@ -16,6 +16,7 @@ from pytest_graphbreak.model.stacks import Line
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+Loop = ast.For | ast.AsyncFor | ast.While
 _HANDING_ON: Final = ("enumerate", "zip", "iter", "reversed", "list", "tuple")
 
 Source = Callable[[str], Sequence[str]]
@@ -126,6 +127,22 @@ def sets_of(scope: ast.AST) -> list[Set]:
         end = value.end_lineno or line
         found.append(Set(line, end, names, names_in(value), _hands_on(value)))
     return [one._replace(varies=bool(one.reads & counted) and not one.hands_on) for one in found]
+
+
+def counters(scope: ast.AST) -> frozenset[str]:
+    """The variables that count the steps of the loops of a function."""
+    found = set[str]()
+    for node in ast.walk(scope):
+        match node:
+            case ast.For(
+                target=ast.Tuple(elts=[first, *_]), iter=ast.Call(func=ast.Name("enumerate"))
+            ):
+                found |= names_in(first)
+            case ast.For(target=target, iter=ast.Call(func=ast.Name("range"))):
+                found |= names_in(target)
+            case ast.AugAssign(target=target):
+                found |= names_in(target)
+    return frozenset(found)
 
 
 def _pair(node: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:

@@ -125,6 +125,11 @@ def not_reached(
     """The functions that are no longer reached; where all are, those that hold less."""
     functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
     none = [one for one in functions if not one.after]
+    if not functions and not any(one.is_gone for one in verdict.changes):
+        for one in verdict.lost:
+            if one.kind == "execution":
+                yield _lost(f"{plural(-one.growth, 'execution')} of {one.before} missing")
+                yield from _set("compiled by", shown.compiles(), ())
     for number, one in enumerate((none or functions)[:most]):
         where, was = position(shown.defined(one.where)), _operations(one.before or 0)
         if none:

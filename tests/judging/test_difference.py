@@ -278,3 +278,19 @@ def test_a_recompile_that_moved_to_what_is_compiled_now_goes_with_the_function_t
         ("outer", "graph", True),
     ]
     assert judge(now, before(was), versions=VERSIONS).name == "lost"
+
+
+def test_what_is_compiled_in_place_of_a_function_goes_with_it() -> None:
+    other = Frame("a.py", "other", 30, "def other(x):")
+
+    def record(where: Frame, functions: dict[str, int]) -> Record:
+        one = Graph("dynamo", "0/0", "entry", 5, where=where, functions=functions)
+        two = Graph("dynamo", "1/0", "entry", 2, where=other, functions={"a.py::other": 2})
+        return Record(("dynamo",), {"dynamo": 2}, graph_list=(one, two))
+
+    inner = {"a.py::inner": 4}
+    was = record(OUTER, inner | {"a.py::outer": 5})
+    now = structs.replace(record(INNER, inner), graphs={"dynamo": 2})
+    found = diff(before(was), now, versions=VERSIONS)
+    (lost,) = [n for n, one in enumerate(found) if one.kind == "function" and not one.after]
+    assert [one.parent for one in found if one.cause == "entry" and one.is_new] == [lost]

@@ -164,6 +164,7 @@ def test_the_line_that_calls_a_function_of_torch() -> None:
     assert calling("encoded", SECOND, source) is None
 
 
+TEST = Line("a.py", 1, "test_it")
 UNCOMPILED = textwrap.dedent(
     """\
     def test_it():
@@ -185,6 +186,54 @@ def test_the_line_that_goes_on_to_call_without_the_compiler(
 ) -> None:
     found = uncompiled(function, Line("a.py", 1, "test_it"), lambda file: UNCOMPILED)
     assert (found and found.line) == line
+
+
+def test_a_function_of_the_test_that_calls_it_and_another_one_that_is_compiled() -> None:
+    text = """\
+def test_it():
+    model = Net()
+    def loss_of(x):
+        return model(x).sum()
+    forward = loss_of
+    update = torch.compile(lambda: step(model))
+    forward(update())
+"""
+    found = uncompiled("Net.forward", TEST, lambda _: text.splitlines(True))
+    assert found is not None
+    assert found.line == 5
+
+
+STEPS = textwrap.dedent(
+    """\
+    class Model:
+        def forward(self, images):
+            hidden = embed(images)
+            for layer in self.layers:
+                hidden = layer(hidden)
+            return hidden
+    def evaluate(model, batches):
+        for n, x in enumerate(batches):
+            CHANGE
+            y = model(x)
+            torch_xla.sync()
+    """
+)
+
+
+@pytest.mark.parametrize("change", ["x = x[: 8 - n]", "model.double() if n else None"])
+def test_a_line_that_counts_steps_goes_before_one_that_goes_on_from_there(change: str) -> None:
+    def source(file: str) -> list[str]:
+        return STEPS.replace("CHANGE", change).splitlines(True)
+
+    layer = Line("a.py", 1, "layer")
+    callers = [Line("a.py", 10, "evaluate"), Line("a.py", 5, "forward")]
+    found = origin("args[0]", layer, callers, source)
+    assert found is not None
+    assert found.line == 9
+    if change.startswith("x"):
+        ended = step([Line("a.py", 11, "evaluate")], source, reads=False)
+        assert ended is not None
+        assert ended.line == 9
 
 
 @pytest.mark.parametrize(
@@ -216,7 +265,8 @@ LOOPS = textwrap.dedent(
             while step:
                 head(out)
                 update()
-        return generate(model, 4)
+        length = 4
+        return generate(model, length)
 
     def generate(step, length):
         for index in range(length):
@@ -229,7 +279,6 @@ LOOPS = textwrap.dedent(
             return head(x)
     """
 ).splitlines(keepends=True)
-TEST = Line("a.py", 1, "test_it")
 
 
 @pytest.mark.parametrize(
@@ -237,9 +286,9 @@ TEST = Line("a.py", 1, "test_it")
     [
         (Line("a.py", 10, "test_it"), [9]),
         (Line("a.py", 8, "test_it"), [7]),
-        (Line("a.py", 16, "generate"), [15, 12]),
-        (Line("a.py", 21, "Stack.forward"), [20]),
-        (Line("a.py", 22, "Stack.forward"), []),
+        (Line("a.py", 17, "generate"), [16, 12]),
+        (Line("a.py", 22, "Stack.forward"), [21]),
+        (Line("a.py", 23, "Stack.forward"), []),
     ],
 )
 def test_what_says_how_often_a_line_runs(place: Line, lines: list[int]) -> None:
@@ -252,9 +301,9 @@ def test_what_says_how_often_a_line_runs(place: Line, lines: list[int]) -> None:
         ("test_it", "head(out)", 5),
         ("test_it.<locals>.<lambda>", "update = compile(lambda: optimizer.step())", 6),
         ("test_it", "other(out)", None),
-        ("test_it", "return generate(model, 4)", 14),
+        ("test_it", "return generate(model, length)", 15),
         ("other", "head(out)", None),
-        ("Stack.forward", "x = layer(x)", 20),
+        ("Stack.forward", "x = layer(x)", 21),
     ],
 )
 def test_what_took_the_place_of_a_line(function: str, code: str, line: int | None) -> None:

@@ -107,6 +107,18 @@ def test_of_functions_that_hold_less_the_line_that_compiles_is_reported() -> Non
     ]
 
 
+def test_runs_that_are_missing_without_a_place_name_the_line_that_compiles() -> None:
+    fewer = (total("execution", before=12, after=9), total("work", before=60, after=45))
+    shown = [*map(str, causes.not_reached(Verdict("lost", fewer), ORIGINS))]
+    assert shown == [
+        "  - 3 executions of 12 missing",
+        "      compiled by test_net.py:12 in test_it",
+        "          run = model",
+    ]
+    gone = Difference("graph", "dynamo", cause="entry", where=BODY, before=1)
+    assert not [*causes.not_reached(Verdict("lost", (*fewer, gone)), ORIGINS)]
+
+
 def test_what_took_the_place_of_what_was_compiled_is_reported_where_it_is_lost() -> None:
     gone = Difference("graph", "dynamo", cause="entry", where=BODY, before=1)
     shown = [*map(str, causes.places(lost(gone), Record(), ORIGINS))]

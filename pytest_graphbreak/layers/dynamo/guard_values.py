@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
     ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
     frame's local variables.
     """
-    text = _PREFIX.sub("", guard.strip())
+    text = text_of(guard)
     found = _TENSOR.match(text) or _SIZE.search(text.partition("  #")[0]) or _VALUE.match(text)
     if found is None:
         return ""
@@ -81,14 +81,28 @@ def _each(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def closest(guards: Sequence[str], known: Mapping[str, Signature], now: Signature) -> list[str]:
+def closest(
+    guards: Sequence[str],
+    known: Mapping[str, Signature],
+    now: Signature,
+    reported: Collection[str] = (),
+) -> list[str]:
     """The guards that failed, one for each time a function was compiled, the closest first.
 
     Each names what did not fit that time, and it is what had to be the same for this call to
     fit: of an engine with many sizes, the guard of the size that is called now. ``known``
-    has the signatures by compile id. What is as close keeps its order.
+    has the signatures by compile id. Those that an earlier recompile ``reported`` come last: a
+    value that was set once does not change again. What is as close keeps its order.
     """
-    return sorted(guards, key=lambda guard: _distance(known.get(_id(guard)), now))
+    return sorted(
+        guards,
+        key=lambda guard: (text_of(guard) in reported, _distance(known.get(_id(guard)), now)),
+    )
+
+
+def text_of(guard: str) -> str:
+    """A guard without the compile that it is of."""
+    return _PREFIX.sub("", guard.strip())
 
 
 def _id(guard: str) -> str:

@@ -51,6 +51,7 @@ from pytest_graphbreak.layers.dynamo.guard_values import (
     closest,
     current_value,
     signature,
+    text_of,
 )
 from pytest_graphbreak.layers.dynamo.late import (
     BucketSensor,
@@ -91,6 +92,7 @@ class DynamoSensors:
         self._captures = 0
         self._latest: dict[Line, Attempt] = {}
         self._signatures: dict[str, Signature] = {}
+        self._reported: dict[Line, set[str]] = {}
         self._owners: dict[int, tuple[weakref.ref[Any], Attempt]] = {}
 
     def attach(self) -> None:
@@ -370,9 +372,11 @@ class DynamoSensors:
                 frame = kwargs["frame"] if "frame" in kwargs else args[1]
                 guards = [str(reason) for reason in reasons or ()]
                 now = self._signatures.get(attempt.id)
+                reported = self._reported.setdefault(attempt.code, set())
                 if len(guards) > 1 and now is not None:
-                    guards = closest(guards, self._signatures, now)
+                    guards = closest(guards, self._signatures, now, reported)
                 attempt.guards = tuple(guards)
+                reported.update(map(text_of, guards[:1]))
                 if attempt.guards:
                     attempt.guard_value = current_value(attempt.guards[0], frame.f_locals)
         except Exception as fault:

@@ -72,6 +72,14 @@ def test_what_is_as_close_keeps_its_order() -> None:
     assert closest(guards[::-1], known, now)[:2] == guards[:2][::-1]
 
 
+def test_what_was_reported_once_comes_last() -> None:
+    now = signature({"train": True})
+    known = {"0/0": now, "0/1": signature({"train": False})}
+    guards = ["0/1: not train", "0/0: self.kind is None"]
+    assert closest(guards, known, now) == guards[::-1]
+    assert closest(guards, known, now, {"self.kind is None"}) == guards
+
+
 class Hostile:
     """Runs code where it is asked for anything."""
 
