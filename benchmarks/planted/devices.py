@@ -6,10 +6,11 @@
 
 Each program is a test. It is recorded, one line of it is edited, and it runs again under the gate.
 What the edit did is counted without the plugin, in a process of its own: by JAX's own event of a
-compilation, by torch_xla's metrics of compilations, executions and values that were read; an edit of the kind ``callback`` plants a call
-of the host, one of ``jit removed`` leaves a function without ``jit``. An edit is *caught* where it
-made the program worse and the test is red, a *false alarm* where it did not and the test is red,
-and *named* where the first entry of the red text has the edited line.
+compilation, by torch_xla's metrics of compilations, executions and values that were read; an edit
+of the kind ``callback`` plants a call of the host, one of ``jit removed`` leaves a function without
+``jit``. An edit is *caught* where it made the program worse and the test is red, a *false alarm*
+where it did not and the test is red, and *named* where the first entry of the red text has the
+edited line.
 """
 
 from __future__ import annotations
