@@ -41,7 +41,7 @@ def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) ->
     block sees what the test does in it; it resets nothing. ``graph_budget.steps(warm=2)`` is a
     block for the steps of a loop.
     """
-    from pytest_graphbreak.watching.steps import BlockBudget
+    from pytest_graphbreak.watching.watch import BlockBudget
 
     note = partial(note_step, request.node)
     return BlockBudget(request.config.rootpath, typed(request.config), note)

@@ -1,9 +1,9 @@
 """The baseline files: read strictly, resolved by profile, changed entry by entry.
 
 ``form`` has the types of what a file may contain, ``model`` the data and the rules of profiles,
-``paths`` go from node ids to files, ``tree`` and ``read`` from text to data, ``render`` and
-``edit`` back, ``plan`` says what an entry becomes, ``write`` puts files in place, ``store`` and
-``update`` are what the rest of the package calls, and ``changes`` what an update did.
+``paths`` go from node ids to files, ``tree`` and ``read`` from text to data, ``render`` back,
+``plan`` says what an entry becomes, ``store`` reads the files of a directory and puts them in
+place, ``update`` brings them to what was measured, and ``changes`` is what it did.
 """
 
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange

@@ -14,10 +14,10 @@ from typing import Final
 
 from pytest_graphbreak.baseline.form import BY_FILE, VALUES
 from pytest_graphbreak.model.budget import PLACES_LAYER, Values, layers_of
+from pytest_graphbreak.model.layer import Versions, same_minor
 from pytest_graphbreak.model.layers import JUDGED, LAYERS, made_by
-from pytest_graphbreak.model.versions import Versions, same_minor
-from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import shown
+from pytest_graphbreak.text.output import UserError
 
 
 class BaselineError(UserError):

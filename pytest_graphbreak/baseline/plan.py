@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from pytest_graphbreak.baseline.form import BY_FILE, COUNTS, RUNS, VALUES
 from pytest_graphbreak.baseline.model import Document, Entry, Expected, Measured, Override
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cause, Values, writable
+from pytest_graphbreak.model.layer import Versions, minor, same_minor
 from pytest_graphbreak.model.layers import BREAKING, DESCRIPTIONS, JUDGED, LAYERS, made_by
-from pytest_graphbreak.model.versions import Versions, minor, same_minor
 
 LISTS = ("breaks", "eager")
 _Item = TypeVar("_Item", bound=Cause | BaselinePlace)

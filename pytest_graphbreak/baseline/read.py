@@ -39,9 +39,9 @@ from pytest_graphbreak.baseline.tree import (
     parse,
 )
 from pytest_graphbreak.model.budget import BaselinePlace, Cause, Values
+from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS
-from pytest_graphbreak.model.versions import Versions
-from pytest_graphbreak.text.garbage import uncollected
+from pytest_graphbreak.text.files import uncollected
 
 LARGEST = 32 * 1024 * 1024
 """Bytes of a file that is read; 100,000 tests are about 20 MB."""

@@ -26,7 +26,7 @@ from yaml.events import (
 )
 
 from pytest_graphbreak.baseline.model import BaselineError
-from pytest_graphbreak.text.garbage import uncollected
+from pytest_graphbreak.text.files import uncollected
 
 DEEPEST = 16
 """Levels of nesting; a baseline has ten."""

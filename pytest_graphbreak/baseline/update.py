@@ -8,14 +8,12 @@ say what was intended is never put in place.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pytest_graphbreak.baseline import form, plan, render, write
+from pytest_graphbreak.baseline import form, plan, render, store
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange, Kind
-from pytest_graphbreak.baseline.edit import Editor
 from pytest_graphbreak.baseline.model import (
     BaselineError,
     Document,
@@ -26,11 +24,12 @@ from pytest_graphbreak.baseline.model import (
 )
 from pytest_graphbreak.baseline.paths import baseline_path, inside, split_nodeid
 from pytest_graphbreak.baseline.read import document, is_cut_off, load_text, parsed
+from pytest_graphbreak.baseline.render import Editor
 from pytest_graphbreak.baseline.tree import Mapping
 from pytest_graphbreak.model.budget import writable
+from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.layers import COMPILERS, LAYERS
-from pytest_graphbreak.model.versions import minor
-from pytest_graphbreak.text.garbage import uncollected
+from pytest_graphbreak.text.files import uncollected
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another run that writes."""
@@ -61,19 +60,19 @@ def update(
     work = _by_file(measured, prune)
     if not work:
         return Changes()
-    with write.locked(directory, lock_timeout):
+    with store.locked(directory, lock_timeout):
         changes = _planned(directory, work, mode, base_profile)
         files = [(inside(directory, file.path), file.new) for file in changes.files]
         parents = dict.fromkeys(path.parent for path, _ in files)
         for parent in parents:
-            write.clear(parent)
+            store.clear(parent)
         for path, text in files:
             if text is None:
-                write.remove(path)
+                store.remove(path)
             else:
-                write.replace(path, text)
+                store.replace(path, text)
         for parent in parents:
-            write.sync(parent)
+            store.sync(parent)
     return changes
 
 
@@ -153,11 +152,7 @@ def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) 
     versions: dict[str, str] = {}
     for item in filter(None, (first, *items)):
         versions = {**item.versions, **versions}
-    return Document(path, file, profile, _minors(versions))
-
-
-def _minors(versions: Map[str, str]) -> dict[str, str]:
-    return {name: short for name in COMPILERS if (short := minor(versions.get(name)))}
+    return Document(path, file, profile, minors(versions, COMPILERS))
 
 
 class _File:

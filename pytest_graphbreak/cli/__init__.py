@@ -88,7 +88,7 @@ def _guarded(parsed: argparse.Namespace) -> int:
     "over budget".
     """
     from pytest_graphbreak.cli.messages import UNUSABLE, complain
-    from pytest_graphbreak.text.errors import UserError
+    from pytest_graphbreak.text.output import UserError
 
     try:
         return int(importlib.import_module(_module(parsed.command)).run(parsed))

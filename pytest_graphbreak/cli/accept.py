@@ -28,7 +28,7 @@ from pytest_graphbreak.baseline import (
     split_nodeid,
     update,
 )
-from pytest_graphbreak.cli import artifacts
+from pytest_graphbreak.cli import report
 from pytest_graphbreak.cli.check import add_directory, stale_entries, unusable
 from pytest_graphbreak.cli.messages import listing, say
 from pytest_graphbreak.cli.report import REPORTS
@@ -38,11 +38,8 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, Union, union
-from pytest_graphbreak.text.errors import UserError
-from pytest_graphbreak.text.files import shown
-from pytest_graphbreak.text.garbage import uncollected
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import labelled
+from pytest_graphbreak.text.files import shown, uncollected
+from pytest_graphbreak.text.output import UserError, labelled, plural
 
 OK, DECLINED = 0, 1
 IN_FULL: Final = 500
@@ -65,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--artifact",
         metavar="PATTERN",
-        default=artifacts.ARTIFACTS,
+        default=report.ARTIFACTS,
         help="the artifacts of the run that contain reports (default: %(default)s)",
     )
     add_writing(parser)
@@ -120,8 +117,8 @@ def _reports(args: argparse.Namespace) -> list[RunReport]:
         raise ReportError("name the reports, or the run that made them with --run ID")
     if args.run is None:
         return load_all(args.reports)
-    run = artifacts.named(args.run, args.repo)
-    with artifacts.downloaded(run, args.artifact) as directory:
+    run = report.named(args.run, args.repo)
+    with report.downloaded(run, args.artifact) as directory:
         return load_all([directory], shown=f"run {run.number}")
 
 

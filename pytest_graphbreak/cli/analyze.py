@@ -9,21 +9,25 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.cli.import_csv import TemplateError, check_template, fill_template
 from pytest_graphbreak.cli.messages import Bar, say, say_all, write, write_report
+from pytest_graphbreak.layers.tt.programs import Program
 from pytest_graphbreak.logs.completeness import Completeness, assess, build_type
 from pytest_graphbreak.logs.dump import models
 from pytest_graphbreak.logs.reading import Reading, read
-from pytest_graphbreak.model.json import document
+from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.layers import BACKENDS
+from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
+from pytest_graphbreak.model.report import RunEnvironment, TestReport
 from pytest_graphbreak.report import json
-from pytest_graphbreak.report.log import page, text
-from pytest_graphbreak.report.log.entry import counted, entry, environment
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.report import logs as log_report
+from pytest_graphbreak.text.output import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             reading = read(path, places, bar.move, [here])
         completeness = assess(reading, build)
         found.append((reading, completeness))
-        say_all(text.render(reading, completeness))
+        say_all(log_report.render_text(reading, completeness))
         say()
     written = _write(args, found, names)
     return 0 if written and not any(reading.is_unreadable for reading, _ in found) else 2
@@ -163,5 +167,87 @@ def _write(
         whole = document(where, json.session(0, len(readings)), tests)
         written = write_report(args.json, whole)
     if args.markdown:
-        written = write(args.markdown, page.render(found)) and written
+        written = write(args.markdown, log_report.render(found)) and written
     return written
+
+
+# One log as an item of ``tests`` in the JSON report.
+
+_GUESS: Final = ("graphs", "completed", "stages", "sure", "least", "most", "why")
+
+
+def entry(reading: Reading, completeness: Completeness) -> Plain:
+    """The record of a log, with ``gaps`` (what it lacks), ``run`` (commands) and ``log``."""
+    return {
+        **entry_json(TestReport(reading.path, "passed", record=reading.record)),
+        "gaps": list(completeness.gaps),
+        "run": list(completeness.commands),
+        "log": _log(reading),
+    }
+
+
+def counted(nodeid: str, reading: Reading) -> Plain:
+    """Return the number of graphs as that of a test; why they exist, a dump does not say."""
+    record = record_of("tt", graphs=reading.record.graphs.get("tt", 0))
+    return entry_json(TestReport(nodeid, "passed", record=record))
+
+
+def environment(readings: list[Reading]) -> RunEnvironment:
+    """Where logs come from is not known: the profile says that they are logs."""
+    device = "tt" if any("tt" in reading.record.layers for reading in readings) else None
+    return RunEnvironment(profile="log", device=device)
+
+
+def _log(reading: Reading) -> Plain:
+    """What only a log has: stages, failures, how sure the counts are, origins."""
+    programs = reading.programs
+    return {
+        "bytes": reading.size,
+        "sure": log_report.sure(reading),
+        "attempted": reading.graphs,
+        "completed": reading.completed,
+        "failed": programs.failed.total(),
+        "unfinished": programs.unfinished.total(),
+        "resharding": programs.resharding,
+        "headers": reading.headers,
+        "ends": reading.ends,
+        "processes": reading.processes,
+        "debug_build": reading.signs.debug,
+        "stages": [
+            {"stages": list(stages), "graphs": count}
+            for stages, count in programs.shapes.most_common()
+        ],
+        "failures": [_failure(program) for program in programs.list if program.ended == "failed"],
+        "sources": [_source(program) for program in programs.list if program.places],
+        "guesses": {
+            rank: {name: getattr(guess, name) for name in _GUESS}
+            for rank, guess in reading.guesses.items()
+        },
+        "origins": [
+            {"origin": origin, "cause": cause, "graphs": count}
+            for (origin, cause), count in reading.origins.most_common()
+        ],
+    }
+
+
+def _source(program: Program) -> Plain:
+    """The lines that most of a graph comes from; ``ops`` is the number of kinds of ops of each."""
+    return {
+        "graph": program.number,
+        "name": program.name,
+        "module": program.module,
+        "lines": [{**frame.to_dict(), "ops": ops} for frame, ops in program.places],
+    }
+
+
+def _failure(program: Program) -> Plain:
+    return {
+        "graph": program.number,
+        "name": program.name,
+        "after": program.last,
+        "stages": list(program.stages),
+        "error": program.error,
+        "offset": program.offset,
+        "rank": program.rank or None,
+        "thread": program.thread or None,
+    }

@@ -35,9 +35,8 @@ from pytest_graphbreak.runs.git import GitError
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.loosened import BaseError, Loosened, base, by_reports, since
 from pytest_graphbreak.runs.union import FAILED, Union, union
-from pytest_graphbreak.text.garbage import uncollected
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import TextLine, indented, labelled
+from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.output import TextLine, indented, labelled, plural
 
 OK, FAILS = 0, 1
 LONGEST: Final = 120

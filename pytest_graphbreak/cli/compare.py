@@ -14,13 +14,14 @@ from pytest_graphbreak.cli.messages import UNUSABLE, say, say_all, write, write_
 from pytest_graphbreak.cli.report import REPORTS
 from pytest_graphbreak.config.checkout import Checkout, find
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report.comparison import commit, data, markdown, page, text
+from pytest_graphbreak.report.comparison import commit, page, text
+from pytest_graphbreak.runs import comparison
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import Comparison
 from pytest_graphbreak.runs.git import GitError, git
 from pytest_graphbreak.runs.incoming import ReportError, load_all
 from pytest_graphbreak.runs.union import union
-from pytest_graphbreak.text.garbage import uncollected
+from pytest_graphbreak.text.files import uncollected
 from pytest_graphbreak.text.output import TextLine
 
 SAME, DIFFERS = 0, 1
@@ -82,9 +83,9 @@ def show(args: argparse.Namespace, found: Comparison) -> bool:
     """Say it, or write the pages that were asked for; False where one could not be written."""
     written = []
     if args.json:
-        written.append(write_report(args.json, data.document(found)))
+        written.append(write_report(args.json, comparison.document(found)))
     if args.markdown:
-        written.append(write(args.markdown, markdown.render(found)))
+        written.append(write(args.markdown, text.render(found)))
     if args.html:
         written.append(write(args.html, page.render(found)))
     if not written:

@@ -28,12 +28,15 @@ from pytest_graphbreak.config.device import (
     version,
 )
 from pytest_graphbreak.config.typed import own
+from pytest_graphbreak.layers.base import Probe
 from pytest_graphbreak.layers.children.runner import runner
 from pytest_graphbreak.model.forms import Plain
+from pytest_graphbreak.model.layer import Layer, load, minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS
-from pytest_graphbreak.model.versions import minor
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import LEVELS, TextLine
+from pytest_graphbreak.model.record import Record
+from pytest_graphbreak.report.findings import causes_text, decomposition
+from pytest_graphbreak.text.output import LEVELS, TextLine, plural
+from pytest_graphbreak.watching.measure import Measurement
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -43,7 +46,7 @@ PROBLEM: Final = "problem"
 
 OLDEST_TORCH: Final = (2, 6)
 OLDEST_JAX: Final = (0, 7, 1)
-PROBE: Final = "pytest_graphbreak.cli.probe:tried"
+PROBE: Final = "pytest_graphbreak.cli.doctor:tried"
 PATIENCE: Final = 600.0
 """Seconds that a probe may take: the first import of torch on a busy machine is slow."""
 
@@ -370,3 +373,40 @@ def _numbers(text: str, most: int = 2) -> tuple[int, ...]:
     """``(2, 13)`` of ``2.13.0+cpu``."""
     parts = text.split("+")[0].split(".")[:most]
     return tuple(int(part) if part.isdigit() else 0 for part in parts)
+
+
+# Tries one layer's observer on a small function, in a process of its own, and says what it saw.
+#
+# Its answer (``Runner.call``): what was ``expected``, what it ``saw``, ``with`` what, the
+# ``reasons`` of what was compiled again, by which ``probes``, and ``errors`` and ``notes`` of
+# the observers.
+
+
+def tried(asked: Plain) -> Plain:
+    """What the observer of the ``layer`` that is named sees of its probe: see above."""
+    layer = DESCRIPTIONS[asked["layer"]]
+    assert layer.probe is not None
+    probe: Probe = load(layer.probe)()
+    small = probe.prepare()
+    with Measurement(Path.cwd()) as seen:
+        small()
+    record = seen.close()
+    return {
+        "expected": probe.expected,
+        "saw": _seen(layer, record),
+        "with": probe.about(),
+        "reasons": [item.reason for item in record.recompile_list],
+        "probes": probe.internals(),
+        "errors": list(record.errors),
+        "notes": [record.note] if record.note else [],
+    }
+
+
+def _seen(layer: Layer, record: Record) -> str:
+    """``4 graphs = 1 entry + 1 after a break + 2 recompiles, 2 recompiles, 1 break``."""
+    parts = causes_text(decomposition(record, layer.name)) or "none"
+    words = f"{plural(record.graphs.get(layer.name, 0), 'graph')} = {parts}"
+    if layer.breaks:
+        recompiles = record.recompiles.get(layer.name, 0)
+        words += f", {plural(recompiles, 'recompile')}, {plural(len(record.breaks), 'break')}"
+    return words

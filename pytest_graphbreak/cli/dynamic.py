@@ -14,7 +14,7 @@ from pytest_graphbreak.repair.dynamic import Marks, Way, advice, ways
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.output import UserError
 from pytest_graphbreak.text.terminal import columns, table
 
 DONE = 0

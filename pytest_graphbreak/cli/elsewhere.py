@@ -19,7 +19,7 @@ from typing import Final
 
 from pytest_graphbreak.cli.messages import complain
 from pytest_graphbreak.layers.children.runner import Runner, runner
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.output import UserError
 
 WORDS: Final = 20
 """Lines of a program that failed that are repeated."""

@@ -15,7 +15,7 @@ from pytest_graphbreak.model.record import Break
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.output import UserError
 
 EXPORTS, FAILS = 0, 1
 MODES: Final = ("strict", "not strict")

@@ -23,10 +23,8 @@ from pytest_graphbreak.repair.search import Search
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import shown
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import BLANK, TextLine
+from pytest_graphbreak.text.output import BLANK, TextLine, UserError, plural
 from pytest_graphbreak.text.safe import printable
 from pytest_graphbreak.text.terminal import columns, table
 

@@ -12,12 +12,13 @@ from pytest_graphbreak.cli.accept import pattern
 from pytest_graphbreak.cli.check import add_directory
 from pytest_graphbreak.cli.messages import listing, say, write
 from pytest_graphbreak.config.checkout import find
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import LAYERS
-from pytest_graphbreak.report import plot
 from pytest_graphbreak.report.comparison.words import KINDS
-from pytest_graphbreak.runs.history import Commit, History, Point, Series, Shift, read
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.safe import cut
+from pytest_graphbreak.report.frame import fill
+from pytest_graphbreak.runs.history import Commit, History, Place, Point, Series, Shift, read
+from pytest_graphbreak.text.output import plural
+from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20
 """Tests listed for one commit; the page has all."""
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if found.shallow:
         say("This clone is shallow: older commits are missing (git fetch --unshallow).")
     if args.html:
-        return 0 if write(args.html, plot.render(found)) else 2
+        return 0 if write(args.html, render(found)) else 2
     for line in by_commit(found) if args.by == "commit" else lines(found):
         say(line)
     return 0
@@ -161,3 +162,78 @@ def sparkline(series: Series) -> str:
     sizes = max(graphs, ran, key=lambda some: len(set(some)) > 1)
     top = max(sizes) or 1
     return "".join("▁▂▃▄▅▆▇█"[round(size / top * 7)] for size in sizes)
+
+
+# The history of baselines as one page: each test as a small plot, or each commit with the tests
+# that it moved.
+
+_Places = dict[tuple[Place, str], int]
+"""Causes by number. A newer torch may name one place differently."""
+
+
+def render(found: History) -> str:
+    """The page."""
+    return fill("history", "Graph budget history", page_data(found))
+
+
+def page_data(found: History) -> Plain:
+    """Commits once, in the order of the branch; the points of each test name them by number."""
+    wanted = {point.commit for one in found.series for point in one.points}
+    commits = [commit for commit in found.commits if commit in wanted]
+    numbers = {commit: number for number, commit in enumerate(commits)}
+    places: _Places = {}
+    return {
+        "layers": list(LAYERS),
+        "shallow": found.shallow,
+        "address": found.address,
+        "series": [_series(one, numbers, places) for one in found.series],
+        "commits": [
+            {
+                "hash": commit.hash[:10],
+                "date": commit.date,
+                "author": printable(commit.author),
+                "subject": printable(commit.subject),
+                "full": commit.hash,
+            }
+            for commit in commits
+        ],
+        "places": [_named_place(place) for place, _ in places],
+    }
+
+
+def _named_place(place: Place) -> Plain:
+    """What is said of a cause, its place, and the line."""
+    kind = "" if place.name and place.kind == "break" else KINDS.get(place.kind, place.kind)
+    name = "  ".join(part for part in (kind, place.name) if part)
+    return {
+        "name": printable(cut(name)),
+        "where": printable(place.where),
+        "code": printable(cut(place.code)),
+    }
+
+
+def _series(one: Series, numbers: dict[Commit, int], places: _Places) -> Plain:
+    """A test. Commits and causes are named by number: many steps have them in common."""
+    return {
+        "id": printable(one.nodeid),
+        "profile": printable(one.profile),
+        "points": [
+            {
+                "commit": numbers[point.commit],
+                "graphs": None if point.graphs is None else dict(point.graphs),
+                "shifts": [
+                    {
+                        "place": places.setdefault((shift.place, shift.place.name), len(places)),
+                        "was": shift.before,
+                        "now": shift.after,
+                    }
+                    for shift in point.shifts
+                ],
+                "ran": [
+                    {"what": what, "layer": layer, "was": before, "now": after}
+                    for (what, layer), (before, after) in point.ran.items()
+                ],
+            }
+            for point in one.points
+        ],
+    }

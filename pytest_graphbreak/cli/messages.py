@@ -15,8 +15,7 @@ from typing import Final, TextIO
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.report import json
 from pytest_graphbreak.text import terminal
-from pytest_graphbreak.text.numbers import size
-from pytest_graphbreak.text.output import TextLine, labelled, lined
+from pytest_graphbreak.text.output import TextLine, labelled, lined, size
 from pytest_graphbreak.text.safe import console
 
 UNUSABLE: Final = 2

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pytest_graphbreak.cli.elsewhere import add_timeout, cleared_up
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench, Trial, bench
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.output import UserError
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:

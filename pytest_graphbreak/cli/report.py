@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pytest_graphbreak.cli.artifacts import named
 from pytest_graphbreak.cli.messages import listing, say, say_all, write
 from pytest_graphbreak.config.checkout import CheckoutError, find
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.report import accepting, explained, html, junit, look, markdown
+from pytest_graphbreak.report import accepting, explained, findings, html, junit, markdown
 from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
 from pytest_graphbreak.report.view import (
@@ -26,9 +29,9 @@ from pytest_graphbreak.report.view import (
     standing,
     weight,
 )
-from pytest_graphbreak.runs.incoming import load_all
-from pytest_graphbreak.text.garbage import uncollected
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.runs.incoming import ReportError, load_all
+from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.output import plural
 
 REPORTS: Final = "JSON reports, directories of them, or zip archives as GitHub keeps them"
 
@@ -40,9 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """The options that name a page to write."""
-    parser.add_argument("--markdown", metavar="F", help="write a comment for a pull request")
-    parser.add_argument("--html", metavar="F", help="write one self-contained page")
-    parser.add_argument("--junit", metavar="F", help="write JUnit XML")
+    for name, (words, _) in PAGES.items():
+        parser.add_argument(f"--{name}", metavar="F", help=words)
     parser.add_argument(
         "--of-run",
         metavar="ID",
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     with uncollected():
         made_by = run_of(args)
         reports = load_all(args.reports)
-        if args.markdown or args.html or args.junit:
+        if any(getattr(args, name) for name in PAGES):
             notes = CheckNotes(accept=accept_line(made_by))
             return 0 if write_pages(reports, args, notes) else 2
         show(runs(reports))
@@ -78,13 +80,26 @@ def write_pages(
 ) -> bool:
     """Write every page that ``args`` names; False where one could not be written."""
     found = runs(reports)
-    pages: dict[str, Callable[[], str]] = {
-        "markdown": lambda: markdown.render(found, notes=notes),
-        "html": lambda: html.render(found, sources_root(), notes),
-        "junit": lambda: junit.render(found),
-    }
-    written = [write(path, page()) for name, page in pages.items() if (path := getattr(args, name))]
+    written = [
+        write(path, page(found, notes))
+        for name, (_, page) in PAGES.items()
+        if (path := getattr(args, name))
+    ]
     return all(written)
+
+
+PAGES: Final[dict[str, tuple[str, Callable[[Sequence[ProfileRun], CheckNotes], str]]]] = {
+    "markdown": (
+        "write a comment for a pull request",
+        lambda found, notes: markdown.render(found, notes=notes),
+    ),
+    "html": (
+        "write one self-contained page",
+        lambda found, notes: html.render(found, sources_root(), notes),
+    ),
+    "junit": ("write JUnit XML", lambda found, notes: junit.render(found)),
+}
+"""The forms in which reports are written, by their options: the help, and what makes the text."""
 
 
 def sources_root() -> Path | None:
@@ -105,6 +120,85 @@ def show(found: Sequence[ProfileRun]) -> None:
         listing("unmeasured", one.unmeasured)
         listing("ungated", one.ungated)
         listing("stale", one.stale)
-        say_all(look.lines(tests))
+        say_all(findings.unjudged_lines(tests))
         parts = ", ".join(f"{count:,} {name}" for name, count in counted(tests).items())
         say(f"{plural(len(tests), 'test')} on {one.label}: {parts or 'none'}")
+
+
+# The reports of a run of GitHub Actions, through ``gh``, GitHub's own command line.
+
+ARTIFACTS: Final = "graphs*"
+"""What artifacts that hold reports are called in our pages and workflows."""
+
+_RUN: Final = re.compile(r"[0-9]+", re.ASCII)
+_URL: Final = re.compile(
+    r"https?://([\w.-]+/)?([\w.-]+/[\w.-]+)/actions/runs/([0-9]+)\b.*", re.ASCII
+)
+_NAME: Final = re.compile(r"(?:[\w.:-]+/)?[\w.-]+/[\w.-]+", re.ASCII)
+_UNKNOWN: Final = 4
+"""gh's exit code where nobody is logged in (`gh help exit-codes`)."""
+_BY_HAND: Final = (
+    "or download the artifacts of the run in a browser, and run `graphbreak accept FILE.zip...`"
+)
+
+
+def named(run: str, repository: str | None) -> GitHubRun:
+    """The run that ``--run`` and ``--repo`` name: a number, or the address of its page.
+
+    Without ``--repo`` it is of the repository that gh finds (``""``). Raises
+    ``ReportError`` for what is neither.
+    """
+    address = _URL.fullmatch(run)
+    if address is not None:
+        host, name, number = address.groups()
+        own = name if host in (None, "github.com/") else f"{host}{name}"
+        return GitHubRun(number, repository or own)
+    if not _RUN.fullmatch(run):
+        raise ReportError(f"--run: {run!r} is not the number of a run, nor the address of its page")
+    if repository is not None and (not _NAME.fullmatch(repository) or repository.startswith("-")):
+        raise ReportError(f"--repo: {repository!r} is not OWNER/NAME")
+    return GitHubRun(run, repository or "")
+
+
+@contextmanager
+def downloaded(run: GitHubRun, pattern: str) -> Iterator[str]:
+    """A directory with the artifacts of a run whose name fits the pattern, while it is open.
+
+    Raises ``ReportError`` where gh is not there, is not logged in, or finds nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="graphbreak-run-") as directory:
+        command = ["gh", "run", "download", run.number, "--dir", directory, "--pattern", pattern]
+        if run.repository:
+            command += ["--repo", run.repository]
+        try:
+            said = subprocess.run(
+                command,
+                env={**os.environ, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except OSError as error:
+            raise ReportError(
+                "--run needs GitHub's command line `gh`, which cannot be run here "
+                f"({error.strerror or error}). Install it from cli.github.com, {_BY_HAND}"
+            ) from None
+        if said.returncode:
+            raise ReportError(_failure(run, pattern, said.returncode, said.stdout))
+        yield directory
+
+
+def _failure(run: GitHubRun, pattern: str, code: int, said: str) -> str:
+    where = f"run {run.number}" + (f" of {run.repository}" if run.repository else "")
+    words = said.strip() or f"exit code {code}"
+    if code == _UNKNOWN or "gh auth login" in said:
+        return f"gh is not logged in: run `gh auth login`, or set GH_TOKEN; {_BY_HAND}\n{words}"
+    if "no artifact matches" in said or "no valid artifacts" in said:
+        return (
+            f"{where} has no artifact whose name fits {pattern!r} (or it has expired). Name it "
+            f"with --artifact PATTERN; a job keeps its report with actions/upload-artifact\n{words}"
+        )
+    return f"gh could not download the artifacts of {where}:\n{words}"

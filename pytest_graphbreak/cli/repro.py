@@ -14,9 +14,7 @@ from pytest_graphbreak.repair.repro import Repro, Script
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 from pytest_graphbreak.runs.git import GitError
-from pytest_graphbreak.text.errors import UserError
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import labelled
+from pytest_graphbreak.text.output import UserError, labelled, plural
 
 DONE, UNVERIFIED = 0, 1
 

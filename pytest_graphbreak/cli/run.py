@@ -27,12 +27,10 @@ from pytest_graphbreak.judging import cap as caps
 from pytest_graphbreak.model.json import document, entry_json
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report import json
+from pytest_graphbreak.report import json, logs
 from pytest_graphbreak.report.judgement import Case, Judgement, judgement
-from pytest_graphbreak.report.log import text
-from pytest_graphbreak.text.errors import UserError
 from pytest_graphbreak.text.files import shown
-from pytest_graphbreak.text.output import TextLine
+from pytest_graphbreak.text.output import TextLine, UserError
 from pytest_graphbreak.watching import watched
 from pytest_graphbreak.watching.measure import Measurement
 from pytest_graphbreak.watching.script import UserProgram, kept_log, settle_streams
@@ -95,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     with suppress(OSError):  # nobody reads it any more: the files are written nevertheless
         _show(name, code, record, judged.lines if judged is not None else ())
     entry = _entry(name, code, record, judged)
-    if not _write(files, text.markdown(name, f"exit {code}", record), entry, device, code):
+    if not _write(files, logs.script_markdown(name, f"exit {code}", record), entry, device, code):
         return code or UNUSABLE
     return 1 if failed else code
 
@@ -199,7 +197,7 @@ def _show(name: str, code: int, record: Record, lines: Sequence[TextLine]) -> No
     """The report, after all that the script printed."""
     settle_streams()
     say("", sys.stderr)
-    say_all(text.terminal(name, f"exit {code}", record), sys.stderr)
+    say_all(logs.script_lines(name, f"exit {code}", record), sys.stderr)
     if lines:
         say("", sys.stderr)
         say_all(lines, sys.stderr)

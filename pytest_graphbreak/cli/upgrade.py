@@ -15,8 +15,7 @@ from pytest_graphbreak.cli.elsewhere import (
     keep,
 )
 from pytest_graphbreak.cli.messages import UNUSABLE, Progress, say
-from pytest_graphbreak.cli.versions.environment import Environment, make, present
-from pytest_graphbreak.cli.versions.running import Tests
+from pytest_graphbreak.cli.versions.environment import Environment, Tests, make, present
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.runs.compare import compare

@@ -43,6 +43,12 @@ def files_of(record: Record) -> Iterator[str]:
                 yield item.where.file
 
 
+def owning(record: Record, versions: Mapping[str, str]) -> dict[str, str]:
+    """Of the known versions of packages those of the ones that own places of a record."""
+    names = dict.fromkeys(map(owner, files_of(record)))
+    return {name: versions[name] for name in names if name in versions}
+
+
 @cache
 def _version(name: str) -> str | None:
     """By the name of the distribution, or of what it installs where the two differ."""

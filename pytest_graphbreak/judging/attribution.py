@@ -1,15 +1,18 @@
 """Why graphs exist: each graph of a test is counted for one cause at one place.
 
-What follows a break counts for the break, and a device graph for what made its FX graph exist.
+What follows a break counts for the break, and a device graph for what made its FX graph exist. So
+the growth of a test from one record to another (``steps``) is the sum of what its causes grew by.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
+from pytest_graphbreak.judging.repeats import without_numbers
+from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.differences import Item
 from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
@@ -140,3 +143,148 @@ class Attribution:
         above = LAYERS[: LAYERS.index(layer)]
         found = (self.names.get((one, name)) for one in reversed(above))
         return next((key for key in found if key is not None), None)
+
+
+# what moved from one record to another
+
+
+How = Literal["new", "gone", "more", "fewer", "reworded", "reason"]
+"""How a cause moved. ``reworded``: another torch says it in other words. ``reason``: the same torch
+gives another reason at the same place."""
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """How one cause moved from one record of a test to another; ``parent``: with which break."""
+
+    how: How
+    before: PlacedCause | None
+    after: PlacedCause | None
+    parent: Step | None = None
+
+    @property
+    def cause(self) -> PlacedCause:
+        cause = self.after or self.before
+        assert cause is not None
+        return cause
+
+    @property
+    def kind(self) -> str:
+        return self.cause.kind
+
+    @property
+    def times(self) -> tuple[int, int]:
+        return tuple(cause.times if cause else 0 for cause in (self.before, self.after))  # type: ignore[return-value]
+
+    @property
+    def graphs(self) -> dict[str, int]:
+        before, after = (cause.graphs if cause else {} for cause in (self.before, self.after))
+        return _less(after, before)
+
+
+def steps(
+    before: Record, after: Record, layers: Sequence[str], same: Collection[str]
+) -> list[Step]:
+    """What moved from one record of a test to another on these layers, breaks before what follows.
+
+    ``same`` are the layers whose compiler is of one minor version: only its words are compared.
+    """
+    if all(getattr(before, name) == getattr(after, name) for name in _COMPARED):
+        return []  # most tests, and quick to see
+    found = _steps(Attribution(before, layers).causes, Attribution(after, layers).causes, same)
+    breaks = _LeadingBreaks(found)
+    for step in found:
+        step.parent = breaks.of(step)
+    return sorted(found, key=lambda step: step.kind != "break")
+
+
+_COMPARED: Final = (
+    *("layers", "graphs", "recompiles", "breaks", "eager", "recompile_list", "graph_list"),
+)
+
+
+def _steps(
+    was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same: Collection[str]
+) -> list[Step]:
+    """The causes that moved, without those that only count a graph for another one."""
+    still = {kind for kind in EXPECTED if _sum(was.values(), kind) == _sum(now.values(), kind)}
+    steps = []
+    for key in dict.fromkeys((*was, *now)):
+        before, after = was.get(key), now.get(key)
+        how = _how(before, after, same)
+        if how is not None and key[0] not in still:
+            steps.append(Step(how, before, after))
+    # A graph that is reported as an entry, or as what follows a known break, is the same one.
+    mere = [step for step in steps if _is_mere(step)]
+    rest = [step for step in steps if not _is_mere(step)]
+    if any(any(step.graphs.values()) for step in rest) or any(_sum(mere).values()):
+        return steps
+    return rest
+
+
+def _is_mere(step: Step) -> bool:
+    """Whether a step changes only which graph is counted for what."""
+    if step.kind in ("eager", "recompile"):
+        return False
+    return step.kind in EXPECTED or step.how in ("more", "fewer")
+
+
+def _sum(found: Iterable[Step | PlacedCause], kind: str = "") -> Counter[str]:
+    """The graphs by layer of all of these, or of those of one kind."""
+    total = Counter[str]()
+    for one in found:
+        if not kind or one.kind == kind:
+            total.update(one.graphs)
+    return total
+
+
+def _how(
+    before: PlacedCause | None, after: PlacedCause | None, same: Collection[str]
+) -> How | None:
+    """How a cause moved. ``same``: the layers whose compiler is of one minor version."""
+    if before is None:
+        return "new"
+    if after is None:
+        return "gone"
+    growth = sum(_less(after.graphs, before.graphs).values())
+    if not growth and after.kind != "break":  # one line may break for each of its callers
+        growth = after.times - before.times
+    if growth:
+        return "more" if growth > 0 else "fewer"
+    if after.id != before.id or without_numbers(after.reason) != without_numbers(before.reason):
+        return "reason" if after.layer in same else "reworded"
+    return None
+
+
+class _LeadingBreaks:
+    """The breaks of one test that came or went, by the functions that they run through."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._found: dict[tuple[str, ...], Step] = {}
+        for step in steps:
+            if step.kind == "break":
+                self._found.setdefault((step.how, *step.cause.where.key), step)
+                for frame in (step.cause.where, *step.cause.stack):
+                    self._found.setdefault((step.how, *frame.key[:2]), step)
+
+    def of(self, step: Step) -> Step | None:
+        """The break with which something came or went, since it runs through the same function.
+
+        A frame that breaks is skipped, or compiled again with what it hands on; where the break is
+        gone its function is compiled as it was meant to be.
+        """
+        kind = step.kind
+        how: str = step.how
+        if kind == "recompile":
+            how = {"more": "new", "fewer": "gone"}.get(how, how)
+        elif kind in EXPECTED:
+            how = {"new": "gone", "gone": "new"}.get(how, "")
+        elif kind != "eager" or LIMIT.search(step.cause.reason):
+            return None
+        where = step.cause.where.key
+        return self._found.get((how, *where)) or self._found.get((how, *where[:2]))
+
+
+def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    growth = {layer: after.get(layer, 0) - before.get(layer, 0) for layer in LAYERS}
+    return {layer: count for layer, count in growth.items() if count}

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.judging.repeats import varied
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cause, place_key
+from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
-from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 
 @dataclass(frozen=True, slots=True)

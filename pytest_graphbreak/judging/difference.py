@@ -31,9 +31,9 @@ from pytest_graphbreak.judging.sides import Draft, Sides, frame_of, key, numbere
 from pytest_graphbreak.judging.totals import captured, limits, ran, totals
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Cap, writable
 from pytest_graphbreak.model.differences import LISTS, Difference
+from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Break, Eager, Frame, LineRuns, Record
-from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 NONE: Final[Mapping[str, Any]] = {}
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from pytest_graphbreak.baseline.model import Measured
-from pytest_graphbreak.config.packages import files_of, owner
+from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.judging.causes import causes, place_of
 from pytest_graphbreak.model.budget import PLACES_LAYER, BaselinePlace, Values, writable
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layer import minors
+from pytest_graphbreak.model.layers import compilers
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Record
 from pytest_graphbreak.model.report import RunEnvironment
-from pytest_graphbreak.model.versions import minor
 
 MOST_FUNCTIONS: Final = 24
 """Functions that an entry names: those that hold the most operations.
@@ -65,23 +64,15 @@ def _lines(record: Record) -> dict[str, int]:
 
 def measured(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:
     """One test's record, ready for ``baseline.update``; ``environment`` is that of its report."""
-    packages = environment.packages
-    own = dict.fromkeys(map(owner, files_of(record)))
     return Measured(
         nodeid=nodeid,
         profile=profile,
-        versions=_versions(environment, record.layers),
+        # Of what made the graphs of these layers; without what is not known.
+        versions=minors(environment.versions, compilers(record.layers)),
         values=values(record),
         layers=record.layers,
-        packages={name: packages[name] for name in own if name in packages},
+        packages=owning(record, environment.packages),
     )
-
-
-def _versions(environment: RunEnvironment, layers: Iterable[str]) -> dict[str, str]:
-    """The minor versions of what made the graphs of these layers, as far as they are known."""
-    names = dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in layers)
-    found = ((name, minor(environment.versions.get(name))) for name in names)
-    return {name: version for name, version in found if version}
 
 
 def _place(item: Break | Eager, id: str | None) -> BaselinePlace:

@@ -16,9 +16,9 @@ from pytest_graphbreak.judging.totals import forbidden
 from pytest_graphbreak.layers.dynamo.messages import LIMIT
 from pytest_graphbreak.model.budget import Cap
 from pytest_graphbreak.model.differences import LISTS, Difference, Item
+from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile, Record
-from pytest_graphbreak.model.versions import Versions
 
 
 @dataclass(eq=False, slots=True)

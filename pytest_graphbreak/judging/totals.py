@@ -8,9 +8,9 @@ from typing import Final
 from pytest_graphbreak.baseline.model import Expected
 from pytest_graphbreak.model.budget import BaselinePlace, Cap
 from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import CAUSES, DESCRIPTIONS, JUDGED
 from pytest_graphbreak.model.record import Break, Eager, Record
-from pytest_graphbreak.model.versions import Versions
 
 OUTSIDE: Final = "eager"
 """The cause of a graph that one operation makes where nothing was compiled around it."""

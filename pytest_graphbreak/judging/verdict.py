@@ -19,12 +19,11 @@ from pytest_graphbreak.judging.causes import is_lowered
 from pytest_graphbreak.judging.difference import NONE, diff
 from pytest_graphbreak.judging.functions import called_less
 from pytest_graphbreak.model.budget import PLACES_LAYER, Cap
-from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.differences import FAILING, MEANINGS, STRICT, Difference
+from pytest_graphbreak.model.layer import UNKNOWN, Versions, same_minor
 from pytest_graphbreak.model.layers import DESCRIPTIONS, made_by
 from pytest_graphbreak.model.record import Graph, Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.model.verdicts import FAILING, MEANINGS, STRICT
-from pytest_graphbreak.model.versions import UNKNOWN, Versions, same_minor
 
 
 @dataclass(frozen=True, slots=True)

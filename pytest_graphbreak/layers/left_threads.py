@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 
 if TYPE_CHECKING:
     from pytest_graphbreak.model.stacks import Line

@@ -19,7 +19,7 @@ from typing import Final
 
 from pytest_graphbreak.layers.tt.markers import SURE
 from pytest_graphbreak.logs.reading import Reading
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 
 _BUILD_TYPE: Final = re.compile(r"^CMAKE_BUILD_TYPE(?::\w+)?=(.*)$", re.M)
 _DEBUG_BUILDS: Final = ("debug", "relwithdebinfo")

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from pytest_graphbreak.model.budget import PLACES_LAYER
-from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.differences import LISTS, Difference
 from pytest_graphbreak.model.forms import BadValue, Counts, Plain, Text, decode, read, says
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import AND, NOWHERE, Record
@@ -183,8 +183,7 @@ _EAGER: Final = ("layer", "reason", "count", "where")
 
 def _record_json(record: Record) -> Plain:
     plain = record.to_dict()
-    lists = ("breaks", "eager", "recompile_list", "graph_list", "execution_list", "read_list")
-    for name in lists:
+    for name in LISTS.values():
         for item in plain[name]:
             for key in ("where", "guard", "origin", "disabled", "raised"):
                 if key in item and not any(item[key].values()):

@@ -7,9 +7,33 @@ and loaded where it is needed, so that a description imports neither torch nor a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+# Versions of compilers and of packages, as they are compared: by major and minor.
+
+Versions = Mapping[str, str]
+"""The versions of compilers by name, ``{"torch": "2.9"}``; one that is not known is left out."""
+
+UNKNOWN: Final[Versions] = MappingProxyType({})
+
+
+def minor(version: str | None) -> str | None:
+    """``2.9`` of ``2.9.1+cpu``; None of None."""
+    return ".".join(version.split("+")[0].split(".")[:2]) if version else None
+
+
+def minors(versions: Mapping[str, str | None], names: Iterable[str]) -> dict[str, str]:
+    """The minor versions of those of these names of which a version is known."""
+    return {name: short for name in names if (short := minor(versions.get(name)))}
+
+
+def same_minor(one: str | None, other: str | None) -> bool:
+    """Whether two versions share major and minor; unknown is never the same."""
+    return bool(one and other) and minor(one) == minor(other)
 
 
 @dataclass(frozen=True, slots=True)

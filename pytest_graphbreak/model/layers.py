@@ -9,12 +9,11 @@ A description is found by its name and not imported above: ``layers`` imports th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pytest_graphbreak.model.layer import Layer, load
-from pytest_graphbreak.model.versions import Versions
+from pytest_graphbreak.model.layer import Layer, Versions, load
 
 LAYERS: Final = (
     "dynamo",
@@ -53,7 +52,13 @@ VERSIONS: Final = tuple(
 )
 """The packages whose versions every report states."""
 
-COMPILERS: Final = tuple(dict.fromkeys(layer.compiler for layer in DESCRIPTIONS.values()))
+
+def compilers(layers: Iterable[str]) -> tuple[str, ...]:
+    """The packages that make the graphs of these layers, each once."""
+    return tuple(dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in layers))
+
+
+COMPILERS: Final = compilers(LAYERS)
 """The packages that make graphs: a baseline states with which version of each it was measured."""
 
 WAITED: Final = tuple(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from msgspec import Meta, Struct
 
 from pytest_graphbreak.model.budget import Cap, Recorded
-from pytest_graphbreak.model.differences import Difference, check_differences
+from pytest_graphbreak.model.differences import VERDICTS, Difference, check_differences
 from pytest_graphbreak.model.forms import (
     OPTIONAL,
     Count,
@@ -24,7 +24,6 @@ from pytest_graphbreak.model.forms import (
 )
 from pytest_graphbreak.model.layers import COMPILERS, VERSIONS
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.verdicts import VERDICTS
 
 VERSION: Final = 1
 MOST_SHARDS: Final = 10_000

@@ -35,7 +35,7 @@ from pytest_graphbreak.repair.remedies.numbers import CONSTANTS
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench, Trial, printed
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 
 Say = Callable[[str], None]
 

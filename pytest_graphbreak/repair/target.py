@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_graphbreak.repair.source import SourceError, read
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.output import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
 """What pytest collects where nobody says otherwise, and what would be with an end put to it."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_graphbreak.layers.children.runner import Runner, runner
-from pytest_graphbreak.layers.children.scratch import is_left
+from pytest_graphbreak.layers.children.runner import Runner, is_left, runner
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.repair.build import Site
 from pytest_graphbreak.repair.source import read

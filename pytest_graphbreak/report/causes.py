@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.repeats import Repeats
@@ -32,10 +33,59 @@ from pytest_graphbreak.report.lines import (
     process,
     to_try,
 )
-from pytest_graphbreak.report.occurrences import Occurrence, reported
-from pytest_graphbreak.report.runs import compiled_still, run_lines
-from pytest_graphbreak.text.numbers import noun, plural
-from pytest_graphbreak.text.output import TextLine, signed
+from pytest_graphbreak.report.root_causes import Occurrence, reported
+from pytest_graphbreak.text.output import TextLine, noun, plural, signed
+
+# What ran, or was read, more or less often than before: the lines that asked, and what to do.
+
+_ASKED: Final = {
+    "sync": ("torch_xla.sync()", "sync once a step, and not inside of a loop over its parts"),
+    "access": (
+        "a value was read before it was computed",
+        "read values once, after the sync at the end of a step",
+    ),
+    "item": ("item(), bool() or float()", "keep it a tensor; read what is logged once in a while"),
+    "copy": ("a copy to the host", "keep it on the device; copy what is needed once, at the end"),
+    "fallback": (
+        "an operation that runs on the host",
+        "write it by operations that the device has",
+    ),
+}
+"""What asked, and what to do."""
+_OTHER: Final = ("nobody knows what asked", "")
+
+
+def run_lines(sign: str, item: LineRuns, count: int, *, read: bool) -> list[TextLine]:
+    """What one line asked for: ``+ 11 executions: torch_xla.sync()``."""
+    what = plural(count, "read" if read else "execution")
+    asked, fix = _called(item) if item.cause == "call" else _ASKED.get(item.cause, _OTHER)
+    return [
+        signed(sign, f"{what}: {asked}{process(item)}"),
+        *at(item.where),
+        *(to_try(fix) if fix and sign == "+" else ()),
+    ]
+
+
+def _called(item: LineRuns) -> tuple[str, str]:
+    graph = f" (graph {item.graph})" if item.graph else ""
+    return (
+        f"a compiled function was called{graph}",
+        "call it once with all that it is to compute, or compile the loop around it",
+    )
+
+
+def compiled_still(record: Record, layer: str, most: int) -> Iterator[TextLine]:
+    """The runs that are left of a layer that ran less of the program."""
+    ran = [item for item in record.execution_list if item.layer == layer]
+    where = {graph.name: graph.where.function for graph in record.graph_list}
+    yield TextLine("some of what ran compiled runs without the compiler now; left are:", indent=2)
+    for item in ran[:most]:
+        function = where.get(item.graph, "")
+        yield signed("-", plural(item.count, "execution") + (f" of {function}" if function else ""))
+        yield from at(item.where)
+    if not ran:
+        yield signed("-", "no execution")
+
 
 MOST_PLACES = 12
 """Places that a failure shows in full; what is left out is counted."""

@@ -14,12 +14,16 @@ from msgspec import structs
 from pytest_graphbreak import advice
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 from pytest_graphbreak.model.record import Break, Eager, Graph, LineRuns, Recompile
-from pytest_graphbreak.report.causes import break_lines, eager_lines, graph_lines, recompile_lines
+from pytest_graphbreak.report.causes import (
+    break_lines,
+    eager_lines,
+    graph_lines,
+    recompile_lines,
+    run_lines,
+)
 from pytest_graphbreak.report.lines import at, detail, to_try
 from pytest_graphbreak.report.root_causes import RootCause, RootCauses, headline
-from pytest_graphbreak.report.runs import run_lines
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import BLANK, TextLine, signed
+from pytest_graphbreak.text.output import BLANK, TextLine, plural, signed
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 10

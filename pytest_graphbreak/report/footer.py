@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.config.packages import owner
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.differences import LISTS
-from pytest_graphbreak.model.layers import DESCRIPTIONS
+from pytest_graphbreak.model.layer import Versions, minor, same_minor
+from pytest_graphbreak.model.layers import DESCRIPTIONS, compilers
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Record
-from pytest_graphbreak.model.versions import Versions, minor, same_minor
-from pytest_graphbreak.report.occurrences import reported
-from pytest_graphbreak.report.settings import measured_with
+from pytest_graphbreak.model.report import TestReport
+from pytest_graphbreak.report.root_causes import reported
 from pytest_graphbreak.text.output import Kind, TextLine
 
 
@@ -141,7 +141,7 @@ def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]
 
 def _measured(record: Record, context: Context) -> str:
     """Where the baseline was recorded, and with what; other versions may count differently."""
-    seen = {DESCRIPTIONS[layer].compiler for layer in record.layers}
+    seen = compilers(record.layers)
     recorded = {
         name: version
         for name, version in context.recorded_versions.items()
@@ -174,3 +174,59 @@ def _accept(verdict: Verdict, context: Context) -> Iterator[TextLine]:
 def _labelled(word: str, text: str = "", command: str = "") -> TextLine:
     kind: Kind = "command" if command else "text"
     return TextLine(text, kind, indent=2, head=f"{word:<8}  ", command=command)
+
+
+# Which settings of torch a test was measured with, as far as they change its graphs.
+
+DYNAMO: Final = "torch._dynamo.config."
+INDUCTOR: Final = "torch._inductor.config."
+"""How graphs are compiled further, not which."""
+MOST_VALUES: Final = 3
+"""Of a setting that several tests left with values of their own, so many are named."""
+
+
+def measured_with(record: Record) -> Iterator[TextLine]:
+    """``  settings  measured with capture_scalar_outputs = True``, one line for each.
+
+    Not those that the library of a layer sets when it is imported: nobody chose them.
+    """
+    usual = {item for layer in record.layers for item in DESCRIPTIONS[layer].sets}
+    head = "settings  "
+    for name, value in record.settings.items():
+        if not name.startswith(INDUCTOR) and (name, value) not in usual:
+            words = "and" if head.isspace() else "measured with"
+            yield TextLine(f"{words} {shown(name, value)}", indent=2, head=head)
+            head = " " * len(head)
+
+
+def left_behind(tests: Iterable[TestReport]) -> list[str]:
+    """The settings that calls of tests left: one line for each setting and class, or file.
+
+    Settings that the same tests left are on one line.
+    """
+    left: dict[tuple[str, str], dict[str, Any]] = {}
+    for test in tests:
+        for name, value in test.leaks.items():
+            left.setdefault((_around(test.nodeid), name), {})[test.nodeid] = value
+    settings: dict[tuple[str, ...], list[str]] = {}
+    for (around, name), values in left.items():
+        settings.setdefault((around, *values), []).append(shown(name, _distinct(values.values())))
+    return [
+        f"{ids[0] if len(ids) == 1 else f'{around} ({len(ids)} tests)'}   left {', '.join(words)}"
+        for (around, *ids), words in settings.items()
+    ]
+
+
+def _around(nodeid: str) -> str:
+    """The class of a test, or its file."""
+    return nodeid.partition("[")[0].rpartition("::")[0]
+
+
+def _distinct(values: Iterable[Any]) -> str:
+    found = list(dict.fromkeys(map(str, values)))
+    return ", ".join([*found[:MOST_VALUES], *(["..."] if len(found) > MOST_VALUES else [])])
+
+
+def shown(name: str, value: Any) -> str:
+    """``capture_scalar_outputs = True``."""
+    return f"{name.removeprefix(DYNAMO)} = {value}"

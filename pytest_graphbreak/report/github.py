@@ -19,8 +19,7 @@ from pytest_graphbreak.report import accepting, explained, markdown, swaps
 from pytest_graphbreak.report.lines import detail
 from pytest_graphbreak.report.root_causes import RootCause, by_nodeid, root_causes
 from pytest_graphbreak.report.view import REPORTED, CheckNotes, ProfileRun, standing
-from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.output import TextLine, plain
+from pytest_graphbreak.text.output import TextLine, noun, plain
 from pytest_graphbreak.text.safe import workflow_message, workflow_property
 
 MOST: Final = 10
@@ -90,17 +89,15 @@ def publish(
     """Say it all: annotations by ``write``, line by line; the summary into the runner's file.
 
     ``report`` is that of the run that just ended here, ``name`` the
-    name of its file, without which nothing of it can be accepted. Does nothing
-    where ``GITHUB_ACTIONS`` is not ``true``. Raises ``OSError`` if the summary's
-    file cannot be written.
+    name of its file, without which nothing of it can be accepted. Raises ``OSError``
+    if the summary's file cannot be written.
     """
-    if environ.get("GITHUB_ACTIONS") != "true":
-        return
-    workspace = environ.get("GITHUB_WORKSPACE")
+    given = environ.get("GITHUB_WORKSPACE")
+    workspace = Path(given) if given else None
     run = accepting.this_run(environ)
     accept = accepting.command(shlex.quote(name), run=run) if name is not None else None
-    commands = annotations(report.tests, root, Path(workspace) if workspace else None)
-    commands += warnings(report.tests, root, Path(workspace) if workspace else None)
+    commands = annotations(report.tests, root, workspace)
+    commands += warnings(report.tests, root, workspace)
     commands += notice(report.tests, accept or "")
     # What pytest wrote last may be an unfinished line, and a command has to begin one.
     for line in ("", *commands) if commands else ():

@@ -11,8 +11,7 @@ from pytest_graphbreak.model.layer import GraphCause
 from pytest_graphbreak.model.layers import BY_NAME
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report.findings import cached, cached_text, decomposition
-from pytest_graphbreak.text.numbers import noun, plural
-from pytest_graphbreak.text.output import TextLine
+from pytest_graphbreak.text.output import TextLine, noun, plural
 
 
 def headline(verdict: Verdict, record: Record) -> TextLine:

@@ -19,9 +19,8 @@ from pytest_graphbreak.model.layers import BY_NAME, DESCRIPTIONS, EXPECTED, JUDG
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report import explained
-from pytest_graphbreak.report.frame import fill
+from pytest_graphbreak.report.frame import CheckoutSources, fill
 from pytest_graphbreak.report.root_causes import headline, root_causes
-from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.report.view import (
     NOTHING,
     ORDER,

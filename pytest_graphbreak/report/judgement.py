@@ -17,12 +17,12 @@ from pytest_graphbreak.config.ini import OPS, SWAPS
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.budget import Cap, Recorded
+from pytest_graphbreak.model.differences import MEANINGS, STRICT
 from pytest_graphbreak.model.forms import Data, Plain
+from pytest_graphbreak.model.layer import Versions
 from pytest_graphbreak.model.layers import COMPILERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import Budget
-from pytest_graphbreak.model.verdicts import MEANINGS, STRICT
-from pytest_graphbreak.model.versions import Versions
 from pytest_graphbreak.report.footer import Context
 from pytest_graphbreak.report.text import block_failure, failure
 from pytest_graphbreak.text.output import TextLine, packed, plain

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, LineRuns, Recompile
-from pytest_graphbreak.text.numbers import noun
-from pytest_graphbreak.text.output import TextLine
+from pytest_graphbreak.text.output import TextLine, noun
 
 NEAR = 2
 """Calls above a place that are shown in any case."""

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from pytest_graphbreak.model.differences import ALL, FAILING
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.model.verdicts import ALL, FAILING
-from pytest_graphbreak.report import explained, look, swaps
+from pytest_graphbreak.report import explained, findings, swaps
 from pytest_graphbreak.report.findings import made_of
 from pytest_graphbreak.report.root_causes import RootCauses, headline, root_causes
 from pytest_graphbreak.report.view import (
@@ -33,8 +33,7 @@ from pytest_graphbreak.report.view import (
     weight,
 )
 from pytest_graphbreak.text import safe
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import plain
+from pytest_graphbreak.text.output import plain, plural
 from pytest_graphbreak.text.terminal import wrapped
 
 COMMENT: Final = 64_000
@@ -190,7 +189,7 @@ def _looked_at(runs: Sequence[ProfileRun]) -> str:
     found = unjudged(test for run in runs for test in run.tests)
     if not found:
         return ""
-    return f"\n{safe.preformatted(_shorten(plain(look.lines(found))))}\n"
+    return f"\n{safe.preformatted(_shorten(plain(findings.unjudged_lines(found))))}\n"
 
 
 def _environment(runs: Sequence[ProfileRun]) -> Iterator[str]:

@@ -16,16 +16,16 @@ from pytest_graphbreak.baseline import Baselines, Entry, Expected
 from pytest_graphbreak.baseline.model import by_layer
 from pytest_graphbreak.config.checkout import Checkout
 from pytest_graphbreak.config.ini import RUNS
-from pytest_graphbreak.config.packages import files_of, owner
+from pytest_graphbreak.config.packages import owning
 from pytest_graphbreak.config.typed import own
 from pytest_graphbreak.judging.measured import values
 from pytest_graphbreak.judging.verdict import Verdict
 from pytest_graphbreak.model.budget import Cap
+from pytest_graphbreak.model.differences import FAILING, STRICT
+from pytest_graphbreak.model.layer import minors
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.model.verdicts import FAILING, STRICT
-from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.report import accepting
 from pytest_graphbreak.report.accepting import GitHubRun
 from pytest_graphbreak.report.footer import Context
@@ -97,7 +97,7 @@ class Judge:
             ungated=self._ungated(seen, entry),
             excused=self._excused(seen),
             versions=seen.report.versions,
-            packages=_packages(seen),
+            packages=owning(seen.test.record, seen.report.environment.packages),
         )
         checkout = self.checkout
         rules = Rules(
@@ -157,13 +157,6 @@ def _judged_test(test: TestReport, judged: Judgement) -> TestReport:
     )
 
 
-def _packages(seen: SeenTest) -> dict[str, str]:
-    """The versions of the packages that own places of a test."""
-    found = seen.report.environment.packages
-    names = dict.fromkeys(map(owner, files_of(seen.test.record)))
-    return {name: found[name] for name in names if name in found}
-
-
 def _outcome(test: TestReport) -> str:
     """The outcome of a test that is within its budget now: what the gate failed then passed."""
     was_ours = test.outcome == "failed" and test.failed_by == "gate"
@@ -177,7 +170,7 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
     A layer on which it had graphs is judged also where it is missing here.
     """
     measured = values(other.test.record)
-    versions = {name: short for name, at in other.report.versions.items() if (short := minor(at))}
+    versions = minors(other.report.versions, other.report.versions)
     expected = Expected(
         values=measured,
         profile=other.profile,

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from pytest_graphbreak.config.device import runs_tt
 from pytest_graphbreak.config.settings import Settings, in_ci
 from pytest_graphbreak.judging.verdict import verdict_of
+from pytest_graphbreak.model.differences import VERDICTS
 from pytest_graphbreak.model.report import RunEnvironment, TestReport
-from pytest_graphbreak.model.verdicts import VERDICTS
-from pytest_graphbreak.report import accepting, explained, look, swaps
+from pytest_graphbreak.report import accepting, explained, findings, swaps
+from pytest_graphbreak.report.footer import left_behind
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
-from pytest_graphbreak.report.settings import left_behind
 from pytest_graphbreak.report.view import REPORTED, counted, row, standing, unjudged
-from pytest_graphbreak.text.numbers import noun, plural
-from pytest_graphbreak.text.output import TextLine, labelled
+from pytest_graphbreak.text.output import TextLine, labelled, noun, plural
 
 if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Entry
@@ -43,6 +42,11 @@ class Outcome:
     changes: Changes | None = None
     faults: list[str] = field(default_factory=list)
 
+    @property
+    def final(self) -> list[TestReport]:
+        """The tests whose verdict stays; what was just recorded agrees with its baseline now."""
+        return [test for test in self.tests if not test.written]
+
 
 def header(outcome: Outcome) -> str:
     """One line when active."""
@@ -61,47 +65,28 @@ def header(outcome: Outcome) -> str:
 
 def lines(outcome: Outcome) -> Iterator[TextLine]:
     """The summary, line by line; nothing where there is nothing to say."""
-    yield from _explained(outcome)
+    yield from explained.lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
-    yield from swaps.lines(_swaps(outcome))
+    yield from swaps.lines(swaps.swaps(by_nodeid(outcome.final)))
     yield from _list("unmeasured", outcome.unmeasured)
     stale = [f"{item.place}  {item.nodeid}" for item in outcome.stale]
     yield from _list("stale", stale)
     yield from _setups(outcome)
-    yield from _leaks(outcome)
+    yield from _list("settings", left_behind(outcome.tests))
     yield from _changes(outcome)
     for fault in outcome.faults:
         yield labelled("error", fault)
     yield from _list("note", [*_without_graphs(outcome)])
-    yield from _look(outcome)
+    if not outcome.settings.gate and unjudged(outcome.tests):
+        yield from findings.unjudged_lines(outcome.tests)
     yield from _totals(outcome)
     yield from _next(outcome)
 
 
-def _explained(outcome: Outcome) -> Iterator[TextLine]:
-    """What makes tests red, each cause once."""
-    return explained.lines(root_causes(by_nodeid(_standing(outcome))))
-
-
-def _swaps(outcome: Outcome) -> list[swaps.Swap]:
-    return swaps.swaps(by_nodeid(_standing(outcome)))
-
-
-def _look(outcome: Outcome) -> Iterator[TextLine]:
-    """What there is, where nothing was judged."""
-    if not outcome.settings.gate and unjudged(outcome.tests):
-        yield from look.lines(outcome.tests)
-
-
 def _table(outcome: Outcome) -> Iterator[TextLine]:
     for verdict in LISTED:
-        found = [row(test) for test in _standing(outcome) if test.verdict == verdict]
+        found = [row(test) for test in outcome.final if test.verdict == verdict]
         yield from _list(verdict, found)
-
-
-def _standing(outcome: Outcome) -> Iterator[TestReport]:
-    """The tests whose verdict is final: those that were just recorded agree with the baseline."""
-    return (test for test in outcome.tests if not test.written)
 
 
 def _list(word: str, items: list[str]) -> Iterator[TextLine]:
@@ -123,14 +108,9 @@ def _setups(outcome: Outcome) -> Iterator[TextLine]:
     yield from _list("fixtures", found)
 
 
-def _leaks(outcome: Outcome) -> Iterator[TextLine]:
-    """Settings of torch that tests left, which would have changed the counts of others."""
-    yield from _list("settings", left_behind(outcome.tests))
-
-
 def _without_graphs(outcome: Outcome) -> Iterator[str]:
     """What is to be said of passed tests that are judged by nothing, since nothing was compiled."""
-    for test in _standing(outcome):
+    for test in outcome.final:
         note = test.record.note
         if note and standing(test) == "none" and test.outcome == "passed" and not test.ungated:
             yield f"{test.nodeid}  {note}"
@@ -145,7 +125,7 @@ def _changes(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _totals(outcome: Outcome) -> Iterator[TextLine]:
-    found = counted(_standing(outcome))
+    found = counted(outcome.final)
     found.pop("none", None)
     parts = [f"{count} {name}" for name, count in found.items()]
     parts += [f"{count} {word}" for word, count in _unjudged(outcome).items()]
@@ -172,7 +152,7 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
 def _unjudged(outcome: Outcome) -> Counter[str]:
     """The tests that ``counted`` names no reason for: with the others they are the whole run."""
     found = Counter[str]()
-    for test in _standing(outcome):
+    for test in outcome.final:
         if standing(test) != "none" or test.ungated is not None:
             continue
         if test.failed_by == "test" or test.outcome in ("failed", "crashed"):
@@ -186,11 +166,11 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
 
 def _next(outcome: Outcome) -> Iterator[TextLine]:
     """What to type next, once."""
-    verdicts = {standing(test) for test in _standing(outcome)}
+    verdicts = {standing(test) for test in outcome.final}
     settings = outcome.settings
     if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
         return
-    found = _swaps(outcome)
+    found = swaps.swaps(by_nodeid(outcome.final))
     if len(found) > swaps.MOST:
         yield labelled("next", "read all changes in the JSON report before you accept them")
         return
@@ -206,7 +186,7 @@ def _writing(outcome: Outcome, verdicts: set[str], *, swapped: bool) -> Iterator
     """The commands that write the baseline."""
     typed = outcome.settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
-    failed = [verdict_of(test) for test in _standing(outcome) if standing(test) in ("over", "lost")]
+    failed = [verdict_of(test) for test in outcome.final if standing(test) in ("over", "lost")]
     if any(verdict.acceptable for verdict in failed):
         yield labelled("next", "fix the code, or accept: ", update)
     elif failed:

@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pytest_graphbreak.judging.verdict import verdict_of
-from pytest_graphbreak.model.differences import Difference
+from pytest_graphbreak.model.differences import STRICT, Difference
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.report import causes, explained
 from pytest_graphbreak.report.lines import detail, position
-from pytest_graphbreak.report.occurrences import Occurrence, occurrences
-from pytest_graphbreak.report.root_causes import RootCause
-from pytest_graphbreak.text.numbers import plural
-from pytest_graphbreak.text.output import TextLine, signed
+from pytest_graphbreak.report.root_causes import Occurrence, RootCause, occurrences
+from pytest_graphbreak.text.output import TextLine, plural, signed
 
 IN_FULL: Final = 10
 """Changes that are shown with source line and advice; of further ones what and where."""

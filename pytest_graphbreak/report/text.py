@@ -8,8 +8,8 @@ from itertools import chain
 from pytest_graphbreak.config.typed import Typed
 from pytest_graphbreak.judging.difference import observed
 from pytest_graphbreak.judging.verdict import Verdict
+from pytest_graphbreak.model.differences import STRICT
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.model.verdicts import STRICT
 from pytest_graphbreak.report.causes import (
     MOST_PLACES,
     is_less,
@@ -20,10 +20,16 @@ from pytest_graphbreak.report.causes import (
     shrunk,
 )
 from pytest_graphbreak.report.findings import made_of
-from pytest_graphbreak.report.footer import NO_LINES, Context, SourceLines, explain, footer
+from pytest_graphbreak.report.footer import (
+    NO_LINES,
+    Context,
+    SourceLines,
+    explain,
+    footer,
+    measured_with,
+)
 from pytest_graphbreak.report.headline import counts, first_line, headline, totals
-from pytest_graphbreak.report.occurrences import occurrences
-from pytest_graphbreak.report.settings import measured_with
+from pytest_graphbreak.report.root_causes import occurrences
 from pytest_graphbreak.text.output import BLANK, TextLine, blocks
 
 

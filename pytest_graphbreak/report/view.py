@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pytest_graphbreak.model.differences import VERDICTS
 from pytest_graphbreak.model.layers import JUDGED, LAYERS
 from pytest_graphbreak.model.report import RunReport, TestReport
-from pytest_graphbreak.model.verdicts import VERDICTS
-from pytest_graphbreak.text.numbers import noun
+from pytest_graphbreak.text.output import noun
 
 REPORTED: Final = "new (reported)"
 """A test without a baseline that passed: ``graph_budget_new = report``, or an xfail mark."""

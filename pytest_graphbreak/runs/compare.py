@@ -1,31 +1,27 @@
 """What changed between two sets of runs, by cause first. Pure: reports in, differences out.
 
-A graph counts for the cause that it exists for: what follows a break for the break, and a device
-graph that is lowered from it for the break, too. So the growth of a test is the sum of its effects.
+What differs between two records of a test is worked out by ``judging.attribution``; here the steps
+of all tests are put together.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, get_args
 
 from pytest_graphbreak.config.packages import owner
-from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
+from pytest_graphbreak.judging.attribution import Step, steps
 from pytest_graphbreak.judging.repeats import without_numbers
-from pytest_graphbreak.layers.dynamo.messages import LIMIT
+from pytest_graphbreak.model.layer import same_minor
 from pytest_graphbreak.model.layers import EXPECTED, LAYERS, VERSIONS, made_by
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.model.versions import same_minor
 from pytest_graphbreak.runs.comparison import (
     Alike,
     CauseChange,
     ComparedSide,
     Comparison,
     Effect,
-    How,
     Once,
     Package,
     Pair,
@@ -33,15 +29,10 @@ from pytest_graphbreak.runs.comparison import (
     SettingChange,
     Unequal,
     Where,
-    together,
 )
 from pytest_graphbreak.runs.union import BLIND, FAILED, MEASURED, SeenTest, Union, union
 
 _FACTS: Final = (*VERSIONS, "python", "platform")
-
-_COMPARED: Final = (
-    *("layers", "graphs", "recompiles", "breaks", "eager", "recompile_list", "graph_list"),
-)
 
 
 def compare(before: Iterable[RunReport], after: Iterable[RunReport]) -> Comparison:
@@ -154,34 +145,6 @@ def _once(old: Union, new: Union, pairs: Iterable[tuple[SeenTest, SeenTest, str]
 # one test
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """How one cause moved in one test."""
-
-    how: How
-    before: PlacedCause | None
-    after: PlacedCause | None
-
-    @property
-    def cause(self) -> PlacedCause:
-        cause = self.after or self.before
-        assert cause is not None
-        return cause
-
-    @property
-    def kind(self) -> str:
-        return self.cause.kind
-
-    @property
-    def times(self) -> tuple[int, int]:
-        return tuple(cause.times if cause else 0 for cause in (self.before, self.after))  # type: ignore[return-value]
-
-    @property
-    def graphs(self) -> dict[str, int]:
-        before, after = (cause.graphs if cause else {} for cause in (self.before, self.after))
-        return _less(after, before)
-
-
 _Groups = dict[tuple[object, ...], CauseChange]
 
 
@@ -192,18 +155,12 @@ def _pair(
     before, after = one.test.record, other.test.record
     layers = tuple(layer for layer in LAYERS if layer in before.layers and layer in after.layers)
     mine: list[CauseChange] = []
-    if not _same(before, after):
-        same = _comparable(one, other)
-        steps = _steps(Attribution(before, layers).causes, Attribution(after, layers).causes, same)
-        breaks = _LeadingBreaks(steps)
-        heads: dict[int, CauseChange] = {}
-        for step in sorted(steps, key=lambda step: step.kind != "break"):
-            head = breaks.of(step)
-            group = changes if head is None else heads[id(head)].with_it
-            change = _added(group, step, other.nodeid, profile, found)
-            heads[id(step)] = change
-            if head is None:
-                mine.append(change)
+    heads: dict[int, CauseChange] = {}
+    for step in steps(before, after, layers, _comparable(one, other)):
+        group = changes if step.parent is None else heads[id(step.parent)].with_it
+        change = heads[id(step)] = _added(group, step, other.nodeid, profile, found)
+        if step.parent is None:
+            mine.append(change)
     return Pair(
         nodeid=one.nodeid,
         profile=profile,
@@ -238,26 +195,13 @@ def _comparable(one: SeenTest, other: SeenTest) -> tuple[str, ...]:
     )
 
 
-def _added(
-    group: _Groups, step: _Step, nodeid: str, profile: str, found: Comparison
-) -> CauseChange:
+def _added(group: _Groups, step: Step, nodeid: str, profile: str, found: Comparison) -> CauseChange:
     """The change of all tests that a step of one is part of."""
     cause = step.cause
     place = cause.where.key[:2] if cause.kind in EXPECTED else cause.where.key
     key = (cause.kind, cause.layer, step.how, *place)
     if key not in group:
-        change = group[key] = CauseChange(
-            kind=cause.kind,
-            layer=cause.layer,
-            how=step.how,
-            where=cause.where,
-            reason=cause.reason,
-            id=cause.id,
-            stack=cause.stack,
-            package=_package(cause.where, found),
-        )
-        if step.before is not None and step.after is not None:
-            change.was_reason, change.was_id = step.before.reason, step.before.id
+        group[key] = CauseChange(step, _package(cause.where, found))
     group[key].effects.append(Effect(nodeid, profile, step.times, step.graphs))
     return group[key]
 
@@ -268,50 +212,11 @@ def _package(where: Frame, found: Comparison) -> Package | None:
     return Package(name, before, after) if before or after else None
 
 
-class _LeadingBreaks:
-    """The breaks of one test that came or went, by the functions that they run through."""
-
-    def __init__(self, steps: Iterable[_Step]) -> None:
-        self._found: dict[tuple[str, ...], _Step] = {}
-        for step in steps:
-            if step.kind == "break":
-                self._found.setdefault((step.how, *step.cause.where.key), step)
-                for frame in (step.cause.where, *step.cause.stack):
-                    self._found.setdefault((step.how, *frame.key[:2]), step)
-
-    def of(self, step: _Step) -> _Step | None:
-        """The break with which something came or went, since it runs through the same function.
-
-        A frame that breaks is skipped, or compiled again with what it hands on; where the break is
-        gone its function is compiled as it was meant to be.
-        """
-        kind = step.kind
-        how: str = step.how
-        if kind == "recompile":
-            how = {"more": "new", "fewer": "gone"}.get(how, how)
-        elif kind in EXPECTED:
-            how = {"new": "gone", "gone": "new"}.get(how, "")
-        elif kind != "eager" or LIMIT.search(step.cause.reason):
-            return None
-        where = step.cause.where.key
-        return self._found.get((how, *where)) or self._found.get((how, *where[:2]))
-
-
-def _same(before: Record, after: Record) -> bool:
-    """Whether two tests are reported in equal words, which most are; quick to check."""
-    return all(getattr(before, name) == getattr(after, name) for name in _COMPARED)
-
-
 def _both(
     before: Mapping[str, int], after: Mapping[str, int], layers: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
     found = {layer: (before.get(layer, 0), after.get(layer, 0)) for layer in layers}
     return {layer: pair for layer, pair in found.items() if any(pair)}
-
-
-def _less(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    growth = {layer: after.get(layer, 0) - before.get(layer, 0) for layer in LAYERS}
-    return {layer: count for layer, count in growth.items() if count}
 
 
 def _alone(before: Record, after: Record) -> Iterator[tuple[str, Where]]:
@@ -330,58 +235,6 @@ def _settings(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[
             before, after = (str(side[name]) if name in side else None for side in (was, now))
             if before != after:
                 yield SettingChange(name, before, after)
-
-
-# what moved from one record to the other
-
-
-def _steps(
-    was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same: Collection[str]
-) -> list[_Step]:
-    """What moved from one record of a test to the other."""
-    still = {kind for kind in EXPECTED if _sum(was.values(), kind) == _sum(now.values(), kind)}
-    steps = []
-    for key in dict.fromkeys((*was, *now)):
-        before, after = was.get(key), now.get(key)
-        how = _how(before, after, same)
-        if how is not None and key[0] not in still:
-            steps.append(_Step(how, before, after))
-    # A graph that is reported as an entry, or as what follows a known break, is the same one.
-    mere = [step for step in steps if _is_mere(step)]
-    rest = [step for step in steps if not _is_mere(step)]
-    if any(any(step.graphs.values()) for step in rest) or any(_sum(mere).values()):
-        return steps
-    return rest
-
-
-def _is_mere(step: _Step) -> bool:
-    """Whether a step changes only which graph is counted for what."""
-    if step.kind in ("eager", "recompile"):
-        return False
-    return step.kind in EXPECTED or step.how in ("more", "fewer")
-
-
-def _sum(found: Iterable[_Step | PlacedCause], kind: str = "") -> Counter[str]:
-    """The graphs by layer of all of these, or of those of one kind."""
-    return together(one.graphs for one in found if not kind or one.kind == kind)
-
-
-def _how(
-    before: PlacedCause | None, after: PlacedCause | None, same: Collection[str]
-) -> How | None:
-    """How a cause moved. ``same``: the layers whose compiler is of one minor version."""
-    if before is None:
-        return "new"
-    if after is None:
-        return "gone"
-    growth = sum(_less(after.graphs, before.graphs).values())
-    if not growth and after.kind != "break":  # one line may break for each of its callers
-        growth = after.times - before.times
-    if growth:
-        return "more" if growth > 0 else "fewer"
-    if after.id != before.id or without_numbers(after.reason) != without_numbers(before.reason):
-        return "reason" if after.layer in same else "reworded"
-    return None
 
 
 # What is gone at one place and new at another, and may be one and the same: a report names a place
@@ -428,7 +281,7 @@ def _alike(one: CauseChange, why: Alike) -> Iterator[tuple[object, ...]]:
     if one.kind in EXPECTED or not one.where.file:
         return
     file, function, code = one.where.key
-    reason = one.id or without_numbers(one.reason)
+    reason = one.cause.id or without_numbers(one.cause.reason)
     same: dict[Alike, tuple[str, ...]] = {
         "file": (function, code),
         "function": (file, code),
@@ -437,4 +290,4 @@ def _alike(one: CauseChange, why: Alike) -> Iterator[tuple[object, ...]]:
     }
     if code or why == "line":
         for effect in one.effects:
-            yield (one.kind, one.layer, *same[why], effect.nodeid, effect.profile)
+            yield (one.kind, one.cause.layer, *same[why], effect.nodeid, effect.profile)

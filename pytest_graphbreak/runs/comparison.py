@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
+from msgspec import to_builtins
+
+from pytest_graphbreak.judging.attribution import How, PlacedCause, Step
+from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.runs.union import SeenTest
-
-How = Literal["new", "gone", "more", "fewer", "reworded", "reason"]
-"""How a cause moved. ``reworded``: another torch says it in other words. ``reason``: the same torch
-gives another reason at the same place."""
 
 Where = Literal["before", "after"]
 
 Alike = Literal["file", "function", "place", "line"]
 """What differs between two places that may be the same."""
-
-
-def together(graphs: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Graphs by layer, added up."""
-    total = Counter[str]()
-    for one in graphs:
-        total.update(one)
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +69,39 @@ class Effect:
 class CauseChange:
     """One cause at one place, moved in one way, with all tests in which it did.
 
-    ``where``, ``reason`` and ``id`` are those of now, and those of before where it is gone;
-    ``was_reason`` and ``was_id`` those of before where it was there, too. ``with_it`` is what came
-    or went with a break: frames that are skipped for it, what is compiled again or whole again.
+    ``step`` is that of the first of these tests. ``with_it`` is what came or went with a break:
+    frames that are skipped for it, what is compiled again or whole again.
     """
 
-    kind: str
-    layer: str
-    how: How
-    where: Frame
-    reason: str = ""
-    id: str | None = None
-    was_reason: str = ""
-    was_id: str | None = None
-    stack: tuple[Frame, ...] = ()
+    step: Step
     package: Package | None = None
     effects: list[Effect] = field(default_factory=list)
     with_it: dict[tuple[object, ...], CauseChange] = field(default_factory=dict)
 
     @property
+    def how(self) -> How:
+        return self.step.how
+
+    @property
+    def cause(self) -> PlacedCause:
+        """The cause as it is now, or as it was where it is gone."""
+        return self.step.cause
+
+    @property
+    def kind(self) -> str:
+        return self.cause.kind
+
+    @property
+    def where(self) -> Frame:
+        return self.cause.where
+
+    @property
     def graphs(self) -> dict[str, int]:
         """Graphs more or less in all tests, by layer, with what came or went with it; no zeros."""
         changes = (self, *self.with_it.values())
-        total = together(effect.graphs for change in changes for effect in change.effects)
+        total = Counter[str]()
+        for effect in (effect for change in changes for effect in change.effects):
+            total.update(effect.graphs)
         return {layer: total[layer] for layer in LAYERS if total[layer]}
 
     @property
@@ -231,3 +233,63 @@ class Comparison:
 
     def of(self, *hows: How) -> list[CauseChange]:
         return [change for change in self.changes if change.how in hows]
+
+
+# A comparison as JSON: every key always there, builtin types only; ``comparison.json``.
+
+VERSION: Final = 1
+
+
+def document(found: Comparison) -> Plain:
+    """The whole comparison; of the tests those of which anything moved."""
+    return {
+        "version": VERSION,
+        "before": to_builtins(found.before),
+        "after": to_builtins(found.after),
+        "differs": found.differs,
+        "compared": len(found.pairs),
+        "changes": [_change(change) for change in found.changes],
+        "moved": [
+            {"why": pair.why, "before": _change(pair.before), "after": _change(pair.after)}
+            for pair in found.moved
+        ],
+        "tests": [_pair(pair) for pair in found.pairs if pair.moved],
+        "once": to_builtins(found.once),
+        "layers": [
+            {"layer": layer, "side": side, "tests": list(tests)}
+            for (layer, side), tests in found.layers.items()
+        ],
+        "settings": [
+            {**to_builtins(one), "tests": list(tests)} for one, tests in found.settings.items()
+        ],
+        "not_compared": to_builtins(found.unequal),
+    }
+
+
+def _change(change: CauseChange) -> Plain:
+    """A change; ``was`` is what it was called before, null where it was not there."""
+    before, after = change.step.before, change.step.after
+    return {
+        "how": change.how,
+        "kind": change.kind,
+        "layer": change.cause.layer,
+        "id": change.cause.id,
+        "reason": change.cause.reason,
+        "was": {"id": before.id, "reason": before.reason} if before and after else None,
+        "where": _frame(change.where),
+        "stack": [_frame(frame) for frame in change.cause.stack],
+        "package": to_builtins(change.package),
+        "graphs": change.graphs,
+        "tests": to_builtins(change.effects),
+        "with_it": [_change(item) for item in change.with_it.values()],
+    }
+
+
+def _frame(frame: Frame) -> Plain:
+    return frame.to_dict() if frame.file else {}
+
+
+def _pair(pair: Pair) -> Plain:
+    """Counts before and after, by layer."""
+    names = ("nodeid", "profile", "layers", "graphs", "recompiles", "ops", "executions", "reads")
+    return {name: to_builtins(getattr(pair, name)) for name in names}

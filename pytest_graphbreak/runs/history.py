@@ -21,7 +21,7 @@ from pytest_graphbreak.baseline.read import document, load_text
 from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import BY_NAME, LAYERS
 from pytest_graphbreak.runs.git import GitError, RawChange, blobs, git, names, raw_change
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.output import UserError
 
 _LATEST: Final = int(datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc).timestamp())
 """The last day that a calendar of Python has; a commit may say any time at all."""

@@ -9,17 +9,170 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
 
 from msgspec.structs import replace
 
 from pytest_graphbreak.model.forms import BadValue
 from pytest_graphbreak.model.json import report_of
 from pytest_graphbreak.model.report import RunReport
-from pytest_graphbreak.runs.containers import ReportFile, read, sources
-from pytest_graphbreak.text.errors import UserError
-from pytest_graphbreak.text.garbage import uncollected
+from pytest_graphbreak.text.files import uncollected
+from pytest_graphbreak.text.output import UserError
+
+# The JSON files in a directory or a zip archive, as CI keeps reports. Bounded, never trusted.
+#
+# Nothing of an archive is written to disk, so its names lead nowhere. What is unpacked is
+# counted as it comes; what an archive says of its sizes is not believed.
+
+MOST_BYTES: Final = 100 * 2**20
+"""Size of one report, and of one archive. A test with twenty graphs takes about 10 kB."""
+MOST_UNPACKED: Final = 2**30
+"""Bytes that one archive may hold in all."""
+MOST_FILES: Final = 10_000
+"""Reports in one directory or archive."""
+MOST_SEEN: Final = 200_000
+"""Files of any kind below one directory."""
+_MOST_LISTED: Final = 8 * 2**20
+"""Bytes of an archive's own list of files; Python reads all of it at once."""
+
+_END: Final = struct.Struct("<4s4H2LH")
+_END_MARK: Final = b"PK\5\6"
+_LARGE_MARK: Final = b"PK\6\7"
+_LARGE_SIZE: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """One report: the ``name`` that messages use, and how its bytes are had (``OSError``)."""
+
+    name: str
+    read: Callable[[], bytes]
+
+
+def sources(path: str, shown: str | None = None) -> Iterator[ReportFile]:
+    """The reports that a path means: a file itself, every report in a directory or an archive.
+
+    ``shown`` takes the place of the path in names. Raises ``OSError`` for a
+    directory or an archive that cannot be read, or has none.
+    """
+    name = path if shown is None else shown
+    if os.path.isdir(path):
+        yield from _in_directory(path, name)
+    elif path.lower().endswith(".zip"):
+        yield from _in_archive(path, name)
+    else:
+        yield ReportFile(name, lambda: read(path))
+
+
+def read(path: str) -> bytes:
+    """A regular file, whole. Raises ``OSError``, also where it is too large."""
+    with _opened(path) as file:
+        return _bounded(file)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    # A FIFO would block the open itself until somebody writes to it.
+    flags = getattr(os, "O_NONBLOCK", 0)
+    with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is not a regular file")
+        yield file
+
+
+def _bounded(file: IO[bytes]) -> bytes:
+    data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise OSError(f"it is larger than {MOST_BYTES // 2**20} MiB")
+    return data
+
+
+def _in_directory(path: str, name: str) -> Iterator[ReportFile]:
+    found: list[str] = []
+    seen = 0
+    for folder, folders, files in os.walk(path, onerror=_raise):
+        folders.sort()
+        seen += len(files)
+        if seen > MOST_SEEN:
+            raise OSError(f"more than {MOST_SEEN:,} files are below it: name the reports")
+        found += [
+            os.path.join(folder, file)
+            for file in sorted(files)
+            if file.lower().endswith((".json", ".zip"))
+        ]
+    if not found:
+        raise OSError("no *.json and no *.zip is below this directory")
+    if len(found) > MOST_FILES:
+        raise OSError(f"more than {MOST_FILES:,} reports are below it: name a part of them")
+    for file in found:
+        if os.path.islink(file):  # an archive that was unpacked may hold one
+            raise OSError(f"{os.path.relpath(file, path)} is a symbolic link: name its target")
+        yield from sources(file, str(Path(name) / os.path.relpath(file, path)))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _in_archive(path: str, name: str) -> Iterator[ReportFile]:
+    with _opened(path) as file:
+        if os.fstat(file.fileno()).st_size > MOST_BYTES:
+            raise OSError(f"it is larger than {MOST_BYTES // 2**20} MiB")
+        _check_list(file)
+        try:
+            archive = zipfile.ZipFile(file)
+            members = [item for item in archive.infolist() if _is_report(item)]
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise OSError(f"not a zip archive: {error}") from None
+        if not members:
+            raise OSError("no *.json is in this archive")
+        if len(members) > MOST_FILES:
+            raise OSError(f"more than {MOST_FILES:,} reports are in it")
+        left = MOST_UNPACKED
+        for member in members:
+            data = _unpacked(archive, member)
+            left -= len(data)
+            if left < 0:
+                raise OSError(f"more than {MOST_UNPACKED // 2**20} MiB are in it")
+            yield ReportFile(f"{name}/{member.filename}", lambda data=data: data)  # type: ignore[misc]
+
+
+def _is_report(member: zipfile.ZipInfo) -> bool:
+    parts = member.filename.split("/")
+    # What macOS adds beside each file has its name.
+    return parts[-1].lower().endswith(".json") and parts[0] != "__MACOSX"
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    try:
+        with archive.open(member) as file:
+            return _bounded(file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        # RuntimeError: it is encrypted. NotImplementedError: packed in a way we do not know.
+        raise OSError(f"{member.filename}: cannot be unpacked: {error}") from None
+
+
+def _check_list(file: IO[bytes]) -> None:
+    """Refuse a list of files that would take more memory than any archive of reports."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - (_END.size + 0xFFFF + _LARGE_SIZE)))
+    tail = file.read()
+    file.seek(0)
+    at = tail.rfind(_END_MARK)
+    if at < 0 or at + _END.size > len(tail):
+        raise OSError("not a zip archive: its end is missing")
+    listed = _END.unpack_from(tail, at)[5]
+    if tail[max(0, at - _LARGE_SIZE) :].startswith(_LARGE_MARK) or listed > _MOST_LISTED:
+        raise OSError("it lists more files than reports need: unpack it, and name the directory")
+
 
 MOST_TESTS: Final = 250_000
 """Tests in all reports of one command; docs/reference/commands.md says what many cost."""

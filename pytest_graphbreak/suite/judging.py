@@ -117,10 +117,9 @@ def _context(
 def _versions(record: Record) -> dict[str, str]:
     """The versions of what made the graphs of a record."""
     from pytest_graphbreak.config.device import version
-    from pytest_graphbreak.model.layers import DESCRIPTIONS
+    from pytest_graphbreak.model.layers import compilers
 
-    names = dict.fromkeys(DESCRIPTIONS[layer].compiler for layer in record.layers)
-    return {name: at for name in names if (at := version(name))}
+    return {name: at for name in compilers(record.layers) if (at := version(name))}
 
 
 def _packages(record: Record, settings: Settings) -> dict[str, str]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from pytest_graphbreak.config import packages as owners
 from pytest_graphbreak.config.device import environment
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.json import report_json
+from pytest_graphbreak.model.layer import load
 from pytest_graphbreak.model.report import RunReport, SessionReport, TestReport
 from pytest_graphbreak.report import json as json_report
 from pytest_graphbreak.report import summary
@@ -47,6 +48,10 @@ def register(config: pytest.Config, gate: Gate) -> None:
     gate.check()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Session(config, gate, collector), "graphbreak-session")
+
+
+CI_SYSTEMS: Final = {"GITHUB_ACTIONS": "github"}
+"""What is ``true`` on a CI system, and the module of ``report`` whose ``publish`` writes there."""
 
 
 @dataclass(slots=True)
@@ -128,8 +133,9 @@ class Session:
         if code != exitstatus:
             session.exitstatus = code
         report = self._report(code)
-        if os.environ.get("GITHUB_ACTIONS") == "true":
-            self._write_github(report)
+        for variable, system in CI_SYSTEMS.items():
+            if os.environ.get(variable) == "true":
+                self._publish(report, system)
         if self.settings.report is not None:
             self._write_report(report)
             if outcome.faults and session.exitstatus == OK:
@@ -247,18 +253,17 @@ class Session:
                 f"{self.settings.report}: the report was not written: {error}"
             )
 
-    def _write_github(self, report: RunReport) -> None:
-        """Annotations and the step summary; ``-p no:graphbreak-github`` turns both off."""
-        from pytest_graphbreak.report import github
-
-        if self.config.pluginmanager.is_blocked("graphbreak-github"):
+    def _publish(self, report: RunReport, system: str) -> None:
+        """What is said to a CI system; ``-p no:graphbreak-github`` turns it off."""
+        if self.config.pluginmanager.is_blocked(f"graphbreak-{system}"):
             return
+        publish = load(f"pytest_graphbreak.report.{system}:publish")
         capture = self.config.pluginmanager.getplugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             try:
                 path = self.settings.report
                 name = None if path is None else path.name
-                github.publish(report, self.settings.root, os.environ, print, name)
+                publish(report, self.settings.root, os.environ, print, name)
             except OSError as error:
                 self.outcome.faults.append(f"the step summary was not written: {error}")
 

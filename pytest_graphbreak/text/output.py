@@ -128,3 +128,42 @@ def packed(lines: Iterable[TextLine]) -> list[list[Any]]:
 def unpacked(data: Iterable[Sequence[Any]]) -> list[TextLine]:
     """The lines that ``packed`` made lists of."""
     return [TextLine(*values) for values in data]
+
+
+# What a user is told who asked for something that cannot be done.
+
+
+class UserError(ValueError):
+    """What was asked for cannot be done. The message names the thing, the place and the next step.
+
+    A command ends with it and with exit code 2. ``words`` are those of a program that failed.
+    """
+
+    words: Sequence[str] = ()
+
+    def __init__(self, message: str, words: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.words = words
+
+
+# Numbers with their nouns, as all texts write them.
+
+
+def plural(count: int, word: str) -> str:
+    """``1 test``, ``1,000 tests``."""
+    return f"{count:,} {noun(count, word)}"
+
+
+def noun(count: int, word: str) -> str:
+    """``test`` of one, ``tests`` of any other number."""
+    return word if count == 1 else f"{word}s"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them: ``1.1 GB``."""
+    number = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("unreachable")

@@ -22,7 +22,7 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, LAYERS
 from pytest_graphbreak.model.merging import merge
 from pytest_graphbreak.model.places import places
 from pytest_graphbreak.model.record import Record
-from pytest_graphbreak.text.numbers import noun
+from pytest_graphbreak.text.output import noun
 
 # What a budget names and nothing here can make: a gate that cannot see must not pass.
 

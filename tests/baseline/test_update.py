@@ -21,7 +21,7 @@ from pytest_graphbreak.baseline import (
     render,
     update,
 )
-from pytest_graphbreak.baseline.write import remove
+from pytest_graphbreak.baseline.store import remove
 from pytest_graphbreak.model.budget import Cause
 
 HEAD = 'version: 1\nprofile: cpu\ntorch: "2.9"\ntests:\n'
@@ -651,7 +651,7 @@ def test_what_can_not_be_measured_is_refused(case: Case) -> None:
 def test_a_text_that_would_not_say_what_is_meant_is_not_written(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_graphbreak.baseline.edit import Editor
+    from pytest_graphbreak.baseline.render import Editor
 
     case.has(KNOWN)
     for wrong in (HEAD + KNOWN, "no: {"):

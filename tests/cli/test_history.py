@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from pytest_graphbreak.cli import history
 from pytest_graphbreak.cli.history import sparkline
-from pytest_graphbreak.report import plot
 from pytest_graphbreak.runs.history import Commit, Point, Series, read
 from tests.cli.conftest import Workspace
 from tests.report import browser
@@ -271,10 +271,11 @@ def test_a_cause_is_named_as_its_commit_named_it(workspace: Workspace) -> None:
     for number, id in enumerate(("GB0156", "", "GB4347", "")):
         repository.put(entry % id if id else "  test_m: {graphs: {dynamo: 1}}\n")
         repository.commit(f"commit {number}")
-    data = plot.page_data(read(repository.directory))
-    names = [place[0] for place in data["places"]]
+    data = history.page_data(read(repository.directory))
+    names = [place["name"] for place in data["places"]]
     (series,) = data["series"]
     steps = [
-        [(names[place], was, now) for place, was, now in point[2]] for point in series["points"]
+        [(names[one["place"]], one["was"], one["now"]) for one in point["shifts"]]
+        for point in series["points"]
     ]
     assert steps == [[], [("GB0156", 1, 0)], [("GB4347", 0, 1)], [("GB4347", 1, 0)]]

@@ -18,7 +18,7 @@ from pytest_graphbreak.config.settings import Settings
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.report import github, summary
 from pytest_graphbreak.report.comparison import commit
-from pytest_graphbreak.report.settings import measured_with
+from pytest_graphbreak.report.footer import measured_with
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.incoming import parse
 from pytest_graphbreak.text.output import plain

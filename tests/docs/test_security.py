@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.baseline import read, tree
+from pytest_graphbreak.cli import import_csv
 from pytest_graphbreak.layers.dynamo import log as dynamo
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.model import forms, report, sources
-from pytest_graphbreak.report import html, markdown, source
-from pytest_graphbreak.runs import containers, expectations, git, incoming
+from pytest_graphbreak.report import frame, html, markdown
+from pytest_graphbreak.runs import git, incoming
 from pytest_graphbreak.text import blocks, safe
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
@@ -21,13 +22,13 @@ MIB = 2**20
 @pytest.mark.parametrize(
     ("words", "value"),
     [
-        ("a report, or an archive of reports | {} MiB", containers.MOST_BYTES // MIB),
-        ("what an archive holds, unpacked | {} MiB", containers.MOST_UNPACKED // MIB),
-        ("reports in one directory or archive | {} |", containers.MOST_FILES),
+        ("a report, or an archive of reports | {} MiB", incoming.MOST_BYTES // MIB),
+        ("what an archive holds, unpacked | {} MiB", incoming.MOST_UNPACKED // MIB),
+        ("reports in one directory or archive | {} |", incoming.MOST_FILES),
         ("values in one report | {} |", incoming.MOST_VALUES),
         ("tests in all reports of a command | {} |", incoming.MOST_TESTS),
-        ("`import-csv` | {} MiB", containers.MOST_BYTES // MIB),
-        ("MiB, and {} rows", expectations.MOST_ROWS),
+        ("`import-csv` | {} MiB", incoming.MOST_BYTES // MIB),
+        ("MiB, and {} rows", import_csv.MOST_ROWS),
         ("(node id, file) | {} characters", forms.LONGEST_NAME),
         ("a profile | {} characters", report.LONGEST_PROFILE),
         ("a version or a device in a report | {} characters", forms.LONGEST_FACT),
@@ -46,7 +47,7 @@ MIB = 2**20
         ("a comment on a pull request | {} characters", markdown.COMMENT),
         ("a message in a comment | {} characters", markdown._LONGEST_MESSAGE),
         ("of at most\n  {} MiB. A log", sources._LARGEST // MIB),
-        ("of at most {} MiB, and only", source._MOST_BYTES // MIB),
+        ("of at most {} MiB, and only", frame._MOST_BYTES // MIB),
     ],
 )
 def test_the_limits_are_those_of_the_code(words: str, value: int) -> None:

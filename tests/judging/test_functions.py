@@ -13,8 +13,7 @@ from pytest_graphbreak.baseline.model import Entry
 from pytest_graphbreak.judging.functions import called_less, moved
 from pytest_graphbreak.judging.measured import MOST_FUNCTIONS, values
 from pytest_graphbreak.judging.verdict import judge
-from pytest_graphbreak.model.differences import Difference
-from pytest_graphbreak.model.verdicts import FAILING
+from pytest_graphbreak.model.differences import FAILING, Difference
 
 
 def names(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[str, int]]:

@@ -259,7 +259,7 @@ ASKED = """
 import json
 from pytest_graphbreak import observe
 from pytest_graphbreak.config.settings import MARKERS
-from pytest_graphbreak.cli.probe import tried
+from pytest_graphbreak.cli.doctor import tried
 from pytest_graphbreak.model.layers import DESCRIPTIONS
 
 with observe(toy=1) as seen:

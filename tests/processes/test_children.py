@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import pytest_graphbreak
-from pytest_graphbreak.layers.children.records import numbered, of_process, since
-from pytest_graphbreak.model.merging import merge
+from pytest_graphbreak.model.merging import merge, numbered, of_process, since
 from pytest_graphbreak.model.record import Break, Frame, Frames, Graph, Record
 from pytest_graphbreak.watching.measure import Measurement
 from tests.conftest import Suite

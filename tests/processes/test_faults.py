@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.baseline import write as writing
+from pytest_graphbreak.baseline import store as writing
 from tests.conftest import BROKEN, CLEAN, Suite
 
 torch = pytest.importorskip("torch")
@@ -177,7 +177,7 @@ def test_the_lock_of_a_process_that_was_killed_is_free(suite: Suite) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from pytest_graphbreak.baseline.write import locked
+from pytest_graphbreak.baseline.store import locked
 with locked(Path(sys.argv[1]), 5):
     print("held", flush=True)
     time.sleep(60)

@@ -15,7 +15,7 @@ from pytest_graphbreak.repair.patch import Preamble, Rewrite, SourcePatch
 from pytest_graphbreak.repair.source import lines, read
 from pytest_graphbreak.repair.target import Target, TargetError, parse
 from pytest_graphbreak.text import files
-from pytest_graphbreak.text.errors import UserError
+from pytest_graphbreak.text.output import UserError
 
 PATCH = SourcePatch("a switch", (Preamble("torch._dynamo.config.capture_scalar_outputs = True"),))
 TEXT = "import torch\n\nx = 'né'  # kept\n"

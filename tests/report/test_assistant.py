@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_graphbreak.cli import explain
 from pytest_graphbreak.model.forms import Plain
-from pytest_graphbreak.report import assistant
-from pytest_graphbreak.report.source import CheckoutSources
+from pytest_graphbreak.report.frame import CheckoutSources
 from tests.reports import Data, a_break, a_graph, a_test, as_tests, over, place
 
 PRINT = place(line=4, code="print(scores)")
@@ -15,7 +15,7 @@ NOWHERE = CheckoutSources(None)
 
 
 def reported(*tests: Data, sources: CheckoutSources = NOWHERE) -> list[Plain]:
-    return [assistant.to_dict(one, sources) for one in assistant.findings(as_tests(*tests))]
+    return [explain.to_dict(one, sources) for one in explain.findings(as_tests(*tests))]
 
 
 def red(nodeid: str = "tests/test_a.py::test_b[a b]") -> Data:
@@ -52,7 +52,7 @@ def test_a_break_says_where_why_what_to_do_and_what_proves_it(tmp_path: Path) ->
 
 def test_a_cause_of_many_tests_is_one_finding_that_names_some() -> None:
     (found,) = reported(*(red(f"t.py::test[{number}]") for number in range(30)))
-    assert (found["red"], len(found["tests"])) == (30, assistant.MOST_TESTS)
+    assert (found["red"], len(found["tests"])) == (30, explain.MOST_TESTS)
 
 
 def test_source_that_the_checkout_does_not_have_is_null_and_not_a_guess(tmp_path: Path) -> None:

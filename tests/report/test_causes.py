@@ -10,7 +10,7 @@ from pytest_graphbreak.model.differences import Difference
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, LineRuns, Recompile, Record
 from pytest_graphbreak.report import causes
 from pytest_graphbreak.report.footer import SourceLines
-from pytest_graphbreak.report.occurrences import occurrences
+from pytest_graphbreak.report.root_causes import occurrences
 from tests.changes import total
 
 HERE = Frame("net.py", "Net.forward", 18, "return self.body(x)")

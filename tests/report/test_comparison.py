@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 
 from pytest_graphbreak.baseline.changes import Change as Entry
 from pytest_graphbreak.baseline.changes import FileChange
-from pytest_graphbreak.report.comparison import commit, data, markdown, page, text, words
+from pytest_graphbreak.report.comparison import commit, page, text, words
+from pytest_graphbreak.runs import comparison
 from pytest_graphbreak.runs.compare import compare
 from pytest_graphbreak.runs.comparison import Comparison
 from pytest_graphbreak.runs.incoming import parse
@@ -128,7 +129,7 @@ def test_the_owner_says_what_is_known_of_both_sides() -> None:
 
 def test_the_schema_is_one_and_holds() -> None:
     Draft202012Validator.check_schema(SCHEMA)
-    document = json.loads(json.dumps(data.document(a_comparison())))
+    document = json.loads(json.dumps(comparison.document(a_comparison())))
     VALID.validate(document)
     assert set(document) == set(SCHEMA["properties"])
     assert {change["how"] for change in document["changes"]} == {"new", "gone", "reworded"}
@@ -144,11 +145,11 @@ def test_hostile_text_stays_text_everywhere() -> None:
         found_in(untrusted, mild),
         found_in(untrusted, untrusted),
     ):
-        VALID.validate(json.loads(json.dumps(data.document(found))))
+        VALID.validate(json.loads(json.dumps(comparison.document(found))))
         for line in plain(text.lines(found)).split("\n"):
             assert line.isprintable()
-        comment = markdown.render(found)
-        assert len(comment.encode()) <= markdown.COMMENT
+        comment = text.render(found)
+        assert len(comment.encode()) <= text.COMMENT
         assert "<script" not in comment
         assert "<img" not in comment
         assert "@octocat" not in comment
@@ -162,10 +163,10 @@ def test_a_long_comment_says_what_it_leaves_out() -> None:
     names = [f"tests/test_a.py::test_b[{number}]" for number in range(400)]
     before = a_report(*map(a_test, names))
     after = a_report(*(broken(name, f"line({number})") for number, name in enumerate(names)))
-    comment = markdown.render(found_in(before, after))
-    assert len(comment.encode()) <= markdown.COMMENT
+    comment = text.render(found_in(before, after))
+    assert len(comment.encode()) <= text.COMMENT
     assert "Left out for its length: " in comment
-    assert comment.startswith(markdown.MARK)
+    assert comment.startswith(text.MARK)
 
 
 def test_both_sides_of_a_test_are_in_the_page() -> None:

@@ -6,7 +6,7 @@ from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.record import Break, Frame, Graph, Record
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.report.findings import homes_of, observed, order
-from pytest_graphbreak.report.log.text import markdown, terminal
+from pytest_graphbreak.report.logs import script_lines, script_markdown
 
 OFTEN = Break("dynamo", "often", Frame("a.py", "f", 1), count=9, seconds=0.9)
 LONG = Break("dynamo", "long", Frame("a.py", "f", 2), count=2, seconds=42.0, owner="UNet")
@@ -44,7 +44,7 @@ def test_graphs_are_listed_by_model() -> None:
     record = Record(("dynamo",), {"dynamo": 3}, graph_list=PIPELINE, breaks=(LONG,))
     titles = ["TextEncoder: 1 dynamo graph, 1.5 s", "UNet: 2 dynamo graphs, 23.2 s"]
     assert list(homes_of(record, "dynamo")) == titles
-    said = "\n".join(line.text for line in terminal("a.py", "exit 0", record))
+    said = "\n".join(line.text for line in script_lines("a.py", "exit 0", record))
     assert all(title in said for title in titles)
 
 
@@ -65,7 +65,7 @@ def test_one_model_needs_no_name() -> None:
 def test_markdown_has_time_model_and_the_line_of_torch() -> None:
     raised = Frame("torch/_dynamo/variables/tensor.py", "method_item", 7)
     item = Break("dynamo", "why", Frame("a.py", "f", 2), seconds=42.0, owner="VAE", raised=raised)
-    text = markdown("a.py", "exit 0", Record(("dynamo",), {"dynamo": 2}, breaks=(item,)))
+    text = script_markdown("a.py", "exit 0", Record(("dynamo",), {"dynamo": 2}, breaks=(item,)))
     assert "### Most compile time" in text
     assert "**1x graph break**, 42.0 s" in text
     assert "VAE" in text

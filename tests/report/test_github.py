@@ -154,10 +154,3 @@ def test_publish_writes_both(root: Path) -> None:
     assert said[0] == ""  # whatever stood on the line before is ended
     assert said[1].startswith("::error file=models/head.py")
     assert summary.read_text().startswith("before\n<!-- pytest-graphbreak -->")
-
-
-@pytest.mark.parametrize("environ", [{}, {"GITHUB_ACTIONS": "false"}])
-def test_publish_is_silent_elsewhere(environ: dict[str, str], root: Path) -> None:
-    said: list[str] = []
-    github.publish(parse("x", a_report(over())), root, environ, said.append)
-    assert not said

@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_graphbreak.baseline import BaselineError, update
 from pytest_graphbreak.baseline.read import document
+from pytest_graphbreak.model.differences import FAILING, STRICT
 from pytest_graphbreak.model.json import entry_json
 from pytest_graphbreak.model.layers import CAUSES, COMPILERS, LAYERS
 from pytest_graphbreak.model.merging import merge, record_of
@@ -31,7 +32,6 @@ from pytest_graphbreak.model.record import (
 )
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.model.schemas import HOME, derived, schema
-from pytest_graphbreak.model.verdicts import FAILING, STRICT
 from tests.baseline.test_read import FULL, REFUSED
 from tests.baseline.test_text import make, measurement
 from tests.examples import examples

@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest_graphbreak.model.record import Record
 from pytest_graphbreak.model.report import TestReport
-from pytest_graphbreak.report.settings import left_behind, measured_with
+from pytest_graphbreak.report.footer import left_behind, measured_with
 
 XLA = {
     "torch._dynamo.config.automatic_dynamic_shapes": False,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.model.record import Frame
-from pytest_graphbreak.report.source import CheckoutSources
+from pytest_graphbreak.report.frame import CheckoutSources
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytest_graphbreak.model.report import RunEnvironment, RunReport
 from pytest_graphbreak.report import html, markdown
+from pytest_graphbreak.report.frame import CheckoutSources
 from pytest_graphbreak.report.root_causes import by_nodeid, root_causes
-from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.report.view import growth, row, runs
 from tests.reports import Data, a_graph, as_tests, over
 

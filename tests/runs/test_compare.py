@@ -89,7 +89,9 @@ def test_another_torch_rewords_and_the_same_torch_has_another_reason(torch: str,
     )
     (change,) = found.changes
     assert change.how == how
-    assert (change.was_id, change.was_reason) == ("GB0156", "Unsupported method call")
+    before = change.step.before
+    assert before is not None
+    assert (before.id, before.reason) == ("GB0156", "Unsupported method call")
     assert change.graphs == {}
     assert found.differs == (how == "reason")
 
@@ -222,7 +224,7 @@ def test_device_causes_are_reported_by_place() -> None:
         a_report(on_device(a_test(), entry)), a_report(on_device(a_test(), entry, split, split))
     )
     assert reported(found) == [("new", "split", 1, {"xla": 2})]
-    assert found.changes[0].reason == "aten::histc runs on the CPU"
+    assert found.changes[0].cause.reason == "aten::histc runs on the CPU"
 
 
 def again(times: int) -> Data:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_graphbreak.runs import expectations
-from pytest_graphbreak.runs.expectations import ExpectationsError, load_rows
+from pytest_graphbreak.cli import import_csv
+from pytest_graphbreak.cli.import_csv import ExpectationsError, load_rows
 from tests.examples import examples
 
 HEADER = "name,accuracy,graph_breaks\n"
 
 
-def load(path: Path, text: str | bytes) -> list[expectations.ExpectedRow]:
+def load(path: Path, text: str | bytes) -> list[import_csv.ExpectedRow]:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return load_rows(str(path))
 
@@ -142,7 +142,7 @@ def test_what_is_no_text_or_no_file(file: Path) -> None:
 
 
 def test_more_rows_than_one_command_takes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expectations, "MOST_ROWS", 2)
+    monkeypatch.setattr(import_csv, "MOST_ROWS", 2)
     load(file, HEADER + "a,pass,0\nb,pass,0\n")
     with pytest.raises(ExpectationsError, match="more than 2 rows; split the file"):
         load(file, HEADER + "a,pass,0\nb,pass,0\nc,pass,0\nd,pass,0\n")

@@ -21,7 +21,7 @@ from pytest_graphbreak.model.json import entry_of
 from pytest_graphbreak.model.report import LONGEST_MESSAGE, MOST_PACKAGES, MOST_SHARDS
 from pytest_graphbreak.report import html, junit, markdown
 from pytest_graphbreak.report.view import runs
-from pytest_graphbreak.runs import containers, incoming
+from pytest_graphbreak.runs import incoming
 from pytest_graphbreak.runs.incoming import ReportError, load, load_all, parse
 from tests.reports import Data, a_break, a_report, a_test, over, place, write
 from tests.untrusted import everywhere, spots
@@ -212,7 +212,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(incoming, "MOST_BYTES", 2**20)
     path = tmp_path / "large.json"
     path.write_text(" " * (2**20 + 1) + json.dumps(a_report()))
     with pytest.raises(ReportError, match=r"large\.json: .*larger than 1 MiB"):

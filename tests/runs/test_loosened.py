@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_graphbreak.config.checkout import Checkout
-from pytest_graphbreak.runs.loosened import CheckoutMarks, compare, since
-from pytest_graphbreak.runs.marks import read
+from pytest_graphbreak.runs.loosened import CheckoutMarks, compare, read, since
 from tests.runs.test_history import Repository
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_graphbreak.text.numbers import noun, plural
+from pytest_graphbreak.text.output import noun, plural
 
 
 def test_a_number_has_its_noun() -> None:

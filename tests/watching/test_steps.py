@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from pytest_graphbreak import BudgetExceeded  # noqa: E402
 from pytest_graphbreak.model.report import StepCounts  # noqa: E402
-from pytest_graphbreak.watching.steps import Steps  # noqa: E402
+from pytest_graphbreak.watching.watch import Steps  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from pytest_graphbreak.cli.versions.bisecting import Bisectable, BisectResult, M
 from pytest_graphbreak.judging.verdict import Verdict, judge
 from pytest_graphbreak.model.record import Eager, Frame, Record
 from pytest_graphbreak.report import text
-from pytest_graphbreak.report.occurrences import reported
 from pytest_graphbreak.report.rejudge import budget_of
+from pytest_graphbreak.report.root_causes import reported
 from pytest_graphbreak.runs.union import SeenTest
 from pytest_graphbreak.text.output import BLANK, TextLine, labelled
 from pytest_graphbreak.text.safe import cut

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from pytest_graphbreak.cli.elsewhere import ElsewhereError
-from pytest_graphbreak.cli.versions.running import SuiteRun
+from pytest_graphbreak.cli.versions.environment import SuiteRun
 from pytest_graphbreak.model.record import Frame, Record
 from pytest_graphbreak.model.report import RunReport, TestReport
 from pytest_graphbreak.runs.union import MEASURED, level

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
 from pytest_graphbreak.cli.versions.commits import CommitInfo, UserCheckout, Worktrees, paths
-from pytest_graphbreak.cli.versions.environment import present
+from pytest_graphbreak.cli.versions.environment import SuiteRun, Tests, present, python_path
 from pytest_graphbreak.cli.versions.inside import CHECKOUT
-from pytest_graphbreak.cli.versions.running import SuiteRun, Tests, python_path
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.runs.git import GitError

@@ -15,8 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from pytest_graphbreak.cli.elsewhere import WORDS, ElsewhereError
 from pytest_graphbreak.cli.versions import environment
-from pytest_graphbreak.cli.versions.environment import Environment, has_pip
-from pytest_graphbreak.cli.versions.running import SuiteRun, Tests
+from pytest_graphbreak.cli.versions.environment import Environment, SuiteRun, Tests, has_pip
 from pytest_graphbreak.layers.children.runner import Runner
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")

@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.base import observers
 from pytest_graphbreak.layers.children import spool
 from pytest_graphbreak.layers.children.process import Child
-from pytest_graphbreak.layers.children.records import numbered, of_process, since
 from pytest_graphbreak.layers.children.spool import VARIABLE, About, ProcessRecord
 from pytest_graphbreak.layers.during import Extent, Spans
+from pytest_graphbreak.model.merging import numbered, of_process, since
 from pytest_graphbreak.model.places import Places, places
 from pytest_graphbreak.model.record import Record
 

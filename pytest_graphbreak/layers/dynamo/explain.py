@@ -33,7 +33,7 @@ from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Naming, is_resume
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 from pytest_graphbreak.model.stacks import Line
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 
 # Which functions the operations of an FX graph come from, by the stacks that Dynamo gave them.
 

@@ -257,6 +257,7 @@ class PackageSensor(LateSensor):
         """The graphs of each function: one for each backend that it calls, the first an entry."""
         above = self._above()
         main: Attempt | None = None
+        # CompilePackage._codes: code object to its entry (torch/_dynamo/package.py of 2.13).
         for frame, (code, entry) in enumerate(package._codes.items()):
             if entry.bypassed:
                 continue

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.dynamo import messages
 from pytest_graphbreak.layers.dynamo.events import Broke, Made
 from pytest_graphbreak.layers.dynamo.explain import LAYER, EventReader, seconds
-from pytest_graphbreak.layers.dynamo.log_attempts import (
+from pytest_graphbreak.layers.dynamo.log_records import (
     Guards,
     LoggedAttempt,
     Process,
+    Torch,
     is_recompile,
     parent,
     torch_calls,
 )
-from pytest_graphbreak.layers.dynamo.log_records import Torch
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.record import (

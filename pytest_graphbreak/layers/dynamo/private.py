@@ -76,20 +76,11 @@ BREAK = Name(
     since=(2, 10),
 )
 BREAK_29 = Name(
-    "torch._dynamo.symbolic_convert",
-    "log_graph_break",
-    "graph breaks cannot be seen",
-    until=(2, 9),
+    "torch._dynamo.symbolic_convert", "log_graph_break", "graph breaks cannot be seen", until=(2, 9)
 )
-STACK = Name(
-    "torch._guards",
-    "TracingContext.extract_stack",
-    "graph breaks have no place",
-)
+STACK = Name("torch._guards", "TracingContext.extract_stack", "graph breaks have no place")
 UNSUPPORTED = Name(
-    "torch._dynamo.exc",
-    "Unsupported",
-    "graph breaks cannot be distinguished from other failures",
+    "torch._dynamo.exc", "Unsupported", "graph breaks cannot be distinguished from other failures"
 )
 # Until 2.9 a break that is resumed at an earlier line, and until 2.10 a break
 # inside a generator or a loop, reach no log: the exception has to be followed.
@@ -122,30 +113,10 @@ COUNTERS = Name(
     "counters",
     "the graphs seen cannot be checked against Dynamo's own count",
 )
-CONFIG = Name(
-    "torch._dynamo.config",
-    "disable",
-    "whether Dynamo is disabled cannot be known",
-)
+CONFIG = Name("torch._dynamo.config", "disable", "whether Dynamo is disabled cannot be known")
 
-NAMES = (
-    COMPILE,
-    SUPPRESS,
-    REASONS,
-    REASONS_26,
-    BACKEND,
-    INSTALL,
-    BREAK,
-    BREAK_29,
-    STACK,
-    UNSUPPORTED,
-    UNSUPPORTED_INIT,
-    RESTART,
-    STEP,
-    SKIP,
-    COUNTERS,
-    CONFIG,
-)
+NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))
+"""All of those above: without one that a version of torch is to have, nothing is observed."""
 
 _STAYS = "settings that a test leaves cannot be put back"
 CONFIG_ENTRIES = Name("torch._dynamo.config", "_config", _STAYS)

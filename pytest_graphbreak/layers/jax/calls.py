@@ -42,6 +42,7 @@ def unpacked(frame: FrameType | None, args: Sequence[Any], key: Key) -> tuple[An
     if frame is None or not frame.f_code.co_filename.endswith(_EQUINOX):
         return None
     try:
+        # A field of equinox's _JitWrapper (equinox/_jit.py of 0.13).
         signature = frame.f_locals["jit_wrapper"]._signature
         fun, first, rest = args[2]
         names = list(signature.parameters)
@@ -110,6 +111,7 @@ LIBRARIES: Final = re.compile(
 )
 """Wrappers of libraries around a call of JAX: no model's code, and no line of a user's."""
 
+# The rules of jit_p, by the names of their functions (jax/_src/pjit.py of 0.10).
 _FORWARD: Final = ("_pjit_jvp", "_pjit_linearize", "_pjit_partial_eval")
 _BACKWARD: Final = ("_pjit_transpose", "_pjit_transpose_fancy")
 _VMAP: Final = ("_pjit_batcher",)
@@ -200,6 +202,7 @@ class _Frames:
                 self.fun = getattr(_enclosed(unwrapped(self.miss["fun"]), "fun"), "f", None)
         elif name == "_pjit_call_impl_python":
             self.impl = self.impl or frame.f_locals
+        # Both names of one function: jax 0.10 has the second (jax/_src/pjit.py).
         elif name in ("_python_pjit_helper", "_run_python_pjit"):
             self.params = frame.f_locals.get("p")
         elif name == "cache_miss" and _file(frame) == "pjit.py":

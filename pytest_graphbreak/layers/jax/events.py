@@ -144,4 +144,5 @@ def is_on_device(program: Executable) -> bool:
 def _has_tt() -> bool:
     """Whether JAX has opened a TT device. It opens all that it has at once."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    # A dict that is filled when the backends are opened (jax/_src/xla_bridge.py of 0.10).
     return "tt" in getattr(bridge, "_backends", ())

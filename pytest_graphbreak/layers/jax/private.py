@@ -46,9 +46,7 @@ BACKEND: Final = JaxName(
     "it shows whether a program was compiled or loaded from the persistent cache",
 )
 HEARD: Final = JaxName(
-    "jax._src.dispatch",
-    "record_event_duration_secs",
-    "JAX's own count is heard there",
+    "jax._src.dispatch", "record_event_duration_secs", "JAX's own count is heard there"
 )
 EVENT: Final = JaxName("jax._src.dispatch", "BACKEND_COMPILE_EVENT", "it is the name of that count")
 CONTEXT: Final = JaxName("jax._src.config", "trace_context", "settings are compared by it")

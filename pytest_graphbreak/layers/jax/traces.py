@@ -61,6 +61,7 @@ class KeptTraces:
                 continue
             if id(args) in self._fit or self._stays(fun, args):
                 fit[id(args)] = args
+            # JAX marks the function that it makes for one primitive (jax/_src/dispatch.py of 0.10).
             elif getattr(fun, "_apply_primitive", False):  # that cache evicts nothing singly
                 return self._none()
             else:

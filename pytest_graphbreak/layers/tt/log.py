@@ -14,10 +14,9 @@ from typing import Final
 from pytest_graphbreak.layers.tt import programs
 from pytest_graphbreak.layers.tt.markers import Guess, Markers, module_name
 from pytest_graphbreak.layers.tt.programs import Program, Programs
-from pytest_graphbreak.text import lines
+from pytest_graphbreak.text import scan
 from pytest_graphbreak.text.blocks import Block, Source
-from pytest_graphbreak.text.lines import ANSI
-from pytest_graphbreak.text.scan import Group, Needle, scan
+from pytest_graphbreak.text.scan import ANSI, Group, Needle
 
 # Distinguishes a header line that a log has twice from that of another graph.
 #
@@ -208,7 +207,7 @@ class TTLines:
             return at + len(programs.FILE)
         level, stage, message = found
         self.levels[level] += 1
-        if stage and not lines.thread(block.data, at):
+        if stage and not scan.thread(block.data, at):
             self.torn += 1
         elif stage:
             self._header(block, at, stage)
@@ -220,7 +219,7 @@ class TTLines:
             self.programs.load(*self._who(block, at))
         elif block.data.startswith(_DEBUG_BUILD, message):
             self.debug = True
-        return lines.finish(block.data, at, block.limit)
+        return scan.finish(block.data, at, block.limit)
 
     def _bare(self, block: Block, at: int) -> int:
         if stage := programs.bare_header(block.data, at, block.limit):
@@ -230,14 +229,14 @@ class TTLines:
 
     def _header(self, block: Block, at: int, stage: str) -> None:
         data = block.data
-        line = lines.begin(data, at)
-        end = lines.finish(data, at, block.limit)
+        line = scan.begin(data, at)
+        end = scan.finish(data, at, block.limit)
         self._text(block, line)
         self._mark = end
-        rank = lines.rank(data, line, at)
-        thread = lines.thread(data, at)
+        rank = scan.rank(data, line, at)
+        thread = scan.thread(data, at)
         last = end + len(b"\r\n") >= block.limit
-        alone = last or lines.following(data, end, block.limit, programs.FILE) >= 0
+        alone = last or scan.following(data, end, block.limit, programs.FILE) >= 0
         is_copy = self.copies.is_copy(rank, thread, bytes(data[line:end]), alone)
         announced = self.copies.announced
         if is_copy and announced is None:
@@ -258,7 +257,7 @@ class TTLines:
 
     def _end(self, block: Block, at: int) -> int:
         data = block.data
-        rank = lines.rank(data, lines.begin(data, at), at)
+        rank = scan.rank(data, scan.begin(data, at), at)
         self.ends += 1
         self.copies.between()
         self._rank = rank
@@ -279,8 +278,8 @@ class TTLines:
     def _error(self, block: Block, at: int, message: int) -> None:
         data = block.data
         rank, thread = self._who(block, at)
-        words = lines.text(bytes(data[message : lines.finish(data, message, block.limit)]))
-        if said := self._diagnostic(block, lines.begin(data, at)):
+        words = scan.text(bytes(data[message : scan.finish(data, message, block.limit)]))
+        if said := self._diagnostic(block, scan.begin(data, at)):
             words = f"{words}: {said}"
         self.copies.between()
         self.programs.error(rank, thread, words)
@@ -289,12 +288,12 @@ class TTLines:
 
     def _diagnostic(self, block: Block, upto: int) -> str:
         """What MLIR said since the last module; it prints that raw, above the compiler's line."""
-        low = max(self._mark, upto - lines.REACH)
+        low = max(self._mark, upto - scan.REACH)
         at = block.data.rfind(_DIAGNOSTIC, low, upto)
         if at < 0:
             return self._said
         at += len(_DIAGNOSTIC)
-        return lines.text(bytes(block.data[at : lines.finish(block.data, at, upto)]))
+        return scan.text(bytes(block.data[at : scan.finish(block.data, at, upto)]))
 
     def _text(self, block: Block, upto: int) -> None:
         """Give the text since the last mark to the program whose module is open."""
@@ -319,7 +318,7 @@ class TTLines:
 
     def _who(self, block: Block, at: int) -> tuple[str, str]:
         data = block.data
-        return lines.rank(data, lines.begin(data, at), at), lines.thread(data, at)
+        return scan.rank(data, scan.begin(data, at), at), scan.thread(data, at)
 
 
 def count(path: str) -> TTLines:
@@ -328,7 +327,7 @@ def count(path: str) -> TTLines:
     with Source(path) as source:
         for block in source.blocks():
             seen.begin(block)
-            scan(block, [seen.group(block)])
+            scan.scan(block, [seen.group(block)])
             seen.end(block)
     seen.finish()
     return seen

@@ -154,6 +154,7 @@ class Bridge:
         if graph is not None and not graph.settled:
             graph.settled = True
             self._recorder.quick(LoweringContext("inputs", graph))
+        # A list that run_node appends to (torch_xla/_dynamo/dynamo_bridge.py of 2.9).
         return collector, node, len(collector._unsupported_nodes)
 
     def tried(self, token: tuple[Any, Any, int] | None, result: Any) -> None:

@@ -266,6 +266,7 @@ def _because(cut: Cut, places: Naming) -> str:
 
 def _synced(report: CompileReport, frames: Sequence[Line], places: Naming) -> _Why:
     inside = report.frames
+    # torch_xla.compile computes what is pending first (torch_xla/torch_xla.py of 2.9).
     if _called("_clear_pending_ops_before_compile", inside):
         what = _step_or_compile(frames, places)
         return _Why("pending", f"work was still pending before {what}", frames)

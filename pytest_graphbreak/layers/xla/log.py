@@ -14,7 +14,7 @@ from typing import Final
 from pytest_graphbreak.layers.xla.events import Event, LoweringContext, without_hooks
 from pytest_graphbreak.layers.xla.fx import FxGraph
 from pytest_graphbreak.layers.xla.reports import CompileReport, Reader
-from pytest_graphbreak.text import lines
+from pytest_graphbreak.text import scan
 from pytest_graphbreak.text.blocks import Block
 from pytest_graphbreak.text.scan import Group, Needle
 
@@ -39,21 +39,21 @@ class XlaLines:
         ahead = _ahead(block, at)
         if ahead is None:
             return at + 1
-        rank = lines.rank_name(ahead)
+        rank = scan.rank_name(ahead)
         said = []
-        while ahead is not None and lines.rank_name(ahead) == rank:
-            end = lines.finish(data, at, block.limit)
-            said.append(lines.text(bytes(data[at:end])))
-            at = lines.following(data, end, block.end, _ANALYSIS)
+        while ahead is not None and scan.rank_name(ahead) == rank:
+            end = scan.finish(data, at, block.limit)
+            said.append(scan.text(bytes(data[at:end])))
+            at = scan.following(data, end, block.end, _ANALYSIS)
             ahead = _ahead(block, at) if at >= 0 else None
         self._feed(rank, said)
         return end
 
     def _hash(self, block: Block, at: int) -> int:
         ahead = _ahead(block, at)
-        end = lines.finish(block.data, at, block.limit)
+        end = scan.finish(block.data, at, block.limit)
         if ahead is not None:
-            self._feed(lines.rank_name(ahead), [lines.text(bytes(block.data[at:end]))])
+            self._feed(scan.rank_name(ahead), [scan.text(bytes(block.data[at:end]))])
         return end
 
     def _feed(self, rank: str, said: list[str]) -> None:
@@ -64,9 +64,9 @@ class XlaLines:
 
 def _ahead(block: Block, at: int) -> bytes | None:
     """The text before a mark in its line; None if those are words and not a prefix."""
-    begin = lines.begin(block.data, at)
+    begin = scan.begin(block.data, at)
     ahead = bytes(block.data[begin:at])
-    if len(ahead) > lines.BEFORE or ahead.endswith((b"Post ", b"'", b'"', b"`")):
+    if len(ahead) > scan.BEFORE or ahead.endswith((b"Post ", b"'", b'"', b"`")):
         return None
     return ahead
 

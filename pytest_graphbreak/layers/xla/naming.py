@@ -83,6 +83,7 @@ def _input_name(
 ) -> str:
     label = node.meta.get("desc")
     target = getattr(label, "target", None)
+    # Set on placeholders by torch/_dynamo/output_graph.py (2.9.1, 2.13).
     source = getattr(node, "_dynamo_source", None)  # on the graphs that Dynamo hands over
     if node.name.startswith("tangents"):
         return "the gradient that backward() starts from"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from pytest_graphbreak.layers.base import MissingName, Observer
 from pytest_graphbreak.layers.hooks import ImportWatch
 from pytest_graphbreak.layers.left_threads import LeftThreads
-from pytest_graphbreak.layers.xla import cache_key
+from pytest_graphbreak.layers.xla import private
 from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.events import CLEARED, Event
 from pytest_graphbreak.layers.xla.executions import NOTHING, Totals
@@ -31,7 +31,7 @@ from pytest_graphbreak.layers.xla.sensors import SENSORS, XlaSensors, installed
 from pytest_graphbreak.model.merging import record_of
 from pytest_graphbreak.model.places import Places
 from pytest_graphbreak.model.record import Frame, Graph, LineRuns, Recompile, Record
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 
 UNFOLLOWED = (
     "torch_xla was imported in a way that could not be followed while the graphs were counted: "
@@ -51,7 +51,7 @@ A ``sync`` computes all that is pending, also what an earlier test has left.
 
 _sensors = XlaSensors()
 _recorder = _sensors.recorder
-_cache_keys = cache_key.CacheKeys()
+_cache_keys = private.CacheKeys()
 
 
 class XlaObserver(Observer):
@@ -156,7 +156,7 @@ class _Isolation:
             self._cache_key = None
 
     def _push(self) -> None:
-        if cache_key.enabled():
+        if private.enabled():
             self._cache_key = _cache_keys.push(self._test)
 
     def _settle(self, flush: bool = True) -> None:

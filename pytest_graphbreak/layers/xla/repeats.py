@@ -6,20 +6,183 @@ differs, and what torch_xla says of both is all that tells them apart.
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace as replace_graph
 
 from pytest_graphbreak.layers import origins
-from pytest_graphbreak.layers.xla import ir
-from pytest_graphbreak.layers.xla.events import Event
+from pytest_graphbreak.layers.xla import private as native
+from pytest_graphbreak.layers.xla.events import Event, Recorder, python_stack
 from pytest_graphbreak.layers.xla.explain import LAZY, READERS, graph
 from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.places import Naming
 from pytest_graphbreak.model.record import NOWHERE, Frame, Graph
 from pytest_graphbreak.model.stacks import Line
+
+# What lazy tensors wait for, as torch_xla prints it, and how two such graphs differ.
+#
+# torch_xla prints a line for each node, what it needs before it (torch_xla/csrc/ir_dump_util.cpp
+# of torch_xla 2.9), with the innermost line of Python once ``_set_ir_debug`` was called.
+
+_NODE: Final = re.compile(
+    r"^ {0,8}%\d{1,9} = (?P<type>\w{1,20})\[(?P<sizes>[^\]\n]{0,200})\]"
+    r"\S{0,200} (?P<op>[\w:]{1,200})\("
+)
+_MADE: Final = re.compile(
+    r" location=(?P<function>[^@\s]{1,300})@(?P<file>[^\n:]{1,300}):(?P<line>\d{1,9}),"
+)
+_INPUT: Final = "xla::device_data"
+_LITTLE: Final = 4
+"""Pending tensors that are printed at each sync."""
+_FEW: Final = 16
+"""Pending tensors of which torch_xla prints each with all that it needs; of more it is one text."""
+
+
+class IrNode(NamedTuple):
+    """An operation. ``shape`` is ``f32[3,8]``.
+
+    ``made`` is the name of the file, the line and the function that made it, None if not known.
+    """
+
+    op: str
+    shape: str
+    made: tuple[str, int, str] | None = None
+
+
+def read(text: str) -> tuple[IrNode, ...]:
+    """The nodes of a graph, in the order in which they are computed."""
+    found = []
+    for line in text.split("\n"):
+        if node := _NODE.match(line):
+            made = _MADE.search(line, node.end())
+            place = (made["file"], int(made["line"]), made["function"]) if made else None
+            found.append(IrNode(node["op"], f"{node['type']}[{node['sizes']}]", place))
+    return tuple(found)
+
+
+class IrChange(NamedTuple):
+    """How a graph differs from the one before, in words, and the operation that made it so.
+
+    ``near`` are those before it, the nearest first, and those after it.
+    """
+
+    words: str
+    node: IrNode | None = None
+    near: tuple[IrNode, ...] = ()
+
+
+def difference(before: str, after: str) -> IrChange | None:
+    """What torch_xla printed of two graphs, compared; None where one of them was not printed.
+
+    Operations are compared first: what lies on the device and is only held is printed, too.
+    """
+    old_nodes, new_nodes = read(before), read(after)
+    if not old_nodes or not new_nodes:
+        return None
+    made = [[node for node in nodes if node.op != _INPUT] for nodes in (old_nodes, new_nodes)]
+    for number, (old, new) in enumerate(zip_longest(*made)):
+        if old is None or new is None or old.op != new.op:
+            counts = f"{len(made[1])} operations, {len(made[0])} before"
+            if new is None:
+                return IrChange(f"{counts}, {old.op} is gone")
+            words = f"{counts}, {new.op} {new.shape} differs"
+            return IrChange(words, new, (*made[1][number::-1], *made[1][number:]))
+    if pairs := [(old, new) for old, new in zip(*made, strict=True) if old.shape != new.shape]:
+        own = (pair for pair in pairs if pair[1].made and not _is_torchs(pair[1].made[0]))
+        old, new = next(own, pairs[0])
+        # What made this shape in the step before: that comes in now.
+        old, new = next((pair for pair in pairs if pair[0].shape == new.shape), (old, new))
+        return IrChange(f"{new.op} makes {new.shape}, made {old.shape}", new)
+    inputs = [
+        Counter(node.shape for node in nodes if node.op == _INPUT)
+        for nodes in (old_nodes, new_nodes)
+    ]
+    for old_shape, new_shape in zip(inputs[0] - inputs[1], inputs[1] - inputs[0], strict=False):
+        return IrChange(f"an input is {new_shape}, was {old_shape}")
+    return IrChange("a constant or an attribute of an operation is another")
+
+
+def _is_torchs(file: str) -> bool:
+    """Whether a file, of which torch_xla prints the name alone, is one of torch's modules."""
+    return any(path.endswith(f"/{file}") for path in _torch_files())
+
+
+def _torch_files() -> Iterator[str]:
+    for name in ("torch.nn.functional", "torch.functional", "torch._tensor"):
+        yield str(getattr(sys.modules.get(name), "__file__", ""))
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.nn.modules."):
+            yield str(getattr(module, "__file__", ""))
+
+
+class StepGraphs:
+    """The hook around ``_xla_step_marker``, by which ``torch_xla.sync()`` and steps compute.
+
+    What is pending is printed where it is little, or where a compilation is to be expected: at the
+    first sync of a line, and after one that compiled.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._compiled: dict[tuple[Line, ...], bool] = {}
+        self._set = False
+
+    def forget(self) -> None:
+        """No window is open any more."""
+        self._compiled.clear()
+        if self._set:
+            self._set = False
+            with suppress(Exception):
+                native.binding()._set_ir_debug(False)
+
+    # _xla_step_marker(device, devices, wait, reset_scope)
+
+    def marking(self, args: tuple[Any, ...]) -> tuple[tuple[Line, ...], int, str] | None:
+        stack = python_stack()
+        if any(frame.file.endswith("/dynamo_bridge.py") for frame in stack):
+            return None
+        self._recorder.quick()
+        pending = ""
+        with suppress(Exception):  # it only explains
+            pending = self._pending(str(args[0]), self._compiled.get(stack, True))
+        return stack, len(self._recorder.events), pending
+
+    def marked(self, token: tuple[tuple[Line, ...], int, str] | None, result: Any) -> None:
+        if token is None:
+            return
+        stack, start, pending = token
+        self._recorder.quick()
+        made = self._recorder.events[start:]
+        self._compiled[stack] = bool(made)
+        for event in made:
+            event.pending = pending
+
+    def _pending(self, device: str, compiles: bool) -> str:
+        """The graph of all that is pending on a device; empty where printing it costs too much."""
+        waits = native.function("_check_device_tensor_need_materialization")(device)
+        count = sum(map(bool, waits))
+        if not count or not (compiles or count <= _LITTLE):
+            return ""
+        binding: Any = native.binding()
+        if not self._set and not binding._get_ir_debug():
+            binding._set_ir_debug(True)
+            self._set = True
+        if count <= _FEW:
+            return str(binding._xla_tensors_report(0, device))
+        check = native.function("_check_tensor_need_materialization")
+        torch = sys.modules["torch"]
+        kinds = (torch.Tensor, torch.nn.Parameter)
+        alive = [one for one in gc.get_objects() if type(one) in kinds and one.device.type == "xla"]
+        pending = [one for one, waiting in zip(alive, check(alive), strict=True) if waiting]
+        return str(binding._get_xla_tensors_text(pending))
 
 
 def explain(
@@ -73,7 +236,7 @@ def _again(before: Graph, after: Graph) -> bool:
 
 def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame]:
     """What of a lazy graph differs from the last one, and the line that made it."""
-    if found := ir.difference(before.pending, after.pending):
+    if found := difference(before.pending, after.pending):
         return found.words, _changed(found, places)
     numbers = [
         f"{now} {what}, {was} before"
@@ -83,7 +246,7 @@ def _difference(before: Event, after: Event, places: Naming) -> tuple[str, Frame
     return " and ".join(numbers) or "a shape, a type or a constant differs", NOWHERE
 
 
-def _changed(change: ir.IrChange, places: Naming) -> Frame:
+def _changed(change: IrChange, places: Naming) -> Frame:
     """The user's line of an operation; where torch made it, the line that calls that function."""
     if change.node is None or change.node.made is None:
         return NOWHERE
@@ -95,7 +258,7 @@ def _changed(change: ir.IrChange, places: Naming) -> Frame:
     return places.frame(*line) if line else NOWHERE
 
 
-def _made(node: ir.IrNode, places: Naming) -> Line | None:
+def _made(node: IrNode, places: Naming) -> Line | None:
     """The user's line that made an operation: torch_xla knows its file without the directory."""
     if node.made is None:
         return None

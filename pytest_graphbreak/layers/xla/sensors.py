@@ -27,7 +27,7 @@ from pytest_graphbreak.layers.xla import private as native
 from pytest_graphbreak.layers.xla.bridge import Bridge
 from pytest_graphbreak.layers.xla.events import Recorder
 from pytest_graphbreak.layers.xla.executions import DeviceRuns
-from pytest_graphbreak.layers.xla.ir import StepGraphs
+from pytest_graphbreak.layers.xla.repeats import StepGraphs
 
 
 class Sensor(NamedTuple):

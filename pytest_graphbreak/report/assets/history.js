@@ -5,9 +5,9 @@
   let width = narrow();
   const right = () => width - RIGHT;
   const across = (commit) => LEFT + (commit / Math.max(1, data.commits.length - 1)) * (right() - LEFT);
-  const day = (commit) => data.commits[commit][1];
-  const peak = (series) => Math.max(1, ...series.points.flatMap(([, graphs]) => graphs ?? []));
-  const deepest = (graphs) => (graphs ? Math.max(...graphs) : 0);
+  const day = (commit) => data.commits[commit].date;
+  const peak = (series) => Math.max(1, ...series.points.flatMap(({ graphs }) => Object.values(graphs ?? {})));
+  const deepest = (graphs) => Math.max(0, ...Object.values(graphs ?? {}));
 
   // The first day and the last, and between them as many as there is room for.
   function days() {
@@ -35,19 +35,19 @@
     }
     svg.append(...days().map(([at, text]) => make("svg:text", { x: at, y: HEIGHT - 5, "text-anchor": "middle" }, text)));
     const ends = [];
-    data.layers.forEach((layer, index) => {
-      if (!series.points.some(([, graphs]) => graphs && graphs[index])) return;
-      svg.append(make("svg:path", { class: `l-${layer}`, d: steps(series, index, up) }));
-      for (const [commit, graphs] of series.points) {
-        if (graphs && graphs[index] !== null) svg.append(dot(layer, commit, graphs[index], up));
+    for (const layer of data.layers) {
+      if (!series.points.some(({ graphs }) => graphs && graphs[layer])) continue;
+      svg.append(make("svg:path", { class: `l-${layer}`, d: steps(series, layer, up) }));
+      for (const { commit, graphs } of series.points) {
+        if (isKnown(graphs, layer)) svg.append(dot(layer, commit, graphs[layer] ?? 0, up));
       }
-      const end = series.points.at(-1)[1];
-      if (end && end[index] !== null) ends.push([up(end[index]), `${layer} ${end[index]}`]);
-    });
+      const end = series.points.at(-1).graphs;
+      if (isKnown(end, layer)) ends.push({ y: up(end[layer] ?? 0), text: `${layer} ${end[layer] ?? 0}` });
+    }
     // Labels of lines that end close to each other are moved apart.
-    ends.sort(([a], [b]) => a - b);
+    ends.sort((a, b) => a.y - b.y);
     let free = 0;
-    for (const [y, text] of ends) {
+    for (const { y, text } of ends) {
       free = Math.max(y + 4, free);
       svg.append(make("svg:text", { x: right() + 8, y: free }, text));
       free += 13;
@@ -55,61 +55,64 @@
     return svg;
   }
 
-  // What ran as plots of its own, where it moved: a layer has null where that was not recorded.
+  // A layer that is not there has 0 graphs; null stands for what was not recorded.
+  const isKnown = (graphs, layer) => graphs !== null && graphs[layer] !== null;
+
+  // What ran as plots of its own, where it moved.
   function ranPlots(series) {
     return ["executions", "reads"].flatMap((wanted) => {
-      const points = series.points.map(([commit, graphs, , ran]) => {
-        const counts = data.layers.map((_, index) => ran.find(([what, layer]) => what === wanted && layer === index)?.[3] ?? null);
-        return [commit, graphs && counts];
+      const points = series.points.map(({ commit, graphs, ran }) => {
+        const count = (layer) => ran.find((one) => one.what === wanted && one.layer === layer)?.now ?? null;
+        return { commit, graphs: graphs && Object.fromEntries(data.layers.map((layer) => [layer, count(layer)])) };
       });
-      const moved = data.layers.some((_, index) => new Set(points.map(([, counts]) => counts?.[index]).filter((count) => count != null)).size > 1);
+      const moved = data.layers.some((layer) => new Set(points.map(({ graphs }) => graphs?.[layer]).filter((count) => count != null)).size > 1);
       return moved ? [make("p", { class: "tally" }, wanted), plot({ points }, wanted)] : [];
     });
   }
 
-  function steps(series, index, up) {
+  function steps(series, layer, up) {
     let path = "", drawing = false;
-    series.points.forEach(([commit, graphs], number) => {
+    series.points.forEach(({ commit, graphs }, number) => {
       const next = series.points[number + 1];
-      const from = across(commit), to = next ? across(next[0]) : right();
-      const known = graphs !== null && graphs[index] !== null;
-      if (known) path += `${drawing ? "L" : "M"}${from} ${up(graphs[index])}L${to} ${up(graphs[index])}`;
+      const from = across(commit), to = next ? across(next.commit) : right();
+      const known = isKnown(graphs, layer);
+      if (known) path += `${drawing ? "L" : "M"}${from} ${up(graphs[layer] ?? 0)}L${to} ${up(graphs[layer] ?? 0)}`;
       drawing = known;
     });
     return path;
   }
 
   function dot(layer, commit, count, up) {
-    const [hash, date, author, subject] = data.commits[commit];
+    const { hash, date, author, subject } = data.commits[commit];
     return make("svg:circle", { class: `l-${layer}`, cx: across(commit), cy: up(count), r: 3.5 },
       make("svg:title", {}, `${layer} ${count}\n${date} ${hash} ${author}\n${subject}`));
   }
 
   const words = (graphs, word = "graphs") => (graphs === null ? "gone"
-    : data.layers.map((layer, index) => (graphs[index] ? `${layer} ${graphs[index]}` : "")).filter(Boolean).join(", ") || `no ${word}`);
+    : data.layers.map((layer) => (graphs[layer] ? `${layer} ${graphs[layer]}` : "")).filter(Boolean).join(", ") || `no ${word}`);
 
-  const movedRuns = (ran) => ran.filter(([, , was, now]) => was !== null && was !== now);
-  const ranWords = (ran) => ran.map(([what, layer, was, now]) => `, ${data.layers[layer]} ${what} ${was === null || was === now ? now : `${was} \u2192 ${now}`}`).join("");
+  const movedRuns = (ran) => ran.filter(({ was, now }) => was !== null && was !== now);
+  const ranWords = (ran) => ran.map(({ what, layer, was, now }) => `, ${layer} ${what} ${was === null || was === now ? now : `${was} \u2192 ${now}`}`).join("");
 
   function spoken(series, word) {
-    return `${series.points.length - 1} changes: ` + series.points.map(([commit, graphs]) => `${day(commit)} ${words(graphs, word)}`).join("; ");
+    return `${series.points.length - 1} changes: ` + series.points.map(({ commit, graphs }) => `${day(commit)} ${words(graphs, word)}`).join("; ");
   }
 
   // ---- causes: what moved in a step, each with its place
 
-  const sign = ([, was, now]) => (now > was ? "+" : "\u2212");
-  const placeText = ([place, was, now]) => `${data.places[place][0]}${was && now ? ` ${was} \u2192 ${now}` : ""}`;
+  const sign = ({ was, now }) => (now > was ? "+" : "\u2212");
+  const placeText = ({ place, was, now }) => `${data.places[place].name}${was && now ? ` ${was} \u2192 ${now}` : ""}`;
 
   function cause(shift, more) {
-    const [, where, code] = data.places[shift[0]];
-    return make("div", { class: `shift ${shift[2] > shift[1] ? "worse" : "better"}` },
+    const { where, code } = data.places[shift.place];
+    return make("div", { class: `shift ${shift.now > shift.was ? "worse" : "better"}` },
       make("b", {}, `${sign(shift)} `), placeText(shift), more ? make("span", { class: "profile" }, more) : "",
       make("p", { class: "at" }, where), code ? make("pre", { class: "source" }, make("span", { class: "here known" }, code)) : "");
   }
 
   // A commit: on this page, with all that it moved, and where its host shows it.
   function onPage(commit) {
-    const link = make("a", { href: `#commit-${commit}`, class: "mono" }, data.commits[commit][0] || "now");
+    const link = make("a", { href: `#commit-${commit}`, class: "mono" }, data.commits[commit].hash || "now");
     link.addEventListener("click", (event) => {
       event.preventDefault();
       showCommit(commit);
@@ -117,14 +120,14 @@
     return link;
   }
 
-  function outside([hash, , , , full]) {
+  function outside({ hash, full }) {
     return full && data.address ? make("a", { class: "mono", href: data.address + full, rel: "noreferrer" }, hash) : hash || "now";
   }
 
   function item(series) {
-    const rows = series.points.map(([commit, graphs, shifts, ran]) => {
-      const [, date, author, subject] = data.commits[commit];
-      return make("tr", {}, make("td", { class: "day" }, date), make("td", { class: "mono" }, onPage(commit)), make("td", {}, words(graphs) + ranWords(ran.filter(([, , was, now]) => was || now)), shifts.map((shift) => cause(shift))),
+    const rows = series.points.map(({ commit, graphs, shifts, ran }) => {
+      const { date, author, subject } = data.commits[commit];
+      return make("tr", {}, make("td", { class: "day" }, date), make("td", { class: "mono" }, onPage(commit)), make("td", {}, words(graphs) + ranWords(ran.filter(({ was, now }) => was || now)), shifts.map((shift) => cause(shift))),
         make("td", {}, subject), make("td", {}, author));
     });
     const head = make("thead", {}, make("tr", {}, ["date", "commit", "counts", "subject", "author"].map((word) => make("th", { scope: "col" }, word))));
@@ -139,38 +142,38 @@
   // ---- by commit
 
   // How much graphs grew, or what runs where graphs did not.
-  const grew = ([, before, after, ran]) => deepest(after) - deepest(before) || (ran.length && Math.max(...ran.map(([, , was, now]) => now - was)));
+  const grew = ({ before, after, ran }) => deepest(after) - deepest(before) || (ran.length && Math.max(...ran.map(({ was, now }) => now - was)));
 
   // What each commit moved, and how many tests it only recorded.
   const moves = data.commits.map((commit) => ({ commit, moved: [], recorded: new Set(), causes: new Map() }));
-  data.series.forEach((series) => series.points.forEach(([commit, graphs, shifts, ran], number) => {
+  data.series.forEach((series) => series.points.forEach(({ commit, graphs, shifts, ran }, number) => {
     if (!number) moves[commit].recorded.add(series.id);
-    else moves[commit].moved.push([series, series.points[number - 1][1], graphs, movedRuns(ran)]);
+    else moves[commit].moved.push({ series, before: series.points[number - 1].graphs, after: graphs, ran: movedRuns(ran) });
     for (const shift of shifts) {
-      const key = `${shift[0]} ${sign(shift)}`;
+      const key = `${shift.place} ${sign(shift)}`;
       const known = moves[commit].causes.get(key);
-      if (known) known[1] += 1;
-      else moves[commit].causes.set(key, [shift, 1]);
+      if (known) known.tests += 1;
+      else moves[commit].causes.set(key, { shift, tests: 1 });
     }
   }));
   for (const one of moves) {
-    one.moved.sort((a, b) => grew(b) - grew(a) || (a[0].id < b[0].id ? -1 : 1));
-    one.causes = [...one.causes.values()].sort((a, b) => b[1] - a[1]);
-    one.hay = [...one.commit, ...one.causes.flatMap(([shift]) => data.places[shift[0]]), ...one.moved.flatMap(([series]) => [series.id, series.profile])].join("\n").toLowerCase();
+    one.moved.sort((a, b) => grew(b) - grew(a) || (a.series.id < b.series.id ? -1 : 1));
+    one.causes = [...one.causes.values()].sort((a, b) => b.tests - a.tests);
+    one.hay = [...Object.values(one.commit), ...one.causes.flatMap(({ shift }) => Object.values(data.places[shift.place])), ...one.moved.flatMap(({ series }) => [series.id, series.profile])].join("\n").toLowerCase();
   }
 
   function step(before, after, ran) {
     if (!after) return "gone";
-    return (data.layers.map((layer, index) => {
-      const [was, now] = [before ? before[index] : 0, after[index]];
+    return (data.layers.map((layer) => {
+      const was = before?.[layer] ?? 0, now = after[layer] ?? 0;
       return was || now ? `${layer} ${was === now ? now : `${was} \u2192 ${now}`}` : "";
     }).filter(Boolean).join(", ") || "no graphs") + ranWords(ran);
   }
 
   function commitItem({ commit, moved, recorded, causes }) {
-    const [, date, author, subject] = commit;
+    const { date, author, subject } = commit;
     const row = (one) => {
-      const [series, before, after, ran] = one;
+      const { series, before, after, ran } = one;
       const more = grew(one);
       return make("tr", {},
         make("td", { class: after && more <= 0 ? (more ? "better" : null) : "worse" }, step(before, after, ran)),
@@ -179,7 +182,7 @@
     const head = () => make("thead", {}, make("tr", {}, ["counts", "test", "profile"].map((word) => make("th", { scope: "col" }, word))));
     const table = (rows) => make("div", { class: "wide" }, make("table", {}, head(), make("tbody", {}, rows.map(row))));
     const rest = moved.slice(ROWS);
-    const listed = (some) => some.map(([shift, tests]) => cause(shift, plural(tests, "test")));
+    const listed = (some) => some.map(({ shift, tests }) => cause(shift, plural(tests, "test")));
     return make("li", { id: `commit-${data.commits.indexOf(commit)}` },
       make("h2", {}, subject),
       make("p", { class: "tally" }, `${date} \u00b7 `, outside(commit), author ? ` \u00b7 ${author}` : ""),
@@ -193,13 +196,13 @@
   // ---- the list
 
   data.series.forEach((series) => {
-    series.hay = [series.id, series.profile, ...series.points.flatMap(([, , shifts]) => shifts.flatMap(([place]) => data.places[place])), ...series.points.map(([commit]) => data.commits[commit].filter((part) => typeof part === "string").join(" "))].join("\n").toLowerCase();
-    const present = series.points.filter(([, graphs]) => graphs);
-    series.growth = present.length ? deepest(series.points.at(-1)[1]) - deepest(present[0][1]) : 0;
+    series.hay = [series.id, series.profile, ...series.points.flatMap(({ shifts }) => shifts.flatMap(({ place }) => Object.values(data.places[place]))), ...series.points.map(({ commit }) => Object.values(data.commits[commit]).join(" "))].join("\n").toLowerCase();
+    const present = series.points.filter(({ graphs }) => graphs);
+    series.growth = present.length ? deepest(series.points.at(-1).graphs) - deepest(present[0].graphs) : 0;
   });
   const SORTS = {
     growth: (a, b) => b.growth - a.growth || b.points.length - a.points.length,
-    latest: (a, b) => b.points.at(-1)[0] - a.points.at(-1)[0],
+    latest: (a, b) => b.points.at(-1).commit - a.points.at(-1).commit,
     changes: (a, b) => b.points.length - a.points.length,
     name: (a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0),
   };

@@ -14,11 +14,11 @@ from typing import Final
 
 from pytest_graphbreak.baseline.changes import Change as Entry
 from pytest_graphbreak.baseline.changes import FileChange
-from pytest_graphbreak.model.versions import minor
+from pytest_graphbreak.model.layer import minor
 from pytest_graphbreak.report.comparison import words
 from pytest_graphbreak.report.lines import position
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20

@@ -13,13 +13,12 @@ from pytest_graphbreak.judging.attribution import Attribution, Key, PlacedCause
 from pytest_graphbreak.model.forms import Plain
 from pytest_graphbreak.model.record import NOWHERE
 from pytest_graphbreak.report.comparison import words
-from pytest_graphbreak.report.frame import fill
+from pytest_graphbreak.report.frame import CheckoutSources, fill
 from pytest_graphbreak.report.html import MOST_GRAPHS, Shared, cause_kinds
 from pytest_graphbreak.report.lines import position
-from pytest_graphbreak.report.source import CheckoutSources
 from pytest_graphbreak.runs.comparison import CauseChange, Comparison, Pair, PossibleMove
 from pytest_graphbreak.runs.union import SeenTest
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 NAMES: Final = 200
@@ -69,13 +68,13 @@ def _change(change: CauseChange, found: Comparison, shared: Shared) -> Plain:
     tried = words.tried(change)
     return {
         "sign": words.sign(change),
-        "kind": printable(change.id or words.KINDS.get(change.kind, change.kind)),
+        "kind": printable(change.cause.id or words.KINDS.get(change.kind, change.kind)),
         "name": shared.text(words.name(change)),
         "was": shared.text(words.was(change)),
         "amount": words.amount(change),
         "growth": change.growth,
         "at": shared.frame(change.where if change.where.file else NOWHERE),
-        "stack": [shared.frame(frame) for frame in change.stack[:-1]],
+        "stack": [shared.frame(frame) for frame in change.cause.stack[:-1]],
         "owner": printable(words.owner(change, found)),
         "try": shared.text(tried or ""),
         "tests": tests,

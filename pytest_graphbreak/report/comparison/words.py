@@ -8,9 +8,9 @@ from typing import Final
 
 from pytest_graphbreak import advice
 from pytest_graphbreak.judging.attribution import UNEXPLAINED
+from pytest_graphbreak.model.layer import minor
 from pytest_graphbreak.model.layers import EXPECTED
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile
-from pytest_graphbreak.model.versions import minor
 from pytest_graphbreak.runs.comparison import (
     Alike,
     CauseChange,
@@ -20,7 +20,7 @@ from pytest_graphbreak.runs.comparison import (
     PossibleMove,
     SettingChange,
 )
-from pytest_graphbreak.text.numbers import plural
+from pytest_graphbreak.text.output import plural
 
 KINDS: Final = {"break": "graph break", "eager": "left to eager"}
 """How a kind of change is called; others are called by their names."""
@@ -92,8 +92,8 @@ def name(change: CauseChange) -> str:
     """What a change is: its id and reason, or its kind."""
     if change.kind == UNEXPLAINED:
         return "graphs that the reports do not explain"
-    kind = "" if change.id else KINDS.get(change.kind, change.kind)
-    parts = (change.id or kind, "" if change.kind in EXPECTED else change.reason)
+    kind = "" if change.cause.id else KINDS.get(change.kind, change.kind)
+    parts = (change.cause.id or kind, "" if change.kind in EXPECTED else change.cause.reason)
     return "  ".join(part for part in parts if part)
 
 
@@ -101,9 +101,11 @@ def was(change: CauseChange) -> str:
     """Its name before, where that differs; else empty."""
     if change.how not in ("reworded", "reason"):
         return ""
-    if change.was_id != change.id:
-        return "  ".join(part for part in (change.was_id or "no id", change.was_reason) if part)
-    return change.was_reason
+    before = change.step.before
+    assert before is not None
+    if before.id != change.cause.id:
+        return "  ".join(part for part in (before.id or "no id", before.reason) if part)
+    return before.reason
 
 
 def amount(change: CauseChange) -> str:
@@ -144,16 +146,17 @@ def tried(change: CauseChange) -> str | None:
     """How to fix it, on one line; only for what is there now."""
     if change.how in ("gone", "fewer", "reworded"):
         return None
-    kind, where, reason = change.kind, change.where, change.reason
+    cause = change.cause
+    kind, where, reason = cause.kind, cause.where, cause.reason
     if kind == "break":
-        return advice.short(Break(change.layer, reason, where, change.id, stack=change.stack))
+        return advice.short(Break(cause.layer, reason, where, cause.id, stack=cause.stack))
     if kind == "eager":
-        return advice.short(Eager(change.layer, reason, where))
+        return advice.short(Eager(cause.layer, reason, where))
     if kind == "recompile":
-        return advice.short(Recompile(change.layer, "", reason, where, change.stack))
+        return advice.short(Recompile(cause.layer, "", reason, where, cause.stack))
     if kind in EXPECTED or kind == UNEXPLAINED:
         return None
-    return advice.short(Graph(change.layer, "", kind, where=where, reason=reason))
+    return advice.short(Graph(cause.layer, "", kind, where=where, reason=reason))
 
 
 def side(one: ComparedSide) -> str:

@@ -15,7 +15,7 @@ from packaging.version import Version
 from pytest_graphbreak.cli.elsewhere import ElsewhereError
 from pytest_graphbreak.cli.versions.bisecting import BisectResult, ChangeDetector, search
 from pytest_graphbreak.cli.versions.by_release import Releases
-from pytest_graphbreak.cli.versions.running import SuiteRun
+from pytest_graphbreak.cli.versions.environment import SuiteRun
 from pytest_graphbreak.layers.children.runner import Runner
 from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Record
 from pytest_graphbreak.model.report import RunReport

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_graphbreak.layers.children.runner import Runner
-from pytest_graphbreak.layers.children.scratch import PREFIX, scratch
+from pytest_graphbreak.layers.children.runner import PREFIX, Runner, scratch
 from pytest_graphbreak.repair.target import Target
 from pytest_graphbreak.repair.trial import Bench
 

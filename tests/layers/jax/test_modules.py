@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.jax.modules import ModuleContents, callback, contents
+from pytest_graphbreak.layers.jax.sensors import ModuleContents, callback, contents
 from pytest_graphbreak.model.stacks import Line
 
 # As jax 0.10.2 prints them; 0.4.38 writes no name before the first bracket, and no end of a range.

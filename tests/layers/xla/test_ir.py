@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_graphbreak.layers.xla.ir import IrNode, difference, read
+from pytest_graphbreak.layers.xla.repeats import IrNode, difference, read
 
 # As torch_xla 2.9 prints it, with and without the line that made each.
 GROWING = """

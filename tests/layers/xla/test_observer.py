@@ -16,7 +16,7 @@ torch_xla = pytest.importorskip("torch_xla")
 import torch  # noqa: E402
 import torch_xla.debug.metrics as met  # noqa: E402
 
-from pytest_graphbreak.layers.xla import cache_key, private  # noqa: E402
+from pytest_graphbreak.layers.xla import private  # noqa: E402
 from pytest_graphbreak.layers.xla.events import CLEARED  # noqa: E402
 from pytest_graphbreak.layers.xla.observer import LOADED, XlaObserver, _recorder  # noqa: E402
 from pytest_graphbreak.layers.xla.sensors import SENSORS, Sensor  # noqa: E402
@@ -49,7 +49,7 @@ def _settled(request: pytest.FixtureRequest) -> Iterator[None]:
     torch_xla.sync()
     yield
     torch_xla.sync()
-    assert c_env(cache_key.VARIABLE) == os.environ.get(cache_key.VARIABLE)
+    assert c_env(private.VARIABLE) == os.environ.get(private.VARIABLE)
 
 
 def ones(*shape: int) -> torch.Tensor:
@@ -350,40 +350,40 @@ def test_random_numbers_are_the_same_with_and_without_isolation() -> None:
 def test_the_cache_key_is_in_the_c_environment_only_and_only_inside() -> None:
     before = dict(os.environ)
     window = open_window("keyed")
-    assert str(c_env(cache_key.VARIABLE)).startswith("graphbreak-")
+    assert str(c_env(private.VARIABLE)).startswith("graphbreak-")
     assert dict(os.environ) == before
     close(window)
-    assert c_env(cache_key.VARIABLE) is None
+    assert c_env(private.VARIABLE) is None
     assert dict(os.environ) == before
 
 
 def test_the_users_own_mesh_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cache_key.VARIABLE, "2,2")
+    monkeypatch.setenv(private.VARIABLE, "2,2")
     window = open_window("mesh")
-    assert c_env(cache_key.VARIABLE) != "2,2"
+    assert c_env(private.VARIABLE) != "2,2"
     close(window)
-    assert c_env(cache_key.VARIABLE) == "2,2"
+    assert c_env(private.VARIABLE) == "2,2"
 
 
 def test_no_cache_key_under_auto_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_AUTO_SPMD", "1")
     window = open_window("auto")
-    assert c_env(cache_key.VARIABLE) is None
+    assert c_env(private.VARIABLE) is None
     close(window)
 
 
 def test_an_inner_test_gives_the_cache_key_back_to_the_outer_one() -> None:
     outer = open_window("outer")
-    mine = c_env(cache_key.VARIABLE)
+    mine = c_env(private.VARIABLE)
     inner = open_window("inner")
-    assert c_env(cache_key.VARIABLE) != mine
+    assert c_env(private.VARIABLE) != mine
     close(inner)
-    assert c_env(cache_key.VARIABLE) == mine
+    assert c_env(private.VARIABLE) == mine
     inner = open_window("inner")
     close(outer)
-    assert c_env(cache_key.VARIABLE) != mine, "the inner test is still running"
+    assert c_env(private.VARIABLE) != mine, "the inner test is still running"
     close(inner)
-    assert c_env(cache_key.VARIABLE) is None
+    assert c_env(private.VARIABLE) is None
 
 
 def test_a_test_that_was_isolated_and_never_measured_leaves_no_cache_key() -> None:
@@ -391,7 +391,7 @@ def test_a_test_that_was_isolated_and_never_measured_leaves_no_cache_key() -> No
     observer.isolate("skipped")
     observer.isolate("measured")
     close(observer.open(PLACES))
-    assert c_env(cache_key.VARIABLE) is None
+    assert c_env(private.VARIABLE) is None
 
 
 def test_metrics_are_as_they_would_be_and_our_function_is_gone() -> None:

@@ -1,0 +1,441 @@
+"""The report of a log or a script: its sentences, for a terminal and as markdown.
+
+Both say what was counted first, then what took most time or made most graphs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_graphbreak.layers.tt.markers import Guess
+from pytest_graphbreak.layers.tt.programs import Program
+from pytest_graphbreak.logs import origin
+from pytest_graphbreak.logs.completeness import Completeness
+from pytest_graphbreak.logs.origin import CUT, DYNAMO, ORIGINS, UNKNOWN
+from pytest_graphbreak.logs.reading import Reading
+from pytest_graphbreak.model.layers import DESCRIPTIONS, JUDGED, LAYERS
+from pytest_graphbreak.model.record import Frame, Graph, Record
+from pytest_graphbreak.report.findings import (
+    KINDS,
+    ReasonAtPlace,
+    counted,
+    finding,
+    home,
+    homes_of,
+    made_of,
+    observed,
+    order,
+    ranked,
+    section,
+)
+from pytest_graphbreak.report.lines import position
+from pytest_graphbreak.text import safe
+from pytest_graphbreak.text.output import BLANK, TextLine, plural, size
+from pytest_graphbreak.text.safe import cut
+
+# What is said of a log, the same on a terminal and on a page.
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Graphs that failed the same way: after which stage, with what error, which they are."""
+
+    stage: str
+    error: str
+    count: int
+    first: Program
+
+
+def findings(reading: Reading) -> list[ReasonAtPlace]:
+    """Everything that made an extra graph or left the compiler, most important first."""
+    cut = (
+        graph
+        for graph in _deepest(reading)
+        if graph.cause not in ("fx", "other") or graph.reason == CUT
+    )
+    return ranked(reading.record, cut)
+
+
+def failures(reading: Reading) -> list[Failure]:
+    """Failed graphs by how they failed, most frequent first; of those that were kept."""
+    groups: dict[tuple[str, str], list[Program]] = {}
+    for program in reading.programs.list:
+        if program.ended == "failed":
+            groups.setdefault((program.last, program.error), []).append(program)
+    found = [
+        Failure(stage, error, len(programs), programs[0])
+        for (stage, error), programs in groups.items()
+    ]
+    return sorted(found, key=lambda item: -item.count)
+
+
+def extra(reading: Reading) -> dict[str, Counter[str]]:
+    """By origin, the causes of device graphs beyond the first of each compiled function."""
+    found: dict[str, Counter[str]] = {}
+    for name in ORIGINS:
+        causes = Counter(
+            {
+                cause: count
+                for (known, cause), count in reading.origins.items()
+                if known == name and (known, cause) != (DYNAMO, "entry")
+            }
+        )
+        if causes:
+            found[name] = causes
+    return found
+
+
+def _deepest(reading: Reading) -> Iterator[Graph]:
+    """Graphs of the deepest device layer, with why they exist and not how they ended."""
+    layer = reading.record.headline
+    if not reading.headers:
+        yield from (graph for graph in reading.record.graph_list if graph.layer == layer == "xla")
+        return
+    for program in reading.programs.list:
+        yield Graph(
+            "tt", program.name, program.cause, where=origin.where(program), reason=program.why
+        )
+
+
+def counts(reading: Reading) -> Iterator[tuple[str, str]]:
+    """What was counted on each layer, deepest first, and how sure it is."""
+    layers = reading.record.layers
+    if "tt" in layers:
+        yield "tt", _tt(reading)
+        if shapes := _shapes(reading):
+            yield "stages", shapes
+    for layer in ("xla", "dynamo"):
+        if layer in layers:
+            yield layer, _layer(reading, layer)
+    if reading.signs.debug:
+        yield "build", "debug: ModuleBuilder::buildModule is in the log"
+    elif reading.headers:
+        yield "build", "no line of a debug build is in the log; counting needs none"
+    if reading.processes > 1:
+        yield "from", f"{reading.processes} processes"
+
+
+def sure(reading: Reading) -> str:
+    """How sure the number of device graphs is."""
+    if reading.headers:
+        return "certain" if reading.is_certain else "likely"
+    levels = [guess.sure for guess in reading.guesses.values()]
+    for level in ("guess", "likely", "sure"):
+        if level in levels:
+            return level
+    return ""
+
+
+def verdict(completeness: Completeness) -> str:
+    """Say in one line whether the log is complete enough for the analysis."""
+    if completeness.whole:
+        return "the log is complete"
+    return f"the log is incomplete ({plural(len(completeness.gaps), 'gap')})"
+
+
+def origins(reading: Reading) -> Iterator[tuple[str, str]]:
+    """Where extra device graphs come from: origin, and its causes with their numbers."""
+    for name, causes in extra(reading).items():
+        if name == UNKNOWN:
+            yield "not known", f"{plural(causes.total(), 'graph')}, since Dynamo did not log here"
+            continue
+        parts = ", ".join(f"{count:,} {cause}" for cause, count in causes.most_common())
+        yield name, f"{plural(causes.total(), 'extra graph')} ({parts})"
+
+
+def failure(item: Failure) -> str:
+    stage = f"after {item.stage}" if item.stage else "at once"
+    return f"{stage}: {item.error}" if item.error else f"{stage}, no error in the log"
+
+
+def first(item: Failure) -> str:
+    """Where the first graph that failed this way is."""
+    program = item.first
+    name = program.name or "a module without a name"
+    return f"first: graph {program.number}, {name}, at byte {program.offset:,} of the log"
+
+
+def _tt(reading: Reading) -> str:
+    parts = []
+    programs = reading.programs
+    if reading.headers:
+        parts.append(f"{programs.completed:,} lowered")
+        if failed := programs.failed.total():
+            parts.append(f"{failed:,} failed")
+        if cut := programs.unfinished.total():
+            parts.append(f"{cut:,} cut off by the end of the log")
+        if programs.resharding:
+            parts.append(f"{programs.resharding:,} only gather sharded tensors")
+        how = f"{sure(reading)}: headers"
+        if reading.copies:
+            parts.append(f"{plural(reading.copies, 'header line')} occur twice and count once")
+    else:
+        parts.append(f"{reading.completed:,} lowered")
+        how = f"{sure(reading)}: worked out from {plural(reading.ends, 'END marker')}"
+    if not reading.headers and not reading.guesses:
+        return "0 graphs"
+    return f"{plural(reading.graphs, 'graph')} ({how}): {', '.join(parts)}"
+
+
+def _shapes(reading: Reading) -> str:
+    """How many stages graphs had, most frequent first."""
+    lengths: Counter[int] = Counter()
+    for stages, count in reading.programs.shapes.items():
+        lengths[len(stages)] += count
+    if not reading.headers:
+        guess: Guess
+        for guess in reading.guesses.values():
+            if guess.stages:
+                lengths[guess.stages] += guess.completed
+    return ", ".join(
+        f"{length} in {plural(count, 'graph')}" for length, count in lengths.most_common() if count
+    )
+
+
+def _layer(reading: Reading, layer: str) -> str:
+    logged = layer != "dynamo" or "tracing" in reading.signs.dynamo
+    return of_layer(reading.record, layer, logged)
+
+
+def of_layer(record: Record, layer: str, logged: bool = True) -> str:
+    """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
+    text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
+    if parts := made_of(record, layer):
+        text += f" = {parts}"
+    if DESCRIPTIONS[layer].breaks:
+        breaks = [item for item in record.breaks if item.layer == layer]
+        eager = [item for item in record.eager if item.layer == layer]
+        text += f"; {plural(len(breaks), 'graph break')}"
+        text += f", {plural(record.recompiles.get(layer, 0), 'recompile')}"
+        if eager:
+            text += f", {plural(len(eager), 'function')} left to eager"
+    return text
+
+
+MOST = 200
+"""Entries of one section; the JSON report has all."""
+
+
+def render(logs: Sequence[tuple[Reading, Completeness]]) -> str:
+    """The report of all logs."""
+    lines = ["# Graphs in logs", ""]
+    for reading, completeness in logs:
+        lines += _log(reading, completeness)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _log(reading: Reading, completeness: Completeness) -> Iterator[str]:
+    yield f"## {safe.markdown(reading.path)}"
+    yield ""
+    yield f"{size(reading.size)}; {verdict(completeness)}."
+    yield ""
+    yield from table(("layer", "counted"), counts(reading))
+    yield from _gaps(completeness)
+    yield from _origins(reading)
+    yield from most_frequent(findings(reading))
+    yield from _failed(reading)
+    yield from places(homes_of(reading.record, "tt"))
+
+
+def _gaps(completeness: Completeness) -> Iterator[str]:
+    if completeness.whole:
+        return
+    yield "### What this log lacks"
+    yield ""
+    for gap in completeness.gaps:
+        yield f"- {ours(gap)}"
+    yield ""
+    yield "To know all of it, run:"
+    yield ""
+    for command in completeness.commands:
+        yield f"    {safe.console(command)}"
+    yield ""
+
+
+def _origins(reading: Reading) -> Iterator[str]:
+    rows = list(origins(reading))
+    if rows:
+        yield "### Where extra graphs come from"
+        yield ""
+        yield from table(("origin", "graphs"), rows)
+
+
+def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
+    """The reasons, each with its place and how to fix it."""
+    if not found:
+        return
+    yield f"### {order(found).capitalize()}"
+    yield ""
+    for number, item in enumerate(found[:MOST], 1):
+        name = f" {item.id}" if item.id else ""
+        kind = KINDS.get(item.kind, item.kind)
+        took = "" if item.seconds is None else f", {item.seconds:.1f} s"
+        reason = safe.markdown(safe.cut(item.reason))
+        yield f"{number}. **{item.count:,}x {kind}{name}**{took} {reason}"
+        yield ""
+        yield from _frames((item.where, *item.stack))
+        for label, text in (
+            ("Model", item.owner),
+            ("Raised in", position(item.raised) if item.raised.file else ""),
+            ("Fix", item.advice),
+        ):
+            if text:
+                yield f"   {label}: {safe.markdown(safe.cut(text))}"
+                yield ""
+    yield from _left_out(len(found))
+
+
+def _failed(reading: Reading) -> Iterator[str]:
+    found = failures(reading)
+    if not found:
+        return
+    yield "### Failed graphs"
+    yield ""
+    for item in found[:MOST]:
+        yield f"- **{item.count:,}x** {safe.markdown(safe.cut(failure(item)))}"
+        yield f"  {safe.markdown(safe.cut(first(item)))}"
+    yield ""
+    yield from _left_out(len(found))
+
+
+def places(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[str]:
+    """The source lines that graphs come from."""
+    for title, found in groups.items():
+        if not found:
+            continue
+        yield f"### {safe.markdown(title)}"
+        yield ""
+        for frame, count in found[:MOST]:
+            code = f" {safe.markdown(safe.cut(frame.code))}" if frame.code else ""
+            yield f"- **{count:,}x** {safe.markdown(safe.cut(position(frame)))}{code}"
+        yield ""
+        yield from _left_out(len(found))
+
+
+def _frames(frames: Iterable[Frame]) -> Iterator[str]:
+    """Places with their source lines, as one block of code, the innermost first."""
+    shown = [frame for frame in frames if frame.file]
+    for number, frame in enumerate(shown):
+        above = "from " if number else ""
+        yield f"       {above}{safe.console(safe.cut(position(frame)))}"
+        if frame.code:
+            yield f"           {safe.console(safe.cut(frame.code))}"
+    if shown:
+        yield ""
+
+
+def table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Two columns of our own words."""
+    yield f"| {head[0]} | {head[1]} |"
+    yield "| --- | --- |"
+    for label, text in rows:
+        yield f"| {label} | {ours(text)} |"
+    yield ""
+
+
+def ours(text: str) -> str:
+    """A sentence of ours: its underscores and stars are no structure."""
+    return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", safe.console(text))
+
+
+def _left_out(count: int) -> Iterator[str]:
+    if count > MOST:
+        yield f"{count - MOST:,} more are in the JSON report."
+        yield ""
+
+
+# The report of a log or a script for a terminal: plain lines, most important first.
+
+
+def render_text(reading: Reading, completeness: Completeness) -> list[TextLine]:
+    """The whole report of one log."""
+    return [
+        *_head(reading, completeness),
+        *_found(findings(reading)),
+        *section("failed", [list(lines) for lines in _failed_lines(reading)]),
+        *_homes(homes_of(reading.record, "tt")),
+        *_next(completeness),
+    ]
+
+
+def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
+    yield TextLine(f"{reading.path}   {size(reading.size)}, {verdict(completeness)}")
+    for label, text in counts(reading):
+        yield counted_row(label, text)
+    for label, text in origins(reading):
+        yield counted_row("origin", f"{label}: {text}")
+    for gap in completeness.gaps:
+        yield counted_row("gap", gap)
+
+
+def counted_row(label: str, text: str) -> TextLine:
+    """A line of the table at the top of a report."""
+    return TextLine(text, indent=2, head=f"{label:<8} ")
+
+
+def _failed_lines(reading: Reading) -> Iterator[Iterable[TextLine]]:
+    for item in failures(reading):
+        how = cut(failure(item))
+        yield counted(item.count, how), TextLine(cut(first(item)), indent=11)
+
+
+def _next(completeness: Completeness) -> Iterator[TextLine]:
+    if not completeness.commands:
+        return
+    yield BLANK
+    yield TextLine("to know all of it, run", indent=2)
+    for command in completeness.commands:
+        yield TextLine(indent=4, kind="command", command=command)
+
+
+def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
+    """The lines of a script for a terminal. ``ended`` says how the script ended: ``exit 0``."""
+    lines = [TextLine(f"{name}   {ended}")]
+    lines += [counted_row(label, text) for label, text in _counts(record)]
+    lines += _found(observed(record))
+    lines += _homes(homes_of(record, record.headline))
+    return lines
+
+
+def _found(found: Sequence[ReasonAtPlace]) -> Iterator[TextLine]:
+    """The reasons, most important first; with their models, where there are several."""
+    named = len({item.owner for item in found}) > 1
+    yield from section(order(found), [list(finding(item, named)) for item in found])
+
+
+def _homes(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[TextLine]:
+    for title, found in groups.items():
+        yield from section(title, [home(*item) for item in found])
+
+
+def script_markdown(name: str, ended: str, record: Record) -> str:
+    """The same, sorted alike, for an issue or a pull request."""
+    lines = [
+        "# Graphs of a script",
+        "",
+        f"## {safe.markdown(name)}",
+        "",
+        f"{ours(ended)}.",
+        "",
+        *table(("layer", "counted"), _counts(record)),
+        *most_frequent(observed(record)),
+    ]
+    if not DESCRIPTIONS[record.headline].breaks:
+        lines += places(homes_of(record, record.headline))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _counts(record: Record) -> Iterator[tuple[str, str]]:
+    """What was counted on each layer, deepest first, and what keeps a count from being trusted."""
+    for layer in reversed(LAYERS):
+        if layer in record.layers and (layer in JUDGED or record.graphs.get(layer)):
+            yield layer, of_layer(record, layer)
+    if not record.layers:
+        yield "graphs", "none: neither torch nor JAX was used"
+    for error in record.errors:
+        yield "error", f"could not see: {error}"
+    if record.note:
+        yield "note", record.note
