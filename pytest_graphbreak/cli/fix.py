@@ -304,7 +304,8 @@ def _compared(last: Trial) -> str:
     """What was compared with the original and found equal."""
     if last.compared:
         inputs = plural(last.compared, "input")
-        return f"yes, {inputs}{', gradients too' if last.trained else ''}"
+        raising = f"; {last.raising} more raised in both" if last.raising else ""
+        return f"yes, {inputs}{', gradients too' if last.trained else ''}{raising}"
     if last.lines:
         return f"yes, {plural(len(last.lines), 'printed line')}; no call was seen"
     return "it ran; no output was seen"

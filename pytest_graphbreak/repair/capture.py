@@ -397,8 +397,16 @@ def _varied(leaf: Any, kind: str) -> Any:
 
 
 def _fewer(value: torch.Tensor) -> torch.Tensor:
-    """The second half of each row halved; of what has no rows, all of it."""
+    """The second half of each row halved; of what has no rows, all of it.
+
+    Of a mask each row is padded to another length.
+    """
     value = value.clone()
+    if value.dim() > 1 and value.numel() and bool(((value == 0) | (value == 1)).all()):
+        size, rows = value.shape[-1], value.reshape(-1, value.shape[-1])
+        for number, row in enumerate(rows):
+            row[size // 2 + number % max(1, size - size // 2) :] = 0
+        return rows.reshape(value.shape)
     rest = value[..., value.shape[-1] // 2 :] if value.dim() else value
     rest.copy_(torch.zeros_like(rest) if value.dtype == torch.bool else rest // 2)
     return value

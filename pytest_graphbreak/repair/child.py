@@ -148,6 +148,8 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
         return found
     wanted = torch.load(reference, weights_only=False)
     found["mismatch"], found["compared"] = _mismatch(wanted, own, bool(order.get("own_errors")))
+    sides = zip(wanted["variants"], own["variants"], strict=False)
+    found["raising"] = sum(isinstance(one, str) and isinstance(two, str) for one, two in sides)
     found["recompiled"] = recorder.recompiled
     return found
 

@@ -20,12 +20,17 @@ from pytest_graphbreak.repair.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a run did. ``error`` is why it failed, ``mismatch`` what differs from the original."""
+    """What a run did. ``error`` is why it failed, ``mismatch`` what differs from the original.
+
+    ``compared`` is for how many inputs results were compared, ``raising`` for how many there were
+    none: with them the program and its original raise alike.
+    """
 
     record: Record
     error: str | None = None
     mismatch: str | None = None
     compared: int = 0
+    raising: int = 0
     seconds: float = 0.0
     warm: float | None = None
     trained: bool = False
@@ -130,6 +135,7 @@ class Bench:
             error=answer.get("error"),
             mismatch=answer.get("mismatch"),
             compared=answer.get("compared", 0),
+            raising=answer.get("raising", 0),
             seconds=answer.get("seconds", 0.0),
             warm=answer.get("warm"),
             trained=answer.get("trained", False),

@@ -64,7 +64,9 @@ def test_other_inputs_have_other_sizes_only_where_sizes_vary() -> None:
 @pytest.mark.parametrize(
     ("given", "others"),
     [
-        (torch.ones(2, 4, dtype=torch.long), [[1, 1, 0, 0]] * 2),
+        (torch.ones(2, 4, dtype=torch.long), [[1, 1, 0, 0], [1, 1, 1, 0]]),
+        (torch.ones(2, 3, dtype=torch.bool), [[True, False, False], [True, True, False]]),
+        (torch.ones(2, 0, dtype=torch.bool), [[], []]),
         (torch.tensor([7, 8, -4]), [7, 4, -2]),
         (torch.tensor(5), 2),
         (torch.ones(2, dtype=torch.bool), [True, False]),

@@ -17,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounter
 
+from pytest_graphbreak.model.record import Frame
 from pytest_graphbreak.repair.remedies import programs
 from pytest_graphbreak.repair.remedies.programs import OPERATOR
+from pytest_graphbreak.repair.rewrite import apply
 
 Function = Callable[..., torch.Tensor]
 
@@ -336,3 +338,115 @@ def test_padding_leaves_the_state_of_a_model() -> None:
     assert model.running_mean is not None
     torch.testing.assert_close(model.running_mean, plain.running_mean)
     assert model.num_batches_tracked == plain.num_batches_tracked
+
+
+SIZES = st.lists(st.integers(0, 6), min_size=1, max_size=4)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SIZES, st.booleans())
+def test_sizes_that_are_marked(sizes: list[int], grad: bool) -> None:
+    """Sizes 0 and 1, tensors that somebody marked, gradients: what a call gives and leaves."""
+    torch._dynamo.reset()
+    space = loaded(programs.program("arguments"), programs.program("mark"))
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x * 2 + y).sum(0) / (x.shape[0] + 1)
+
+    model.__qualname__ = "model"
+    space["_graphbreak_dynamic"] = {"model": {"x": [0], "y": [0, 5]}}
+    run = space["_graphbreak_mark"](model, torch.compile(model, backend="eager"))
+    for number, size in enumerate(sizes):
+        x = torch.linspace(-1, 1, size * 2).reshape(size, 2).requires_grad_(grad)
+        y = x if number % 2 else torch.ones(size, 2)
+        before = dict(vars(x))
+        given, wanted = run(x, y), model(x, y)
+        assert bits(given) == bits(wanted)
+        assert vars(x) == before
+        if grad:
+            gradients = [torch.autograd.grad(one.sum(), x)[0] for one in (given, wanted)]
+            assert bits(gradients[0]) == bits(gradients[1])
+
+
+NUMBERS_READ = {
+    "y = x * t.item()": torch.float32,
+    "y = x - float(t)": torch.float64,
+    "y = torch.clamp(x, min=t.item())": torch.float32,
+    "y = x.masked_fill(x > t.item(), t.item())": torch.float32,
+}
+
+
+@pytest.mark.parametrize("line", NUMBERS_READ)
+def test_a_number_that_stays_a_tensor(line: str) -> None:
+    """Also where gradients are asked for: none flows through a number."""
+    source = f"def f(x, t):\n    {line}\n    return y\n"
+    changed = apply(source, "keep_tensor", Frame("f.py", "f", 2, line))
+    assert changed is not None
+    plain, patched = loaded(source)["f"], loaded(changed)["f"]
+    run = torch.compile(patched, backend="eager", fullgraph=True)
+
+    @settings(max_examples=15, deadline=None)
+    @given(LISTS, VALUES, st.booleans())
+    def check(values: list[float], number: float, grad: bool) -> None:
+        def outcome(function: Function) -> list[Any]:
+            x = torch.tensor(values, dtype=NUMBERS_READ[line], requires_grad=grad)
+            t = torch.tensor(number, dtype=x.dtype, requires_grad=grad)
+            found = function(x, t)
+            if not grad:
+                return bits(found)
+            found.sum().backward()
+            assert x.grad is not None
+            return [*bits(found), *bits(x.grad + 0.0), t.grad]
+
+        assert outcome(run) == outcome(plain)
+
+    check()
+
+
+CHECKS = ("x.max() > 1", "not x.min() >= 0", "x.isnan().any() or x[0] > t", "t")
+
+
+@pytest.mark.parametrize("test", CHECKS)
+def test_a_check_that_is_an_op_raises_for_the_same_inputs(test: str) -> None:
+    line = f"if {test}:"
+    source = f"def f(x, t):\n    {line}\n        raise ValueError('no')\n    return x * 2\n"
+    changed = apply(source, "check", Frame("f.py", "f", 2, line))
+    assert changed is not None
+    plain, patched = loaded(source)["f"], loaded(changed)["f"]
+    run = torch.compile(patched, backend="eager", fullgraph=True)
+
+    def outcome(function: Function, *inputs: torch.Tensor) -> list[Any]:
+        try:
+            return bits(function(*inputs))
+        except (ValueError, RuntimeError):
+            return ["raises"]
+
+    @settings(max_examples=15, deadline=None)
+    @given(LISTS, VALUES)
+    def check(values: list[float], number: float) -> None:
+        inputs = torch.tensor(values), torch.tensor(number)
+        assert outcome(run, *inputs) == outcome(plain, *inputs)
+
+    check()
+
+
+MADE = (
+    "y = x * torch.tensor(0.1)",
+    "y = torch.where(x > 0, x, torch.tensor(3))",
+    "y = x / torch.tensor(7)",
+)
+
+
+@pytest.mark.parametrize("line", MADE)
+def test_a_tensor_that_becomes_a_number(line: str) -> None:
+    source = f"def f(x):\n    {line}\n    return y\n"
+    changed = apply(source, "number", Frame("f.py", "f", 2, line))
+    assert changed is not None
+    plain, patched = loaded(source)["f"], loaded(changed)["f"]
+
+    @settings(max_examples=20, deadline=None)
+    @given(TENSORS)
+    def check(x: torch.Tensor) -> None:
+        same_or_error(plain, patched, x)
+
+    check()

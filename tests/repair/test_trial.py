@@ -32,3 +32,28 @@ def test_a_file_that_is_named_like_a_module_of_python_is_no_obstacle(
     assert trial.error is None
     assert trial.record.graphs == {"dynamo": 1}
     assert trial.lines == ["a"]
+
+
+RAISES = """
+import torch
+
+
+def f(x):
+    torch._assert_async((x > 0).all())
+    return x * 2
+
+
+torch.compile(f, backend="eager")(torch.ones(3))
+"""
+
+
+@pytest.mark.usefixtures("forks")
+def test_inputs_with_which_both_raise_are_not_equal_but_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(RAISES)
+    target = parse(str(tmp_path / "a.py"))
+    with bench(120) as trials:
+        trials.measure(target, compare=False)
+        trial = trials.measure(target)
+    assert trial.same
+    assert trial.raising == 4  # negated, zeros, and twice with random numbers
+    assert trial.compared == 2  # the call itself, and large numbers

@@ -51,15 +51,17 @@ _READ: Final = _ITEM | m.Call(
 )
 
 
-def kept_tensors(node: Node) -> Node | None:
-    """Return ``t`` for ``t.item()``, ``float(t)`` and ``bool(t)``; None where there is none."""
+def kept_tensors(node: Node, method: str = "") -> Node | None:
+    """Return ``t`` for ``t.item()``, ``float(t)`` and ``bool(t)``; None where there is none.
+
+    With ``method``, what that gives of ``t``.
+    """
 
     def bare(call: cst.CSTNode) -> cst.CSTNode:
         assert isinstance(call, cst.Call)
-        if m.matches(call, _ITEM):
-            assert isinstance(call.func, cst.Attribute)
-            return in_brackets(call.func.value)
-        return in_brackets(call.args[0].value)
+        value = call.args[0].value if call.args else cst.ensure_type(call.func, cst.Attribute).value
+        kept = in_brackets(value)
+        return cst.Call(cst.Attribute(kept, cst.Name(method))) if method else kept
 
     return replaced(node, _READ, bare)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 from typing import Final
 
 import libcst as cst
@@ -18,8 +20,11 @@ from pytest_graphbreak.repair.rewrite.line import (
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
-    """``y * t.item()`` -> ``y * t``, in all of one statement."""
-    return kept_tensors(node) if isinstance(node, cst.SimpleStatementLine) else None
+    """``y * t.item()`` -> ``y * t.detach()``, in all of one statement.
+
+    Without ``detach`` gradients would flow through what was a number.
+    """
+    return kept_tensors(node, "detach") if isinstance(node, cst.SimpleStatementLine) else None
 
 
 def only_eager(node: Statement) -> Replacement | None:
@@ -42,10 +47,19 @@ _MADE: Final = m.Call(
 
 
 def tensor_to_number(node: Statement) -> Replacement | None:
-    """``y * torch.tensor(3.0)`` -> ``y * 3.0``, in all of one statement."""
-    if not isinstance(node, cst.SimpleStatementLine):
-        return None
-    return replaced(node, _MADE, lambda call: cst.ensure_type(call, cst.Call).args[0].value)
+    """``y * torch.tensor(3.0)`` -> ``y * 3.0``, in all of one statement.
+
+    The number is the one that the tensor has, in float32: 0.1 is 0.10000000149011612.
+    """
+
+    def number(call: cst.CSTNode) -> cst.BaseExpression:
+        value = cst.ensure_type(call, cst.Call).args[0].value
+        if not isinstance(value, cst.Float):
+            return value
+        held = ctypes.c_float(float(value.value)).value
+        return cst.Float(repr(held)) if math.isfinite(held) else cst.ensure_type(call, cst.Call)
+
+    return replaced(node, _MADE, number) if isinstance(node, cst.SimpleStatementLine) else None
 
 
 def drop_graph_break(node: Statement) -> Replacement | None:
