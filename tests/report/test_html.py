@@ -494,6 +494,24 @@ def test_several_reports_side_by_side(show: Any) -> None:
     assert page.run(NAMES) == ["only_here"]
 
 
+def test_graphs_are_listed_by_model_with_their_times(show: Any) -> None:
+    graphs = [
+        a_graph("0/0", "entry") | {"owner": "TextEncoder", "seconds": 1.5},
+        a_graph("1/0", "entry") | {"owner": "UNet", "seconds": 20.0},
+        a_graph("1/1", "break") | {"owner": "UNet", "seconds": 3.25},
+    ]
+    raised = {"file": "torch/_dynamo/variables/tensor.py", "function": "item", "line": 7, "code": ""}
+    broke = a_break() | {"seconds": 3.25, "raised": raised}
+    page = show(a_report(a_test("a.py::test_a", 3, graph_list=graphs, breaks=[broke])))
+    page.run("document.querySelector('.test').open = true")
+    page.run("for (const one of document.querySelectorAll('.test details')) one.open = true")
+    text = page.run("document.querySelector('.test').textContent")
+    assert "TextEncoder: 1 graph, 1.5 s" in text
+    assert "UNet: 2 graphs, 23.3 s" in text
+    assert "\u00d71, 3.3 s" in text
+    assert "Raised in torch/_dynamo/variables/tensor.py:7 in item" in text
+
+
 def test_light_and_dark_are_legible(show: Any, chromium: Browser) -> None:
     """Contrast of text against what is behind it: 4.5 to 1, as WCAG 2.2 asks of text (AA)."""
     page = show(a_mixed_report())
