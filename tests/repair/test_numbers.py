@@ -65,6 +65,21 @@ def test_what_reads_numbers_is_rewritten(line: str, becomes: str | None) -> None
 
 
 @pytest.mark.parametrize(
+    ("loop", "line", "becomes"),
+    [
+        ("for i in range(n):", "y = m[i] + x[:i]", None),
+        ("for i, one in enumerate(m):", "y = x[i]", None),
+        ("for i in m:", "y = x[i]", "y = x[torch._graphbreak_places(i)]"),
+        ("for i in range(n):", "i = y = x[i]", "i = y = x[torch._graphbreak_places(i)]"),
+    ],
+)
+def test_what_counts_is_no_tensor(loop: str, line: str, becomes: str | None) -> None:
+    source = f"def f(x, m, n):\n    {loop}\n        {line}\n    return y\n"
+    changed = apply(source, "constants", Frame("f.py", "f", 3, line))
+    assert changed == (None if becomes is None else source.replace(line, becomes))
+
+
+@pytest.mark.parametrize(
     ("head", "becomes"),
     [
         ("for n in zip(t.tolist(), m):", f"for n in zip({NUMBERS}(t), m):"),

@@ -500,7 +500,12 @@ def test_graphs_are_listed_by_model_with_their_times(show: Any) -> None:
         a_graph("1/0", "entry") | {"owner": "UNet", "seconds": 20.0},
         a_graph("1/1", "break") | {"owner": "UNet", "seconds": 3.25},
     ]
-    raised = {"file": "torch/_dynamo/variables/tensor.py", "function": "item", "line": 7, "code": ""}
+    raised = {
+        "file": "torch/_dynamo/variables/tensor.py",
+        "function": "item",
+        "line": 7,
+        "code": "",
+    }
     broke = a_break() | {"seconds": 3.25, "raised": raised}
     page = show(a_report(a_test("a.py::test_a", 3, graph_list=graphs, breaks=[broke])))
     page.run("document.querySelector('.test').open = true")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from pytest_graphbreak.model.record import Frame
@@ -59,4 +60,10 @@ def apply(source: str, kind: str, where: Frame) -> str | None:
         except SyntaxError:
             return None
         return replace(source, [(one, make(one, place)) for one, place in fits]) if fits else None
-    return rewrite(source, REWRITERS[kind], where, whole=kind in WHOLE)
+    rewriter = REWRITERS[kind]
+    if kind == "constants":
+        try:
+            rewriter = partial(constants.to_constants, counters=constants.counters(source))
+        except SyntaxError:
+            return None
+    return rewrite(source, rewriter, where, whole=kind in WHOLE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Collection
 from typing import Final
 
 import libcst as cst
@@ -68,10 +70,16 @@ class _Constants(cst.CSTTransformer):
     ``x.view(h, w)``, ``x[t]``.
     """
 
-    def __init__(self, *, breaks: bool) -> None:
+    def __init__(self, *, breaks: bool, counters: Collection[str] = ()) -> None:
         super().__init__()
         self.done = False
         self._breaks = breaks
+        self._counters = counters
+
+    def _is_plain(self, node: cst.BaseExpression) -> bool:
+        """Whether it is a Python number, or nothing at all."""
+        counts = isinstance(node, cst.Name) and node.value in self._counters
+        return counts or m.matches(node, _PLAIN)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         node = updated_node
@@ -142,14 +150,14 @@ class _Constants(cst.CSTTransformer):
         if m.matches(node, _MASK):
             return True
         named = m.OneOf(m.Name(), m.Subscript(value=m.Name()), m.Call(func=m.Attribute()))
-        return self._breaks and m.matches(node, named) and not m.matches(node, _PLAIN)
+        return self._breaks and m.matches(node, named) and not self._is_plain(node)
 
     def _may_be(self, node: cst.BaseExpression) -> bool:
         """Whether a size may be a tensor that is not read yet."""
         if isinstance(node, cst.Tuple | cst.List):
             return any(self._may_be(one.value) for one in node.elements)
         done = m.Call(func=m.Attribute(attr=m.Name("_graphbreak_numbers")))
-        return not m.matches(node, _PLAIN) and not m.matches(node, done)
+        return not self._is_plain(node) and not m.matches(node, done)
 
     def _sized(self, node: cst.Call, first: int) -> cst.Call:
         args = []
@@ -217,9 +225,29 @@ def _condition(node: cst.BaseExpression) -> cst.BaseExpression:
     return node if m.matches(node, known) else numbers(node)
 
 
-def to_constants(node: Statement) -> Replacement | None:
-    """The numbers that a statement, or the head of one, reads; a condition where it reads none."""
-    change = _Constants(breaks=True)
+def counters(source: str) -> frozenset[str]:
+    """Names that only count: ``for i in range(n)``, ``for i, x in enumerate(xs)``."""
+    tree = ast.parse(source)
+    counting: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Call):
+            called, target = ast.unparse(node.iter.func), node.target
+            if called == "enumerate" and isinstance(target, ast.Tuple):
+                counting.add(target.elts[0])
+            elif called == "range":
+                counting.add(target)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    others = {one.id for one in names if isinstance(one.ctx, ast.Store) and one not in counting}
+    others |= {one.arg for one in ast.walk(tree) if isinstance(one, ast.arg)}
+    return frozenset(one.id for one in counting if isinstance(one, ast.Name)) - others
+
+
+def to_constants(node: Statement, counters: Collection[str] = ()) -> Replacement | None:
+    """The numbers that a statement, or the head of one, reads; a condition where it reads none.
+
+    ``counters`` are names that are numbers.
+    """
+    change = _Constants(breaks=True, counters=counters)
     if isinstance(node, cst.SimpleStatementLine):
         changed = node.visit(change)
         return changed if change.done and isinstance(changed, cst.BaseStatement) else None
