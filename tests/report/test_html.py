@@ -468,7 +468,7 @@ def test_a_screen_reader_hears_what_the_strips_show(show: Any) -> None:
         for node in nodes
         if not node.get("ignored")
     }
-    assert ("image", "dynamo: 3 graphs (1 entry, 2 breaks), the baseline allows 1.") in heard
+    assert ("image", "dynamo: 3 graphs (1 entry, 2 after a break), the baseline allows 1.") in heard
     roles = {role for role, _ in heard}
     assert {"main", "search", "searchbox", "status", "heading", "list", "listitem"} <= roles
     named = {role for role, name in heard if name}
