@@ -71,13 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Search. 0 where one was found, 1 where it is one of several, 2 where none was."""
-    with directory(args.timeout) as work:
-        return _bisect(args, work)
+    with directory(args.timeout) as work, Progress() as progress:
+        return _bisect(args, work, progress)
 
 
-def _bisect(args: argparse.Namespace, work: Runner) -> int:
+def _bisect(args: argparse.Namespace, work: Runner, progress: Progress) -> int:
     among = _releases(args, work) if args.package else _commits(args, work)
-    progress = Progress()
     done = 0
 
     def begin(name: str, steps: int) -> None:
@@ -96,10 +95,8 @@ def _bisect(args: argparse.Namespace, work: Runner) -> int:
             words = f"the counts are equal at both ends; what differs are {what}"
             say(labelled("note", words, width=7))
 
-    try:
-        found = search(among, begin, show_step, differs)
-    finally:
-        progress.clear()
+    found = search(among, begin, show_step, differs)
+    progress.clear()
     for line in answer.lines(found, among):
         say(line)
     if isinstance(among, Commits) and among.missing:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from pytest_graphbreak.cli.messages import Progress, say
-from pytest_graphbreak.cli.program import add_program, find, on_bench
+from pytest_graphbreak.cli.program import add_program, find, on_bench, put_json
 from pytest_graphbreak.repair.dynamic import Marks, Way, advice, ways
 from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench
-from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 from pytest_graphbreak.text.terminal import columns, table
 
@@ -28,23 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare. 0 where all was measured, 2 where the program does not run or compile."""
     target = find(args)
-    with on_bench(args.timeout) as trials:
-        return _compared(args, target, trials)
-
-
-def _compared(args: argparse.Namespace, target: Target, trials: Bench) -> int:
-    progress = Progress()
-    found, marks = ways(trials, target, progress.step)
-    progress.clear()
+    with on_bench(args.timeout) as trials, Progress() as progress:
+        found, marks = ways(trials, target, progress.step)
     first = found[0]
     if first.error is not None or not first.record.active:
         why = first.error or "it compiles nothing"
         raise UserError(f"{target.name}: {why}")
     for line in _lines(found, marks, columns(sys.stdout)):
         say(line)
-    if args.json:
-        text = json.dumps(_data(target, found, marks), indent=2)
-        files.put(Path(args.json), f"{text}\n".encode())
+    put_json(args.json, _data(target, found, marks))
     return DONE
 
 

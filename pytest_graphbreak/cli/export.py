@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from pytest_graphbreak.advice import match
 from pytest_graphbreak.cli.messages import Progress, say
-from pytest_graphbreak.cli.program import add_program, find, on_bench
+from pytest_graphbreak.cli.program import add_program, find, on_bench, put_json
 from pytest_graphbreak.model.record import Break
-from pytest_graphbreak.repair.target import Target
-from pytest_graphbreak.repair.trial import Bench
-from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 
 EXPORTS, FAILS = 0, 1
@@ -29,15 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 if all exports in one of the two modes, 1 if something does not, 2 if it does not run."""
     target = find(args)
-    with on_bench(args.timeout) as trials:
-        return _exported(args, target, trials)
-
-
-def _exported(args: argparse.Namespace, target: Target, trials: Bench) -> int:
-    progress = Progress()
-    progress.step(0, 1, target.name)
-    answer, _ = trials.run(target, {"exporting": True})
-    progress.clear()
+    with on_bench(args.timeout) as trials, Progress() as progress:
+        progress.step(0, 1, target.name)
+        answer, _ = trials.run(target, {"exporting": True})
     found: list[dict[str, Any]] = answer.get("exports") or []
     if answer.get("error") is not None or not found:
         why = answer.get("error") or "it calls nothing that it compiles"
@@ -45,9 +34,7 @@ def _exported(args: argparse.Namespace, target: Target, trials: Bench) -> int:
     for one in found:
         for line in _lines(one):
             say(line)
-    if args.json:
-        text = json.dumps({"target": target.name, "exports": found}, indent=2)
-        files.put(Path(args.json), f"{text}\n".encode())
+    put_json(args.json, {"target": target.name, "exports": found})
     return FAILS if any(all(one[mode] for mode in MODES) for one in found) else EXPORTS
 
 

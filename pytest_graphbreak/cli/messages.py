@@ -155,7 +155,10 @@ class Bar:
 
 
 class Progress:
-    """One line that is drawn again and again; in a CI log, a line for each step."""
+    """One line that is drawn again and again; in a CI log, a line for each step.
+
+    As a context it is away when the block has ended, however that was.
+    """
 
     def __init__(self, to: TextIO | None = None) -> None:
         self._line = _Line(to)
@@ -167,6 +170,12 @@ class Progress:
         self._drawn = False
         self._lock = threading.Lock()
         self._ticker: threading.Thread | None = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
 
     def step(
         self, done: float, most: float, words: str, detail: Callable[[], str] | None = None

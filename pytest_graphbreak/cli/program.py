@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from pytest_graphbreak.cli.elsewhere import add_timeout, cleared_up
 from pytest_graphbreak.repair.target import Target, parse
 from pytest_graphbreak.repair.trial import Bench, Trial, bench
+from pytest_graphbreak.text import files
 from pytest_graphbreak.text.output import UserError
 
 
@@ -45,6 +49,12 @@ def on_bench(timeout: float) -> Iterator[Bench]:
     """A bench, which is gone afterwards, however the command ends."""
     with cleared_up(), bench(timeout) as trials:
         yield trials
+
+
+def put_json(path: str | None, data: Mapping[str, Any]) -> None:
+    """Write the result where a file for it was named."""
+    if path:
+        files.put(Path(path), f"{json.dumps(data, indent=2)}\n".encode())
 
 
 def does_not_run(target: Target, first: Trial) -> UserError:

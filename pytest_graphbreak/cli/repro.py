@@ -37,33 +37,8 @@ def run(args: argparse.Namespace) -> int:
     target = find(args)
     if args.on and not args.as_test:
         raise UserError("--on runs the tests that --as-test writes: add --as-test")
-    with on_bench(args.timeout) as bench:
-        return _repro(args, target, bench)
-
-
-def _repro(args: argparse.Namespace, target: Target, bench: Bench) -> int:
-    progress = Progress()
-    progress.step(0, 1, f"{target.name} as it is")
-    try:
-        work = Repro(target, bench, Path(args.out), as_test=args.as_test)
-    except OSError as error:
-        progress.clear()
-        words = error.strerror or error
-        raise UserError(f"{args.out}: cannot be written to: {words}") from None
-    first = work.first
-    if first.error is not None and not first.record.breaks:
-        progress.clear()
-        work.clean()
-        raise does_not_run(target, first)
-    scripts: list[Script] = []
-    try:
-        for script in work.run(progress.step):
-            scripts.append(script)
-            progress.clear()
-            _show(script)
-    finally:
-        progress.clear()
-        work.clean()
+    with on_bench(args.timeout) as bench, Progress() as progress:
+        scripts = _written(args, target, bench, progress)
     verified = sum(script.verified for script in scripts)
     if not scripts:
         say("No graph break came, so there is nothing to reproduce.")
@@ -72,6 +47,29 @@ def _repro(args: argparse.Namespace, target: Target, bench: Bench) -> int:
     if args.on and not _on(args.on, args.timeout, [one.path for one in scripts if one.verified]):
         return UNUSABLE
     return DONE if verified == len(scripts) else UNVERIFIED
+
+
+def _written(
+    args: argparse.Namespace, target: Target, bench: Bench, progress: Progress
+) -> list[Script]:
+    """The scripts, each shown as it is done. Raises ``UserError``."""
+    progress.step(0, 1, f"{target.name} as it is")
+    try:
+        work = Repro(target, bench, Path(args.out), as_test=args.as_test)
+    except OSError as error:
+        words = error.strerror or error
+        raise UserError(f"{args.out}: cannot be written to: {words}") from None
+    scripts: list[Script] = []
+    try:
+        if work.first.error is not None and not work.first.record.breaks:
+            raise does_not_run(target, work.first)
+        for script in work.run(progress.step):
+            scripts.append(script)
+            progress.clear()
+            _show(script)
+    finally:
+        work.clean()
+    return scripts
 
 
 def _on(revision: str, timeout: float, tests: Sequence[Path]) -> bool:

@@ -36,35 +36,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Install, run both, compare. 0, or 2 where one of these cannot be done."""
-    with directory(args.timeout) as work:
-        return _upgrade(args, work)
+    with directory(args.timeout) as work, Progress() as progress:
+        return _upgrade(args, work, progress)
 
 
-def _upgrade(args: argparse.Namespace, work: Runner) -> int:
-    progress = Progress()
-    try:
-        progress.step(0, 3, f"installing {', '.join(args.requirements)}", work.status)
-        layer = make(work, "environment", args.requirements)
+def _upgrade(args: argparse.Namespace, work: Runner, progress: Progress) -> int:
+    progress.step(0, 3, f"installing {', '.join(args.requirements)}", work.status)
+    layer = make(work, "environment", args.requirements)
+    progress.clear()
+    if not layer.installed:
+        raise ElsewhereError(
+            "the environment has all of this already, so both sides would be the same"
+        )
+    for line in _installed(layer):
+        say(line)
+    tests = Tests(work, args.rest)
+    reports: list[RunReport] = []
+    paths: list[Path] = []
+    for number, (where, name) in enumerate(((present(), "before"), (layer, "after")), 1):
+        progress.step(number, 3, f"the tests {name}", tests.status)
+        done = tests.run(where, name, cwd=Path.cwd())
         progress.clear()
-        if not layer.installed:
-            raise ElsewhereError(
-                "the environment has all of this already, so both sides would be the same"
-            )
-        for line in _installed(layer):
-            say(line)
-        tests = Tests(work, args.rest)
-        reports: list[RunReport] = []
-        paths: list[Path] = []
-        for number, (where, name) in enumerate(((present(), "before"), (layer, "after")), 1):
-            progress.step(number, 3, f"the tests {name}", tests.status)
-            done = tests.run(where, name, cwd=Path.cwd())
-            progress.clear()
-            if done.report is None:
-                raise ElsewhereError(f"{name}: {done.why}", done.words)
-            reports.append(done.report)
-            paths.append(done.path)
-    finally:
-        progress.clear()
+        if done.report is None:
+            raise ElsewhereError(f"{name}: {done.why}", done.words)
+        reports.append(done.report)
+        paths.append(done.path)
     before, after = reports
     found = compare([before], [after])
     written = show(args, found)
