@@ -260,9 +260,9 @@ def first(
 def _hint(hints: Iterable[str]) -> str | None:
     """The first hint that helps, on one line, cut to length."""
     for hint in hints:
-        line = " ".join(hint.split())
+        line = _cut(" ".join(hint.split()))
         if line and not _IDLE_HINTS.match(line):
-            return _cut(line)
+            return line
     return None
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_graphbreak.advice.family import SHORT_LIMIT, Sign, families
@@ -201,6 +201,7 @@ def test_a_sign_without_parts_is_refused() -> None:
         Sign()
 
 
+@example("", "", ["."], "")
 @given(st.text(), st.text(), st.lists(st.text()), st.text())
 def test_any_text_has_one_line_of_advice_or_none(
     reason: str, explanation: str, hints: list[str], code: str
