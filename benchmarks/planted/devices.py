@@ -47,12 +47,13 @@ def count(run):
     return {"graphs": len(made)}
 """
 _COUNT_LAZY = """
-import json, sys, torch_xla, torch_xla.debug.metrics as met
+import json, sys, torch_xla, torch_xla.core.xla_model as xm, torch_xla.debug.metrics as met
 METRICS = {
     "graphs": "CompileTime", "executions": "ExecuteTime", "reads": "TransferFromDeviceTime"
 }
 def count(run):
     run()
+    xm.wait_device_ops()
     found = {name: met.metric_data(metric) for name, metric in METRICS.items()}
     return {name: data[0] if data else 0 for name, data in found.items()}
 """
