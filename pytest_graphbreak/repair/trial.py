@@ -93,6 +93,11 @@ def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|0x[0-9a-f]+")
 _WORK: Final = "pytest_graphbreak.repair.child:work"
+_SAID: Final = (
+    *("error", "mismatch", "compared", "raising", "seconds", "warm", "trained"),
+    *("fullgraph", "entries"),
+)
+"""What an answer and a trial call by the same name."""
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
 """Begins the last line of a copy, where it moves no line of the program."""
 
@@ -132,15 +137,7 @@ class Bench:
         answer, out = self.run(target, order, alone=alone)
         return Trial(
             record=Record.from_dict(answer.get("record") or {}),
-            error=answer.get("error"),
-            mismatch=answer.get("mismatch"),
-            compared=answer.get("compared", 0),
-            raising=answer.get("raising", 0),
-            seconds=answer.get("seconds", 0.0),
-            warm=answer.get("warm"),
-            trained=answer.get("trained", False),
-            fullgraph=answer.get("fullgraph", False),
-            entries=answer.get("entries", 0),
+            **{name: answer[name] for name in _SAID if name in answer},
             out=out,
             sites={
                 name: Site(Path(path), module)
