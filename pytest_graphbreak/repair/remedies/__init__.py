@@ -1,7 +1,7 @@
-"""What may repair a break, in the order in which it is worth trying.
+"""The remedies for a graph break, in the order in which they are worth trying.
 
-A remedy proposes patches; whether one repairs the break, and whether the results
-stay the same, a run decides.
+A remedy proposes patches. A run decides whether a patch repairs the break and whether the results
+stay the same.
 """
 
 from __future__ import annotations

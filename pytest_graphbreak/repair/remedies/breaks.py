@@ -1,4 +1,4 @@
-"""Remedies for one break: rewrites of its line, switches of Dynamo, and what stays uncompiled."""
+"""Remedies for one break: rewrites of its line, Dynamo switches, and code left uncompiled."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _OTHERS: Final = {
     "sparse": ("sparse tensors go into the graph", switch("capture_sparse_compute")),
 }
 _COMPUTES: Final = ("branch", "item", "nonzero", "mask", "disabled")
-"""Families of lines that compute something: such a line is not to be left out."""
+"""Families of lines that compute something; such a line must not be dropped."""
 _LATER: Final = "written when the graph has run, not in the middle of it"
 
 
 def loops(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose loops over all indices for those that a tensor chose, as experts of a mixture."""
+    """Propose to loop over all indices where a tensor chose them, as in a mixture of experts."""
     if ".nonzero(" in item.where.code and "dynamic shape" in item.reason.lower():
         yield SourcePatch(
             "the loop goes over all indices, and capture_dynamic_output_shape_ops",
@@ -38,7 +38,7 @@ def loops(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def masked(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose ``torch.where`` for what is set at the places of a mask."""
+    """Propose ``torch.where`` for an assignment to the places of a mask."""
     if "nonzero" in item.reason or advice.name(item) in ("branch", *_SHAPES):
         yield SourcePatch(
             "the masked assignment became torch.where", (Rewrite("masked", item.where),)
@@ -46,7 +46,7 @@ def masked(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose switches of Dynamo that let more into a graph."""
+    """Propose Dynamo switches that let more code into a graph."""
     name, reason = advice.name(item), item.reason.lower()
     if name in _SCALARS or "data dependent" in reason or "data-dependent" in reason:
         yield SourcePatch("capture_scalar_outputs: .item() becomes a node of the graph", (SCALARS,))
@@ -64,7 +64,7 @@ def switches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose ops for what depends on a tensor's value: a branch, a loop, a number."""
+    """Propose ops for code that depends on a tensor's value: a branch, a loop, a number."""
     name, here = advice.name(item), item.where
     branching = name in _BRANCHES or "branch" in item.reason.lower()
     if branching and (here.code.startswith("if ") or " if " in here.code):
@@ -92,7 +92,7 @@ def branches(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def _reads_later(loop: Rewrite, trial: Trial) -> bool:
-    """Whether a number of the loop is read behind it, so that ``.item()`` comes in."""
+    """Return whether a number of the loop is read after it, so that ``.item()`` is added."""
     from pytest_graphbreak.repair.rewrite import apply
     from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
@@ -105,7 +105,7 @@ def _reads_later(loop: Rewrite, trial: Trial) -> bool:
 
 
 def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose that what a line only writes is written when the graph has run."""
+    """Propose to run a line that only writes output after the graph has run."""
     from pytest_graphbreak.repair.rewrite.later import definition
 
     name, code = advice.name(item), item.where.code
@@ -130,7 +130,7 @@ def later(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def output(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to drop calls that only write: print, warnings, logging, progress."""
+    """Propose to drop calls that only write output: print, warnings, logging, progress bars."""
     name, code = advice.name(item), item.where.code
     if name == "logging":
         yield from _logging(code)
@@ -147,7 +147,7 @@ def _reordered(function: str) -> Preamble:
 
 
 def _logging(code: str) -> Iterator[SourcePatch]:
-    """Propose that loggers are silent in compiled code."""
+    """Propose to silence loggers in compiled code."""
     methods = [f"logging.Logger.{one}" for one in LEVELS if f".{one}(" in code]
     if not methods:
         return
@@ -161,7 +161,7 @@ def _logging(code: str) -> Iterator[SourcePatch]:
 
 
 def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose fewer pieces around what stays out of the graph."""
+    """Propose fewer graphs around code that stays out of the graph."""
     frames = inside(item)
     if frames:
         yield SourcePatch(
@@ -183,19 +183,17 @@ def uncompiled(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def inside(item: Break) -> list[Frame]:
-    """Return the functions below the compiled one on the way to a break, the innermost first.
+    """Return the functions between the compiled one and a break, innermost first.
 
-    The compiled function is none of them: uncompiled, or as one node, it would not be compiled.
+    The compiled function itself is not included: if it ran uncompiled, or as one node, nothing
+    would be compiled.
     """
     inner = [frame for frame in item.stack if frame.function not in ("", "<module>")]
     return inner[:0:-1]
 
 
 def cpu_tensors(item: Break) -> Iterator[SourcePatch]:
-    """Propose to move CPU tensors to the device of an xla graph that was cut at them.
-
-    The reason of such a break is the cause of the cut.
-    """
+    """Propose to move CPU tensors to the device of the xla graph that was cut at them."""
     if "CPU tensor" not in item.reason and "torch." not in item.reason:
         return
     if "torch.tensor(" in item.where.code:

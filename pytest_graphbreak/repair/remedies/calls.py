@@ -1,6 +1,6 @@
-"""Remedies for calls that Dynamo does not follow: it is configured not to, or cannot.
+"""Remedies for calls that Dynamo does not follow, because of its configuration or its limits.
 
-What it cannot follow becomes one node of the graph: ``nonstrict_trace``, a custom op.
+A call that it cannot follow becomes one node of the graph: ``nonstrict_trace`` or a custom op.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _CONSTANT_CALLS: Final = (
     "unicodedata.normalize",
     "textwrap.dedent",
 )
-"""C functions whose result is that of their arguments alone: a constant for constants."""
+"""C functions whose result depends only on their arguments: constant for constant arguments."""
 _SYSTEM: Final = ("time", "datetime", "os", "sys", "random", "uuid")
-"""Modules whose functions give what no tensor is worked out from."""
+"""Modules whose functions return values that tensors are not computed from."""
 _CONSTANT: Final = """
 def _graphbreak_{short}(*args, _call={name}):
     return _call(*args)
@@ -53,9 +53,9 @@ _FOLLOWED: Final = frozenset(
         "sort",
     }
 )
-"""Families where Dynamo could not follow a call; an opaque node hides what it could not."""
+"""Families where Dynamo could not follow a call; an opaque node hides that call from it."""
 _READ: Final = READ - {"unbacked"}
-"""Families where values are read: only what runs each time, with the values, can stay."""
+"""Families where values are read; only code that runs in every call, with the values, can help."""
 _RESULTS: Final = {"op": "like its first argument", "scalar_op": "a scalar"}
 
 
@@ -92,7 +92,7 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def _scopes(around: str, name: str) -> list[str]:
-    """Return the qualified names that a function could have which is called in ``around``."""
+    """Return the qualified names that a function called in ``around`` could have."""
     scopes = [name]
     parts = around.split(".")
     for count in range(len(parts), 0, -1):
@@ -103,7 +103,7 @@ def _scopes(around: str, name: str) -> list[str]:
 
 
 def opaque(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to make what Dynamo cannot follow one node of the graph."""
+    """Propose to turn code that Dynamo cannot follow into one node of the graph."""
     name = advice.name(item)
     if name and name not in _FOLLOWED | _READ:
         return
@@ -115,7 +115,7 @@ def opaque(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[SourcePatch]:
-    """Propose the function of a frame as one node."""
+    """Propose to make the function of a frame one node."""
     short = frame.function.rsplit(".", 1)[-1]
     source = trial.source(frame)
     function = pure.find(source, frame.function) if source else None
@@ -137,7 +137,7 @@ def _around(frame: Frame, trial: Trial, traces: bool) -> Iterator[SourcePatch]:
 
 
 def _imported(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Propose each function of another module that the line calls as one node."""
+    """Propose to make each function of another module that the line calls one node."""
     source = trial.source(item.where)
     known = pure.imports(source) if source else {}
     for function in dict.fromkeys(called(item.where.code)):
@@ -160,6 +160,6 @@ def _custom_op(name: str, kind: str, edit: Edit, *before: Edit) -> SourcePatch:
 
 
 def _version(trial: Trial) -> tuple[int, ...]:
-    """Return the major and minor version of the torch that ran."""
+    """Return the major and minor version of the torch that ran, or (0, 0) if it is unknown."""
     found = re.match(r"(\d+)\.(\d+)", str(trial.answer.get("torch", "")))
     return tuple(map(int, found.groups())) if found else (0, 0)

@@ -1,4 +1,4 @@
-"""Numbers that code reads from small inputs, such as sizes of images: constants of the graph."""
+"""Turns numbers that code reads from small inputs, such as image sizes, into graph constants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_graphbreak.repair.trial import Trial
 
 CONSTANTS: Final = (AROUND, ARGUMENTS, around("constants", "by_case"))
 _CUT: Final = re.compile(r"\[[^\]]{0,80}: ?\(?\w{1,80}\[")
-"""``x[..., : sizes[0]``: a piece of each image, say."""
+"""Matches ``x[..., : sizes[0]``, for example a part of each image."""
 _ASKS: Final = re.compile(r"\b(?:isnan|isinf|isfinite)\(")
 READ: Final = frozenset(
     {"branch", "compare", "item", "loop", "mask", "nonzero", "tolist", "unbacked"}
@@ -28,9 +28,9 @@ _NOTE: Final = (
 
 
 def decides(item: Break) -> bool:
-    """Whether the numbers decide how many pieces there are, and of which size.
+    """Return whether the numbers decide how many pieces there are, and of which size.
 
-    As nodes of the graph they would only move the break to what is done with the pieces.
+    As nodes of the graph they would only move the break to the code that uses the pieces.
     """
     code = item.where.code
     loops = ".tolist()" in code and ("for " in code or "split(" in code)
@@ -38,12 +38,14 @@ def decides(item: Break) -> bool:
 
 
 def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """Sound for any input: the graph is for the values that it checks, and raises for others.
+    """Propose to make the numbers constants of the graph, which is sound for any input.
 
-    Only for sizes and lengths, which code works out of its arguments and writes nothing
-    into: Dynamo reads the values before it knows what is written in place, so those of a
-    mask that was written into are not the ones that the graph has. The first of all is
-    for all such places of the run: they come in families, and one alone fixes little.
+    The graph checks the values that it was made for and raises for others.
+
+    This is only for sizes and lengths, which code computes from its arguments and does not write
+    into: Dynamo reads the values before it knows what is written in place, so the values of a mask
+    that was written into are not those that the graph has. The first patch is for all such places
+    of the run at once: they come in families, and fixing one alone helps little.
     """
     others = [one for one in trial.record.breaks if reads(one)]
     family = reads(item) and len(others) > 1 and any(decides(one) for one in others)
@@ -63,16 +65,16 @@ def propose(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def reads(item: Break) -> bool:
-    """Whether it is the value of a tensor that breaks the graph."""
+    """Return whether the graph breaks because the value of a tensor is read."""
     reason = item.reason.lower()
     words = ("data dependent", "data-dependent", "dynamic shape")
     return any(one in reason for one in words) or advice.name(item) in READ
 
 
 def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
-    """The same for what else is read, where it could be no node of the graph.
+    """Propose constants for other values that are read, where they could not be graph nodes.
 
-    Not for a question whether all is well: the graph would raise whenever it is not.
+    This is not done for a check that all is well: the graph would raise whenever it is not.
     """
     if not reads(item) or _ASKS.search(item.where.code):
         return
@@ -86,7 +88,7 @@ def other_reads(item: Break, trial: Trial) -> Iterator[SourcePatch]:
 
 
 def _everywhere(items: Sequence[Break], trial: Trial) -> list[Edit]:
-    """The edits for the lines of breaks, and for what else their functions visibly read."""
+    """Return the edits for the lines of breaks and for other visible reads in their functions."""
     functions = {(one.where.file, one.where.function): one.where for one in items}
     wanted = [("constants", one.where) for one in items]
     wanted += [
@@ -97,7 +99,7 @@ def _everywhere(items: Sequence[Break], trial: Trial) -> list[Edit]:
 
 
 def _applies(kind: str, where: Frame, texts: dict[str, str], trial: Trial) -> bool:
-    """Whether a rewrite fits; the text of the file is then the one that it makes."""
+    """Return whether a rewrite fits. If it does, ``texts`` then holds the rewritten file."""
     from pytest_graphbreak.repair.rewrite import apply
 
     if "<locals>" in where.function:

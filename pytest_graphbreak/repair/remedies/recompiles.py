@@ -1,4 +1,4 @@
-"""Remedies for recompiles: what varies from call to call becomes an input of the graph."""
+"""Remedies for recompiles: a value that varies from call to call becomes an input of the graph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
     numbers = tensors(trial)
     if numbers and families - {"size", "zero-one", "shape-branch", "stride"}:
         yield SourcePatch("Python numbers that vary became tensors", numbers)
-    if numbers:  # a guard names what fails first: where sizes vary, no number
+    if numbers:  # a guard names the first failure only: not the number, if sizes vary as well
         yield SourcePatch(
             "dynamic=True, and Python numbers that vary became tensors", (DYNAMIC, *numbers)
         )
@@ -44,7 +44,7 @@ def propose(trial: Trial) -> Iterator[SourcePatch]:
 
 
 def tensors(trial: Trial) -> tuple[Edit, ...]:
-    """The edits by which Python numbers that vary are tensors; none where none varies."""
+    """Return the edits that turn Python numbers that vary into tensors; empty if none varies."""
     if not trial.numbers:
         return ()
     table = Preamble(f"_graphbreak_vary = {trial.numbers!r}")
@@ -57,7 +57,7 @@ def _and_numbers(patch: SourcePatch, numbers: tuple[Edit, ...]) -> SourcePatch:
 
 
 def mark(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose that only the sizes that vary are inputs of the graph; all others stay fixed."""
+    """Propose to make only the sizes that vary inputs of the graph; all others stay fixed."""
     table = {
         one["name"]: {name: tuple(dim for dim, _ in dims) for name, dims in one["dims"].items()}
         for one in trial.varies
@@ -75,7 +75,7 @@ def mark(trial: Trial) -> Iterator[SourcePatch]:
 
 
 def pad(trial: Trial) -> Iterator[SourcePatch]:
-    """Propose to pad sizes to powers of two, the first for all that were seen."""
+    """Propose to pad sizes to powers of two; the first bucket holds all sizes that were seen."""
     table: dict[str, Any] = {}
     firsts: set[int] = set()
     for one in trial.varies:

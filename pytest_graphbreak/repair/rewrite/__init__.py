@@ -1,8 +1,8 @@
-"""Source rewrites at one line, by libcst: everything else in the file stays as it is.
+"""Source rewrites of one line with libcst; everything else in the file stays as it is.
 
-A rewriter gets the statement (or the ``def``) that holds the line, and returns
-what replaces it, or None if the form is not one that it knows. It
-is never guessed whether the result computes the same: a run proves it.
+A rewriter gets the statement (or the ``def``) that holds the line, and returns its replacement, or
+None if it does not know the form. It does not guess whether the result computes the same: a run
+proves it.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ BLOCKS: Final[dict[str, tuple[Callable[[ast.stmt, Surroundings], list[str]], tup
 """Rewriters that look at the function around a statement, and the statements that they take."""
 
 WHOLE = ("enable", "group_key", "every_index", "all_constants", *DECORATORS)
-"""Rewriters of a whole function: the place names it, its line does not matter."""
+"""Rewriters of a whole function: the place names the function, and its line is ignored."""
 
 
 def apply(source: str, kind: str, where: Frame) -> str | None:
-    """The source with the line rewritten, or None where the rewriter does not apply.
+    """Return the source with the line rewritten, or None if the rewriter does not apply.
 
-    All lines of the function that read like ``where.code`` are changed alike:
-    for the record they are one place. Raises ``UnfitError``, with the reason, where the form is
-    known and cannot be rewritten.
+    All lines of the function that read like ``where.code`` are changed alike: in the record they
+    are one place. Raises ``UnfitError``, with the reason, if the form is known but cannot be
+    rewritten.
     """
     if kind in BLOCKS:
         make, kinds = BLOCKS[kind]

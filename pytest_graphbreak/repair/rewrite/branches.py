@@ -1,8 +1,8 @@
-"""Branches on a tensor's value as ops: ``torch.where``, ``torch.cond``, a check in the graph.
+"""Branches on a tensor's value as ops: ``torch.where``, ``torch.cond``, or a check in the graph.
 
-``torch.cond`` runs one side and refuses what it cannot hold: other dtypes and shapes, an input
-that is changed, a side effect. ``torch.where`` runs both sides, promotes, broadcasts, and mixes
-gradients: it is for sides that do nothing but compute, and checks the rest where it is traced.
+``torch.cond`` runs one side and refuses what it cannot hold: other dtypes and shapes, an input that
+is changed, a side effect. ``torch.where`` runs both sides, promotes, broadcasts, and mixes
+gradients: it is used for sides that only compute, and the rest is checked during tracing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEAVES: Final = (
 
 
 def condition(test: ast.expr) -> str:
-    """A test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
+    """Return a test as an expression of a bool tensor without dimensions. Raises ``UnfitError``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return f"torch.logical_not({condition(test.operand)})"
     if isinstance(test, ast.BoolOp):
@@ -49,13 +49,13 @@ def condition(test: ast.expr) -> str:
 
 
 def _part(test: ast.expr) -> str:
-    """One part of several, which may be no tensor: a flag, the comparison of two numbers."""
+    """Return one operand of ``and`` or ``or``, which may be a flag or compare two numbers."""
     if isinstance(test, ast.Compare):
         text = _compared(test, plain=True)
         return f"torch.as_tensor({text}).reshape(())"
     if isinstance(test, ast.Call) and _name(test.func) in _ASKS - {"bool"}:
         return f"torch.tensor(bool({ast.unparse(test)}))"
-    if isinstance(test, ast.Name | ast.Attribute):  # not as_tensor: a list of one zero is true
+    if isinstance(test, ast.Name | ast.Attribute):  # not as_tensor: a list that holds one zero is true
         return f"({ast.unparse(test)} | torch.tensor(False)).reshape(()).bool()"
     return condition(test)
 
@@ -75,7 +75,10 @@ def _compared(test: ast.Compare, *, plain: bool = False) -> str:
 
 
 def _whole(node: ast.expr) -> bool:
-    """A number that each floating type has: Python compares with it as tensors of any type do."""
+    """Return whether a node is a number that all floating types represent exactly.
+
+    Python compares with it in the same way as tensors of any type do.
+    """
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     number = node.value if isinstance(node, ast.Constant) else None
@@ -83,7 +86,10 @@ def _whole(node: ast.expr) -> bool:
 
 
 def _operand(node: ast.expr, *, exact: bool) -> str:
-    """The tensor of what reads its number. Python compares the number as a double."""
+    """Return the tensor behind an expression that reads its number.
+
+    If not ``exact``, it is converted to double, because Python compares the number as one.
+    """
     value = _read(node)
     if value is None:
         text = ast.unparse(node)
@@ -96,7 +102,7 @@ def _operand(node: ast.expr, *, exact: bool) -> str:
 
 
 def _read(node: ast.expr) -> ast.expr | None:
-    """``t`` of ``t.item()`` and ``float(t)``."""
+    """Return ``t`` of ``t.item()`` or ``float(t)``, or None for anything else."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
@@ -106,7 +112,7 @@ def _read(node: ast.expr) -> ast.expr | None:
 
 
 def _reduced(node: ast.expr) -> bool:
-    """A call that gives a tensor without dimensions: ``x.sum()``."""
+    """Return whether a node is a call that gives a tensor without dimensions: ``x.sum()``."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -121,7 +127,7 @@ def _name(node: ast.expr) -> str:
 
 
 def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
-    """``if t: x = a`` (with or without ``else: x = b``) -> ``x = torch.where(t, a, b)``."""
+    """Rewrite ``if t: x = a``, with or without ``else: x = b``, as ``x = torch.where(t, a, b)``."""
     test, target, one, other = _choice(node)
     for side in (one, other):
         if not computes(side):
@@ -143,7 +149,7 @@ def to_where(node: ast.stmt, place: Surroundings) -> list[str]:
 
 
 def _number(test: str, one: ast.Constant, other: ast.Constant) -> str:
-    """Of two numbers, as a number: a tensor would promote what it meets."""
+    """Return the choice between two numbers as a number: a tensor would promote other operands."""
     kinds = {type(one.value), type(other.value)}
     dtype = {float: "float64", int: "int64", bool: "bool"}.get(kinds.pop())
     if kinds or dtype is None:
@@ -153,7 +159,7 @@ def _number(test: str, one: ast.Constant, other: ast.Constant) -> str:
 
 
 def _choice(node: ast.stmt) -> tuple[ast.expr, str, ast.expr, ast.expr]:
-    """Test, target (none of a ``return``) and the two values."""
+    """Return the test, the target (empty for a ``return``) and the two values."""
     if isinstance(node, ast.If):
         if len(node.body) != 1 or len(node.orelse) > 1:
             raise UnfitError("a side of more than one statement")
@@ -171,7 +177,7 @@ def _choice(node: ast.stmt) -> tuple[ast.expr, str, ast.expr, ast.expr]:
 
 
 def _set(node: ast.stmt) -> tuple[str, ast.expr | None]:
-    """The name that a statement sets and the value; no name of a ``return``."""
+    """Return the name that a statement sets and the value; the name is empty for a ``return``."""
     if isinstance(node, ast.Return):
         return "", node.value
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and _name(node.targets[0]):
@@ -187,7 +193,7 @@ def _short(node: ast.AST) -> str:
 
 
 def refuse(nodes: Sequence[ast.stmt]) -> None:
-    """Raise ``UnfitError`` where statements do what no side of an op can."""
+    """Raise ``UnfitError`` if statements do what no side of an op can do."""
     for node in walk(nodes):
         stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
         draws = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in RANDOM
@@ -198,14 +204,14 @@ def refuse(nodes: Sequence[ast.stmt]) -> None:
 
 
 def _keeps(place: Surroundings, names: Sequence[str]) -> None:
-    """Raise ``UnfitError`` where a name is changed in place later: it may be another's tensor."""
+    """Raise ``UnfitError`` if a name is changed in place later: its tensor may have other names."""
     for name in names:
         if name in place.changed:
             raise UnfitError(f"{name} is changed in place later, and would be a new tensor")
 
 
 def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
-    """``if t:`` with blocks that bind names, or that both return, -> ``torch.cond``."""
+    """Rewrite an ``if t:`` whose blocks bind names, or both return, as ``torch.cond``."""
     if not isinstance(node, ast.If):
         raise UnfitError("it is no `if`")
     last = [one[-1] if one else None for one in (node.body, node.orelse)]
@@ -241,7 +247,7 @@ def to_cond(node: ast.stmt, place: Surroundings) -> list[str]:
 
 
 def _returned_cond(node: ast.If, place: Surroundings) -> list[str]:
-    """The same of blocks that both return."""
+    """Rewrite an ``if`` whose blocks both return as ``torch.cond``."""
     refuse([*node.body[:-1], *node.orelse[:-1]])
     given = sorted(set(changed([*node.body, *node.orelse])) & place.before.keys())
     if given:
@@ -254,7 +260,7 @@ def _returned_cond(node: ast.If, place: Surroundings) -> list[str]:
 
 
 def own(name: str, side: Sequence[ast.stmt]) -> str:
-    """A result that is no input of its op: what may be one is cloned."""
+    """Return an expression for a result that is not an input of its op: cloned if it may be one."""
     found = [value for one, value in values(side) if one == name]
     last = found[-1] if found else None
     fresh = isinstance(last, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Constant)
@@ -266,7 +272,7 @@ def _indented(side: Sequence[ast.stmt], place: Surroundings) -> list[str]:
 
 
 def statement(node: ast.stmt, place: Surroundings) -> list[str]:
-    """A statement inside of an op: its branches on ``place.tensors`` are ops as well."""
+    """Return the lines of a statement inside an op; branches on ``place.tensors`` become ops."""
     if not isinstance(node, ast.If) or not read([node.test]) & place.tensors:
         return place.source(node)
     try:
@@ -276,7 +282,7 @@ def statement(node: ast.stmt, place: Surroundings) -> list[str]:
 
 
 def to_check(node: ast.stmt, place: Surroundings) -> list[str]:
-    """``if t: raise E(text)`` -> ``torch._assert_async(not t, text)``."""
+    """Rewrite ``if t: raise E(text)`` as ``torch._assert_async(not t, text)``."""
     if not isinstance(node, ast.If) or node.orelse or len(node.body) != 1:
         raise UnfitError("it is no `if` with one statement")
     only = node.body[0]

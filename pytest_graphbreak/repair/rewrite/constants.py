@@ -1,4 +1,4 @@
-"""Numbers that are read from tensors, as constants of the graph."""
+"""Rewrites that turn numbers read from tensors into constants of the graph."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _MASK: Final = m.OneOf(
     m.BinaryOperation(operator=m.OneOf(m.BitAnd(), m.BitOr())),
     m.Call(func=m.Attribute(attr=m.Name("bool"))),
 )
-"""What is a mask by its form, wherever it is an index."""
+"""Expressions that have the form of a mask, wherever they are an index."""
 
 
 def numbers(value: cst.BaseExpression) -> cst.Call:
-    """``t`` -> ``torch._graphbreak_numbers(t)``."""
+    """Return ``torch._graphbreak_numbers(t)`` for ``t``."""
     return _call("torch._graphbreak_numbers", value)
 
 
@@ -64,9 +64,9 @@ def _call(function: str, value: cst.BaseExpression) -> cst.Call:
 
 
 class _Constants(cst.CSTTransformer):
-    """``t.tolist()``, ``torch.arange(t.sum())``, ``torch.repeat_interleave(x, t)``, ``x[t > 0]``.
+    """Rewrites ``t.tolist()``, ``torch.arange(t.sum())``, ``x.repeat_interleave(t)``, ``x[t > 0]``.
 
-    Of a line that breaks, also what may be a tensor where a size belongs: ``x[:n]``,
+    In a line that breaks it also rewrites what may be a tensor in place of a size: ``x[:n]``,
     ``x.view(h, w)``, ``x[t]``.
     """
 
@@ -77,7 +77,7 @@ class _Constants(cst.CSTTransformer):
         self._counters = counters
 
     def _is_plain(self, node: cst.BaseExpression) -> bool:
-        """Whether it is a Python number, or nothing at all."""
+        """Return whether the node is a literal, such as a number or None, or a counter."""
         counts = isinstance(node, cst.Name) and node.value in self._counters
         return counts or m.matches(node, _PLAIN)
 
@@ -86,7 +86,7 @@ class _Constants(cst.CSTTransformer):
         if m.matches(node, _READ):
             assert isinstance(node.func, cst.Attribute)
             value = node.func.value
-            if node.func.attr.value == "item":  # of one number in any number of brackets
+            if node.func.attr.value == "item":  # a tensor of one number may have any number of dimensions
                 value = cst.Call(
                     func=cst.Attribute(value, cst.Name("reshape")),
                     args=[cst.Arg(cst.Tuple(elements=[]))],
@@ -101,7 +101,7 @@ class _Constants(cst.CSTTransformer):
             return self._sized(node, 0)
         if self._breaks and isinstance(node.func, cst.Attribute):
             name = node.func.attr.value
-            # torch.split(x, n) and x.split(n) have one name.
+            # torch.split(x, n) and x.split(n) have the same name.
             module = m.matches(node.func.value, m.OneOf(_TORCH, m.Name("F"))) or m.matches(
                 node.func.value, m.Attribute(attr=m.Name("functional"))
             )
@@ -153,7 +153,7 @@ class _Constants(cst.CSTTransformer):
         return self._breaks and m.matches(node, named) and not self._is_plain(node)
 
     def _may_be(self, node: cst.BaseExpression) -> bool:
-        """Whether a size may be a tensor that is not read yet."""
+        """Return whether a size may be a tensor that is not read yet."""
         if isinstance(node, cst.Tuple | cst.List):
             return any(self._may_be(one.value) for one in node.elements)
         done = m.Call(func=m.Attribute(attr=m.Name("_graphbreak_numbers")))
@@ -175,7 +175,7 @@ class _Constants(cst.CSTTransformer):
         return m.matches(node, _REDUCED)
 
     def _nonzero(self, node: cst.Call) -> cst.BaseExpression:
-        """``t.nonzero()``, ``torch.where(t)``: as many places as there are in this graph."""
+        """Rewrite ``t.nonzero()`` or ``torch.where(t)`` for the number of places in this graph."""
         assert isinstance(node.func, cst.Attribute)
         method = not m.matches(node.func.value, _TORCH)
         named = [arg for arg in node.args if arg.keyword is not None]
@@ -190,7 +190,7 @@ class _Constants(cst.CSTTransformer):
         return _call(f"torch._graphbreak_{name}", value)
 
     def _repeated(self, node: cst.Call) -> cst.Call:
-        """With the size of the result, which depends on nothing else."""
+        """Add the size of the result, which is all that depends on the values of ``repeats``."""
         named = {arg.keyword.value for arg in node.args if arg.keyword is not None}
         place = 1 if m.matches(node.func, m.Attribute(value=_TORCH)) else 0
         plain = [arg for arg in node.args if arg.keyword is None]
@@ -200,7 +200,7 @@ class _Constants(cst.CSTTransformer):
         if isinstance(repeats, cst.Integer):
             return node
         if not self._breaks and not m.matches(node.func, m.Attribute(value=_TORCH)):
-            return node  # most methods of this name are given a number
+            return node  # most methods of this name get a number
         self.done = True
         total = cst.Call(func=cst.Attribute(in_brackets(repeats), cst.Name("sum")))
         size = cst.Arg(numbers(total), keyword=cst.Name("output_size"), equal=TIGHT)
@@ -216,7 +216,7 @@ def _element(value: cst.BaseExpression) -> cst.SubscriptElement:
 
 
 def _condition(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Each part of a condition that may be a tensor, so that ``and`` and ``not`` read none."""
+    """Rewrite the parts of a condition that may be tensors; ``and`` and ``not`` then read none."""
     if isinstance(node, cst.BooleanOperation):
         return node.with_changes(left=_condition(node.left), right=_condition(node.right))
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
@@ -226,7 +226,7 @@ def _condition(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def counters(source: str) -> frozenset[str]:
-    """Names that only count: ``for i in range(n)``, ``for i, x in enumerate(xs)``."""
+    """Return the names that only count: ``for i in range(n)``, ``for i, x in enumerate(xs)``."""
     tree = ast.parse(source)
     counting: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -243,9 +243,9 @@ def counters(source: str) -> frozenset[str]:
 
 
 def to_constants(node: Statement, counters: Collection[str] = ()) -> Replacement | None:
-    """The numbers that a statement, or the head of one, reads; a condition where it reads none.
+    """Rewrite the numbers that a statement or its head reads; if it reads none, the condition.
 
-    ``counters`` are names that are numbers.
+    ``counters`` are names that hold numbers.
     """
     change = _Constants(breaks=True, counters=counters)
     if isinstance(node, cst.SimpleStatementLine):
@@ -265,7 +265,7 @@ def to_constants(node: Statement, counters: Collection[str] = ()) -> Replacement
 
 
 def all_to_constants(node: Statement) -> Replacement | None:
-    """What a whole function visibly reads: no break may have said so yet."""
+    """Rewrite everything that a function visibly reads, even if no break was reported there."""
     if not isinstance(node, cst.FunctionDef):
         return None
     change = _Constants(breaks=False)
@@ -282,13 +282,13 @@ _SKIPS: Final = m.If(
     body=m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Continue()])]),
     orelse=None,
 )
-"""``if t.numel() == 0: continue``"""
+"""Matches ``if t.numel() == 0: continue``."""
 
 
 def every_index(node: Statement) -> Replacement | None:
-    """``for i in t.nonzero():`` goes over all indices, also those where ``t`` is zero.
+    """Rewrite ``for i in t.nonzero():`` to loop over all indices, even those where ``t`` is zero.
 
-    For those the loop selects nothing, and adds it; whether it does a run says.
+    For those the loop selects nothing and adds it; a run decides whether that is so.
     """
     if not isinstance(node, cst.FunctionDef):
         return None
@@ -296,14 +296,14 @@ def every_index(node: Statement) -> Replacement | None:
     node.visit(loops)
     for hits, condition in loops.conditions.items():
         row = loops.rows.get(hits)
-        if row is not None and loops.uses[hits] == 2:  # where it is made, and the loop
+        if row is not None and loops.uses[hits] == 2:  # the assignment and the loop
             changed = node.visit(_EveryIndex(hits, row, condition))
             return changed if isinstance(changed, cst.FunctionDef) else None
     return None
 
 
 class _Loops(cst.CSTVisitor):
-    """The names that are the rows of a ``nonzero()``, and what the loop over them calls one."""
+    """Collects the names for the rows of a ``nonzero()``, and for one row in the loop over them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,7 +331,7 @@ class _Loops(cst.CSTVisitor):
 
 
 class _EveryIndex(cst.CSTTransformer):
-    """What a loop does with a row of ``nonzero()``, done with a number."""
+    """Replaces the uses of a row of ``nonzero()`` in a loop by uses of a number."""
 
     def __init__(self, hits: str, row: str, condition: cst.BaseExpression) -> None:
         super().__init__()
@@ -365,5 +365,5 @@ class _EveryIndex(cst.CSTTransformer):
         return updated_node
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:
-        """Nothing is left out any more."""
+        """Remove the check for an empty selection, so that no index is skipped."""
         return cst.RemoveFromParent() if m.matches(original_node, _SKIPS) else updated_node

@@ -1,10 +1,10 @@
-"""Statements that only write, as calls that Dynamo makes when the graph has run.
+"""Rewrites statements that only write output as calls that Dynamo makes after the graph.
 
-``print("loss", loss.item())`` -> ``_graphbreak_later_1(loss)``, a function of the file that does
-the same with the tensors as they then are. What Dynamo defers takes tensors and constants alone,
-so it is the tensor that goes in, and not what is worked out from it. Also an ``if`` that does
-nothing but write, and a call like ``losses.append(loss.item())`` of an object of the module that
-no other statement of a function reads.
+``print("loss", loss.item())`` becomes ``_graphbreak_later_1(loss)``, a function of the file that
+does the same with the tensors as they are then. Dynamo defers calls with tensors and constants
+only, so the tensor is passed, not a value computed from it. This also covers an ``if`` that only
+writes, and a call like ``losses.append(loss.item())`` on an object of the module that no other
+statement of a function reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError, bou
 
 
 def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
-    """The call in place of what a statement writes, before what else it does.
+    """Return the call that replaces what a statement writes, followed by the rest of the statement.
 
     Raises ``UnfitError``.
     """
@@ -29,7 +29,10 @@ def to_later(node: ast.stmt, place: Surroundings) -> list[str]:
 
 
 def definition(source: str, where: Frame) -> tuple[str, str] | None:
-    """The name of the function for what the statement at a place writes, and its source."""
+    """Return the name and source of the function for what the statement at a place writes.
+
+    Returns None if there is no such statement.
+    """
     fits = statements(source, where, (ast.Expr, ast.If))
     if not fits:
         return None
@@ -44,7 +47,7 @@ def definition(source: str, where: Frame) -> tuple[str, str] | None:
 
 
 def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | None]:
-    """What of a statement only writes, and what is left of it. Raises ``UnfitError``."""
+    """Split a statement into the part that only writes and the rest. Raises ``UnfitError``."""
     module, local = ast.parse("".join(place.text)), set(place.before)
     if not isinstance(node, ast.If):
         if not _writes(node, local, module):
@@ -65,7 +68,10 @@ def _split(node: ast.stmt, place: Surroundings) -> tuple[ast.stmt, ast.stmt | No
 
 
 def _writes(node: ast.stmt, local: set[str], module: ast.Module) -> bool:
-    """Whether a statement only writes: a line, or into what no other code of a function reads."""
+    """Return whether a statement only writes: output, or to an object that nothing else reads.
+
+    Only code of functions counts as a reader.
+    """
     if isinstance(node, ast.If):
         return all(_writes(one, local, module) for one in (*node.body, *node.orelse))
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
@@ -86,7 +92,7 @@ def _writes(node: ast.stmt, local: set[str], module: ast.Module) -> bool:
 
 
 def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:
-    """The name of the function, and what goes into it: each expression with its parameter."""
+    """Return the name of the function and its arguments, each expression with its parameter."""
     found: dict[str, str] = {}
     held = [
         one
@@ -116,7 +122,7 @@ def _given(node: ast.stmt, place: Surroundings) -> tuple[str, dict[str, str]]:
 
 
 class _Renamed(ast.NodeTransformer):
-    """``self.x`` as the parameter that it is given as."""
+    """Replaces ``self.x`` by the parameter that it is passed as."""
 
     def __init__(self, given: dict[str, str]) -> None:
         self._given = given

@@ -1,4 +1,4 @@
-"""Finds the statement that holds a line, and puts there what a rewriter makes of it."""
+"""Finds the statement that holds a line, and replaces it by the result of a rewriter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 
 
 TIGHT: Final = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-"""``=`` of an argument that is given by its name."""
+"""The ``=`` of a keyword argument."""
 
 
 def text_of(node: cst.CSTNode) -> str:
@@ -35,7 +35,7 @@ Change = Callable[[cst.CSTNode], cst.CSTNode]
 
 
 def replaced(node: Node, matcher: m.BaseMatcherNode, change: Change) -> Node | None:
-    """Return a node with what matches inside of it changed, or None where nothing does."""
+    """Return a node with all matches inside it changed, or None if nothing matches."""
     if not m.findall(node, matcher):
         return None
     changed = m.replace(node, matcher, lambda found, _: change(found))
@@ -52,9 +52,9 @@ _READ: Final = _ITEM | m.Call(
 
 
 def kept_tensors(node: Node, method: str = "") -> Node | None:
-    """Return ``t`` for ``t.item()``, ``float(t)`` and ``bool(t)``; None where there is none.
+    """Replace ``t.item()``, ``float(t)`` and ``bool(t)`` by ``t``; return None if there is none.
 
-    With ``method``, what that gives of ``t``.
+    If ``method`` is given, replace them by a call of this method of ``t``.
     """
 
     def bare(call: cst.CSTNode) -> cst.CSTNode:
@@ -74,7 +74,10 @@ def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def rewrite(source: str, rewriter: Rewriter, where: Frame, *, whole: bool) -> str | None:
-    """The source changed, or None. ``whole`` rewriters get the ``def`` that ``where`` names."""
+    """Return the changed source, or None.
+
+    If ``whole``, the rewriter gets the ``def`` that ``where`` names.
+    """
     try:
         wrapper = MetadataWrapper(cst.parse_module(source))
     except (cst.ParserSyntaxError, RecursionError):

@@ -1,8 +1,8 @@
-"""Loops that a tensor ends, as ``torch.while_loop``.
+"""Rewrites loops that end by the value of a tensor as ``torch.while_loop``.
 
-What the loop carries has one shape and one dtype: PyTorch refuses others, and side effects. A
-number that the loop changes is carried as a tensor. What is only set inside is local to the body,
-and what of it is read later is carried too, with a start of the shape that the body gives it.
+A value that the loop carries has one shape and one dtype: PyTorch refuses others, and side effects.
+A number that the loop changes is carried as a tensor. A name that is only set inside is local to
+the body; if it is read later it is carried too, with a start of the shape that the body gives it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,28 @@ from pytest_graphbreak.repair.rewrite.scope import (
 )
 
 _NUMBERS: Final = {"int": "torch.full((), {})", "float": "torch.full((), {}, dtype=torch.float64)"}
-"""Not ``torch.tensor``: torch 2.13 takes what one round makes of such a constant for the result."""
+"""Not ``torch.tensor``: torch 2.13 takes what one iteration computes from it for the result."""
 _CONSTANT: Final = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 _STOP: Final = "_stop"
 
 
 @dataclass(slots=True)
 class _Loop:
-    """A loop in the one form ``while tests: body``, with what is set up before it."""
+    """A loop in the normal form ``while tests: body``, with the lines that set it up."""
 
     tests: list[str]
     body: list[ast.stmt]
     head: list[str] = field(default_factory=list)
     reads: set[str] = field(default_factory=set)
     counter: str = ""
-    """Of ``for counter in range(...)``: it is one more at the end than Python has it."""
+    """The name in ``for counter in range(...)``; at the end it is one more than in Python."""
 
 
 def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
-    """A ``while`` or a ``for`` over a range -> ``torch.while_loop``. Raises ``UnfitError``."""
+    """Rewrite a ``while``, or a ``for`` over a range, as ``torch.while_loop``.
+
+    Raises ``UnfitError``.
+    """
     loop = _normal(node, place)
     names = bound(loop.body)
     before = place.before | ({loop.counter: ast.Constant(0)} if loop.counter else {})
@@ -70,9 +73,10 @@ def to_while_loop(node: ast.stmt, place: Surroundings) -> list[str]:
 
 
 class _AsNew(ast.NodeTransformer):
-    """``n += 1`` of what begins as a number -> ``n = n + 1``, and ``x.T`` -> ``x.t()``.
+    """Replaces ``n += 1`` by ``n = n + 1`` if ``n`` begins as a number, and ``x.T`` by ``x.t()``.
 
-    Dynamo makes ``x.T`` outside of the loop, where both x and it are then inputs that are one.
+    Dynamo computes ``x.T`` outside the loop, and then both it and ``x`` are inputs that share
+    memory.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -98,9 +102,9 @@ class _Plan:
     place: Surroundings
     carried: list[str]
     numbers: dict[str, str]
-    """Carried as tensors, with their kind: what the loop gives them are numbers as well."""
+    """Names that are carried as tensors, with their kind; the loop assigns only numbers to them."""
     shaped: list[str]
-    """Their first value is no tensor, or there is none: it has the shape that the body gives."""
+    """Names without a tensor as first value: they get the shape that the body gives them."""
     unset: list[str]
     copied: list[str]
     """Tensors that the loop changes in place: the result is copied into them."""
@@ -147,7 +151,7 @@ def _written(plan: _Plan) -> list[str]:
 
 
 def _after(plan: _Plan) -> list[str]:
-    """What follows: numbers that are read are numbers again, changed tensors are the same ones."""
+    """Return the lines after the loop, which make numbers again and copy changed tensors back."""
     lines = [f"{name} = _{name}.copy_({name})" for name in plan.copied]
     for name in plan.carried:
         if name == plan.loop.counter and name in plan.place.after:
@@ -158,7 +162,7 @@ def _after(plan: _Plan) -> list[str]:
 
 
 def _first(name: str, start: str, plan: _Plan) -> str:
-    """What the body is called with once, to see the shapes and dtypes that it gives."""
+    """Return the argument for the first call of the body, which shows the shapes and dtypes."""
     if name not in plan.shaped:
         return start
     return "None" if name in plan.unset else f"torch.full((), {name})"
@@ -173,14 +177,14 @@ def _start(name: str, plan: _Plan) -> str:
     before = plan.place.before.get(name)
     if isinstance(before, ast.Call) and ast.unparse(before.func) in _CONSTANT:
         return f"torch.empty_like({name}).copy_({name})"
-    if isinstance(before, ast.Name | ast.Attribute | ast.Subscript):  # no two may be one tensor
+    if isinstance(before, ast.Name | ast.Attribute | ast.Subscript):  # no two inputs may be the same tensor
         return f"{name}.clone()"
     kind = plan.numbers.get(name)
     return name if kind is None else _NUMBERS[kind].format(name)
 
 
 def _normal(node: ast.stmt, place: Surroundings) -> _Loop:
-    """The loop in one form, its ``break`` a flag."""
+    """Return the loop in normal form, with a flag for its ``break``."""
     if not isinstance(node, ast.While | ast.For) or node.orelse:
         raise UnfitError("it has an `else`")
     body, stop = _without_break(node.body, place)
@@ -200,7 +204,7 @@ def _normal(node: ast.stmt, place: Surroundings) -> _Loop:
 
 
 def _counted(node: ast.For, body: list[ast.stmt]) -> _Loop:
-    """``for i in range(a, b)`` with a counter of its own."""
+    """Return ``for i in range(a, b)`` as a loop with its own counter."""
     call = node.iter
     if (
         not isinstance(node.target, ast.Name)
@@ -220,7 +224,7 @@ def _counted(node: ast.For, body: list[ast.stmt]) -> _Loop:
 
 
 def _without_break(body: list[ast.stmt], place: Surroundings) -> tuple[list[ast.stmt], bool]:
-    """The body with ``if t: break`` as a flag, and whether there is one."""
+    """Return the body with a flag for ``if t: break``, and whether there is one."""
     at = [number for number, one in enumerate(body) if isinstance(one, ast.If) and _breaks(one)]
     if not at:
         return body, False
@@ -248,7 +252,7 @@ def _breaks(node: ast.If) -> bool:
 def _in_place(
     body: Sequence[ast.stmt], kinds: dict[str, str], numbers: dict[str, str], place: Surroundings
 ) -> list[str]:
-    """The tensors from before that the body changes in place. Raises ``UnfitError``."""
+    """Return the tensors from before the loop that it changes in place. Raises ``UnfitError``."""
     reassigned = {name for name, _ in values(body)}
     other = {value.id for _, value in values(body) if isinstance(value, ast.Name)}
     for name in changed(body):
@@ -262,7 +266,7 @@ def _in_place(
 
 
 def _kind(value: ast.expr | None) -> str | None:
-    """Whether an expression is a Python number by its form."""
+    """Return ``int`` or ``float`` if an expression has the form of a Python number, else None."""
     if isinstance(value, ast.UnaryOp):
         value = value.operand
     if isinstance(value, ast.Constant):
@@ -279,7 +283,7 @@ def _is_none(value: ast.expr | None) -> bool:
 
 
 def _numbers(body: Sequence[ast.stmt], kinds: dict[str, str]) -> dict[str, str]:
-    """Of the names that begin as numbers those that stay numbers, whatever the loop does."""
+    """Return those of the names in ``kinds`` that stay numbers, whatever the loop does."""
     numbers = dict(kinds)
     steps = [(name, value) for name, value in values(body) if name in kinds]
     steps += [
@@ -309,7 +313,7 @@ def _is_number(value: ast.expr | None, numbers: dict[str, str]) -> bool:
 
 
 def _is_set_first(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether the body sets a name before it reads it."""
+    """Return whether the body sets a name before it reads it."""
     for one in body:
         if name in read([one]):
             return False

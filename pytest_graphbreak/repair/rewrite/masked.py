@@ -1,4 +1,4 @@
-"""What is assigned to the places of a mask, as ``torch.where``: their number is no size."""
+"""Rewrites assignments to the places of a mask as ``torch.where``: their number is not a size."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pytest_graphbreak.repair.pure import computes
 from pytest_graphbreak.repair.rewrite.scope import Surroundings, UnfitError
 
 _KEEPS: Final = ("to", "type_as", "contiguous", "clone", "float", "half", "bfloat16", "double")
-"""Methods that give each element by itself."""
+"""Methods that treat each element by itself."""
 
 
 def to_masked(node: ast.stmt, place: Surroundings) -> list[str]:
-    """``x[mask] = v.expand_as(x[mask])`` -> ``x.copy_(torch.where(mask, v, x))``.
+    """Rewrite ``x[mask] = v.expand_as(x[mask])`` as ``x.copy_(torch.where(mask, v, x))``.
 
-    Also ``x[mask] = y[mask]``, and either below ``if mask.any():``. Shapes and dtypes are checked
-    where it is traced: ``torch.where`` would broadcast and promote. Raises ``UnfitError``.
+    This also covers ``x[mask] = y[mask]``, and both forms below ``if mask.any():``. Shapes and
+    dtypes are checked during tracing, since ``torch.where`` would broadcast and promote. Raises
+    ``UnfitError``.
     """
     inner = _only(node)
     target = inner.targets[0] if len(inner.targets) == 1 else None
@@ -44,7 +45,7 @@ def to_masked(node: ast.stmt, place: Surroundings) -> list[str]:
 
 
 def _only(node: ast.stmt) -> ast.Assign:
-    """The assignment, or the only one below an ``if``."""
+    """Return the assignment, which may be the only statement below an ``if``."""
     if isinstance(node, ast.If) and len(node.body) == 1 and not node.orelse:
         node = node.body[0]
     if not isinstance(node, ast.Assign):
@@ -53,7 +54,7 @@ def _only(node: ast.stmt) -> ast.Assign:
 
 
 class _Value(ast.NodeTransformer):
-    """The value for all places; ``shape`` is then the check of its shape, None for another form."""
+    """Rewrites the value for all places; ``shape`` is the check of its shape, None if unfit."""
 
     def __init__(self, x: str, mask: str) -> None:
         self._x, self._mask = x, mask

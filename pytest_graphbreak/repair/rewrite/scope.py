@@ -1,4 +1,4 @@
-"""Statements in their function: what they bind and change, what is bound before and read after."""
+"""Analyses statements in their function: what they bind and change, what is read after them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _LOOPS: Final = (ast.For, ast.While, ast.AsyncFor)
 
 
 class UnfitError(ValueError):
-    """A statement cannot be rewritten, and why."""
+    """Raised with the reason why a statement cannot be rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a function does around a statement.
+    """The names that a function uses around a statement.
 
-    ``before`` has the names that are bound before it, with the last value (None where it is not
-    known), ``after`` those that are read after it, ``changed`` those that are changed in place
-    after it. A branch inside of it that reads one of ``tensors`` is to be an op as well.
+    ``before`` maps the names that are bound before it to their last value (None if it is unknown),
+    ``after`` holds the names that are read after it, and ``changed`` those that are changed in
+    place after it. A branch inside it that reads one of ``tensors`` has to become an op as well.
     """
 
     text: Sequence[str]
@@ -36,7 +36,7 @@ class Surroundings:
     tensors: frozenset[str] = frozenset()
 
     def source(self, node: ast.stmt) -> list[str]:
-        """The lines of a statement as they are, moved to the left."""
+        """Return the lines of a statement as they are written, without their indentation."""
         if not hasattr(node, "lineno"):
             return ast.unparse(node).splitlines()
         own = self.text[node.lineno - 1 : node.end_lineno]
@@ -50,7 +50,7 @@ class Surroundings:
 
 
 def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes but those of functions and classes that are defined inside."""
+    """Yield all nodes except those inside nested functions and classes."""
     for node in nodes:
         yield node
         if not isinstance(node, _SCOPES):
@@ -58,7 +58,7 @@ def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 
 def bound(nodes: Sequence[ast.AST]) -> list[str]:
-    """The names that statements bind or change in place, in order."""
+    """Return the names that statements bind or change in place, in order."""
     stored = (
         node.id
         for node in walk(nodes)
@@ -75,19 +75,19 @@ def bound(nodes: Sequence[ast.AST]) -> list[str]:
 
 
 def changed(nodes: Sequence[ast.AST]) -> list[str]:
-    """The names whose tensor is changed in place: ``x += 1``, ``x[0] = 1``, ``x.add_(1)``."""
+    """Return the names of tensors changed in place: ``x += 1``, ``x[0] = 1``, ``x.add_(1)``."""
     targets = (_changed(node) for node in walk(nodes))
     return list(dict.fromkeys(one.id for one in targets if isinstance(one, ast.Name)))
 
 
 def changes_attribute(node: ast.AST) -> bool:
-    """Whether a node changes in place what an object holds: ``self.x[0] = 1``."""
+    """Return whether a node changes in place what an object holds: ``self.x[0] = 1``."""
     target = _changed(node)
     return target is not None and not isinstance(target, ast.Name)
 
 
 def _changed(node: ast.AST) -> ast.AST | None:
-    """What a node changes in place, without its index."""
+    """Return what a node changes in place, without its index."""
     target: ast.AST | None = None
     if isinstance(node, ast.AugAssign):
         target = node.target
@@ -103,7 +103,7 @@ def _changed(node: ast.AST) -> ast.AST | None:
 
 
 def read(nodes: Sequence[ast.AST]) -> set[str]:
-    """The names that are read, also in functions that are defined inside."""
+    """Return the names that are read, also in nested functions."""
     return {
         node.id
         for one in nodes
@@ -113,7 +113,7 @@ def read(nodes: Sequence[ast.AST]) -> set[str]:
 
 
 def values(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr | None]]:
-    """The names that statements bind, each with its value where it is one expression."""
+    """Yield the names that statements bind, each with its value if that is one expression."""
     for node in walk(nodes):
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -156,7 +156,7 @@ def _place(function: Def, node: ast.stmt, text: Sequence[str]) -> Surroundings:
 
 
 def _parameters(given: ast.arguments) -> dict[str, ast.expr | None]:
-    """Those of a function, with their defaults."""
+    """Return the parameters of a function with their defaults."""
     named = [*given.posonlyargs, *given.args]
     found: dict[str, ast.expr | None] = {
         one.arg: None for one in ast.walk(given) if isinstance(one, ast.arg)
@@ -171,9 +171,9 @@ def _parameters(given: ast.arguments) -> dict[str, ast.expr | None]:
 def statements(
     source: str, where: Frame, kinds: tuple[type[ast.stmt], ...], *, around: bool = False
 ) -> list[tuple[ast.stmt, Surroundings]]:
-    """The statements of these kinds in a function whose first lines read like ``where.code``.
+    """Return statements of these kinds in a function whose first lines read like ``where.code``.
 
-    With ``around`` those, too, that have such a line inside, the innermost only. Raises
+    With ``around``, statements that contain such a line count too, but only the innermost. Raises
     ``SyntaxError``.
     """
     text = lines(source)
@@ -204,7 +204,7 @@ def _lines(node: ast.stmt, around: bool) -> range:
 
 
 def _functions(node: ast.AST, name: str, wanted: str) -> Iterator[Def]:
-    """The functions of a qualified name, as Python writes it."""
+    """Yield the functions with a qualified name, as Python writes it."""
     for one in ast.iter_child_nodes(node):
         if isinstance(one, Def | ast.ClassDef):
             own = f"{name}{one.name}"
@@ -217,7 +217,7 @@ def _functions(node: ast.AST, name: str, wanted: str) -> Iterator[Def]:
 
 
 def replace(source: str, made: Sequence[tuple[ast.stmt, Sequence[str]]]) -> str:
-    """The source with other lines in place of statements."""
+    """Return the source with other lines in place of statements. Raises ``UnfitError``."""
     text = lines(source)
     for node, new in sorted(made, key=lambda one: -one[0].lineno):
         indent = text[node.lineno - 1][: node.col_offset]

@@ -1,4 +1,4 @@
-"""Other statements, and whole functions: calls that go, numbers, decorators."""
+"""Rewrites other statements and whole functions: removed calls, numbers, decorators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_graphbreak.repair.rewrite.line import (
 
 
 def keep_tensor(node: Statement) -> Replacement | None:
-    """``y * t.item()`` -> ``y * t.detach()``, in all of one statement.
+    """Rewrite ``y * t.item()`` as ``y * t.detach()``, everywhere in one statement.
 
     Without ``detach`` gradients would flow through what was a number.
     """
@@ -28,7 +28,7 @@ def keep_tensor(node: Statement) -> Replacement | None:
 
 
 def only_eager(node: Statement) -> Replacement | None:
-    """An expression statement -> the same under ``if not torch.compiler.is_compiling():``."""
+    """Put an expression statement under ``if not torch.compiler.is_compiling():``."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
     if not isinstance(node.body[0], cst.Expr) or not isinstance(node.body[0].value, cst.Call):
@@ -47,9 +47,9 @@ _MADE: Final = m.Call(
 
 
 def tensor_to_number(node: Statement) -> Replacement | None:
-    """``y * torch.tensor(3.0)`` -> ``y * 3.0``, in all of one statement.
+    """Rewrite ``y * torch.tensor(3.0)`` as ``y * 3.0``, everywhere in one statement.
 
-    The number is the one that the tensor has, in float32: 0.1 is 0.10000000149011612.
+    The number is the value that the tensor has in float32: 0.1 is 0.10000000149011612.
     """
 
     def number(call: cst.CSTNode) -> cst.BaseExpression:
@@ -63,7 +63,7 @@ def tensor_to_number(node: Statement) -> Replacement | None:
 
 
 def drop_graph_break(node: Statement) -> Replacement | None:
-    """``torch._dynamo.graph_break()`` -> ``pass``."""
+    """Rewrite ``torch._dynamo.graph_break()`` as ``pass``."""
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
     call = m.Expr(
@@ -85,7 +85,7 @@ _DISABLE = m.Decorator(
 
 
 def enable(node: Statement) -> Replacement | None:
-    """A function without its ``@torch.compiler.disable``."""
+    """Remove ``@torch.compiler.disable`` from a function."""
     if not isinstance(node, cst.FunctionDef):
         return None
     kept = [one for one in node.decorators if not m.matches(one, _DISABLE)]
@@ -100,7 +100,7 @@ _GROUPED: Final = m.Call(
 
 
 def group_key(node: Statement) -> Replacement | None:
-    """``itertools.groupby(x, f)`` -> ``itertools.groupby(x, key=f)``: Dynamo knows no other."""
+    """Rewrite ``groupby(x, f)`` as ``groupby(x, key=f)``, the only form that Dynamo supports."""
 
     def named(call: cst.CSTNode) -> cst.CSTNode:
         first, key = cst.ensure_type(call, cst.Call).args
@@ -111,7 +111,7 @@ def group_key(node: Statement) -> Replacement | None:
 
 
 def decorate(name: str) -> Rewriter:
-    """A rewriter that puts a decorator on a function, before those that it has."""
+    """Return a rewriter that puts a decorator on a function, before those that it has."""
 
     def decorated(node: Statement) -> Replacement | None:
         if not isinstance(node, cst.FunctionDef):

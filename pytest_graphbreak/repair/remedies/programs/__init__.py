@@ -1,6 +1,6 @@
-"""Functions that patched files have at their head, each in a file of its own, as it is written.
+"""Functions that are put at the head of patched files, each in its own file, as written there.
 
-They are read as text and never imported. ``torch`` is there where they end up.
+They are read as text and never imported. ``torch`` is imported in the file that they end up in.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _BEGINS: Final = "# The program.\n"
 
 @cache
 def program(name: str) -> str:
-    """Return the text of one of these files, from the line behind its imports on."""
+    """Return the text of one of these files that follows its imports."""
     text = (files(__name__) / f"{name}.py").read_text("utf-8")
     return text.partition(_BEGINS)[2].strip()
 
 
 def around(name: str, function: str = "") -> Preamble:
-    """Return a program whose function is put around each call of what torch.compile compiles.
+    """Return a program that wraps each call of what torch.compile compiles in a function.
 
-    The function is ``_graphbreak_NAME`` where no other is given. ``AROUND`` has to go before.
+    The function is ``_graphbreak_NAME`` unless another is given. ``AROUND`` must come before it.
     """
     call = f"torch.compile = _graphbreak_around(_graphbreak_{function or name})"
     return Preamble(f"{program(name)}\n\n\n{call}")
@@ -32,5 +32,5 @@ def around(name: str, function: str = "") -> Preamble:
 
 AROUND: Final = Preamble(program("around"))
 ARGUMENTS: Final = Preamble(program("arguments"))
-"""The names that it gives are those of ``sizes``."""
+"""It names arguments in the same way as ``sizes`` does."""
 OPERATOR: Final = Preamble(program("operator"))

@@ -1,4 +1,4 @@
-"""The arguments of a call, each tensor with its name."""
+"""Visits the arguments of a call, each tensor with its name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def _graphbreak_arguments(model, args, kwargs, change):
-    """The arguments, each tensor as change(name, tensor) gives it: x, batch['ids'], *2."""
+    """Return the arguments with change(name, tensor) for each tensor: x, batch['ids'], *2."""
     import inspect
     from torch.utils._pytree import keystr, tree_map_with_path
 
@@ -27,5 +27,5 @@ def _graphbreak_arguments(model, args, kwargs, change):
 
 
 def _graphbreak_name(model):
-    """What the tables below call a compiled function, or the class of a module."""
+    """Return the name that the tables below use for a function, or for the class of a module."""
     return getattr(model, "__qualname__", type(model).__qualname__)

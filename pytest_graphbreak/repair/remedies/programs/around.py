@@ -1,4 +1,4 @@
-"""Puts a function around each call of what ``torch.compile`` compiles."""
+"""Wraps each call of what ``torch.compile`` compiles in a function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def _graphbreak_around(make):
-    """torch.compile, with the function make(model, compiled) in place of what it compiled."""
+    """Return a torch.compile that gives make(model, compiled) in place of what it compiled."""
     import functools
 
     compile = torch.compile

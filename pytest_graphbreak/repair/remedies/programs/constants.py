@@ -1,4 +1,4 @@
-"""Makes numbers that are read from tensors constants of the graph, which checks them."""
+"""Turns numbers that are read from tensors into constants of the graph, which checks them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _graphbreak_constant = torch._dynamo.assume_constant_result(_graphbreak_read)
 
 
 def _graphbreak_numbers(value):
-    """The numbers of tensors as constants of the graph, which checks them in each call."""
+    """Return the numbers of tensors as constants of the graph, which checks them in each call."""
     if isinstance(value, (list, tuple)):
         return type(value)([_graphbreak_numbers(one) for one in value])
     if not isinstance(value, torch.Tensor):
         return value
     if not torch.compiler.is_compiling():
         return value.tolist()
-    if _graphbreak_case == "":  # to read it is a guard: other small inputs, another graph
+    if _graphbreak_case == "":  # reading it adds a guard: other small inputs get another graph
         pass
     numbers = _graphbreak_constant(value)
     known = torch.tensor(numbers, dtype=value.dtype, device=value.device)
@@ -39,26 +39,26 @@ def _graphbreak_numbers(value):
 
 
 def _graphbreak_nonzero(mask):
-    """Where a tensor is not zero: as many places as the graph knows, which checks it."""
+    """Return where a tensor is not zero; the number of places is a constant, which is checked."""
     if not torch.compiler.is_compiling():
         return mask.nonzero()
     return torch.nonzero_static(mask, size=_graphbreak_numbers((mask != 0).sum()))
 
 
 def _graphbreak_places(index):
-    """The same as a tuple; what is no mask stays as it is."""
+    """Return where a mask is not zero, as a tuple; return anything else unchanged."""
     if not isinstance(index, torch.Tensor) or index.dtype != torch.bool:
         return index
     return _graphbreak_nonzero(index).unbind(1)
 
 
 def _graphbreak_each(index):
-    """The same, always as a tuple: one part of an index that has several."""
+    """Return the places of a mask, or the index itself, as a tuple: one part of a longer index."""
     places = _graphbreak_places(index)
     return (index,) if places is index else places
 
 
-# Also where the file is only imported: its functions call them.
+# Set these even if the file is only imported: its functions call them.
 _graphbreak_set = torch._graphbreak_numbers = _graphbreak_numbers
 _graphbreak_set = torch._graphbreak_nonzero = _graphbreak_nonzero
 _graphbreak_set = torch._graphbreak_places = _graphbreak_places

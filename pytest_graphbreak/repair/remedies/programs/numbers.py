@@ -1,4 +1,4 @@
-"""Makes Python numbers tensors."""
+"""Turns Python numbers into tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _graphbreak_vary: dict[str, Any] = {}
 
 
 def _graphbreak_dtype_for(kind, given):
-    """The dtype that gives what a Python number gives with these tensors; None if none does."""
+    """Return the dtype that acts like a Python number with these tensors; None if there is none."""
     from torch.utils._pytree import tree_leaves
 
     tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
@@ -30,7 +30,7 @@ def _graphbreak_dtype_for(kind, given):
 
 
 def _graphbreak_numbers_as_tensors(model, inner):
-    """Python numbers that vary, arguments and what functions among them close over, are tensors."""
+    """Pass Python numbers that vary as tensors: arguments, and closures of functions."""
     import inspect
     import types
 
@@ -39,7 +39,7 @@ def _graphbreak_numbers_as_tensors(model, inner):
     names = list(inspect.signature(called).parameters)
 
     def closed(name, function, given):
-        """The function with tensors in place of what varies in its closure."""
+        """Return the function with tensors in place of the numbers that vary in its closure."""
         cells = [
             types.CellType(as_tensor(f"{name}.{inside}", cell.cell_contents, given))
             if f"{name}.{inside}" in vary

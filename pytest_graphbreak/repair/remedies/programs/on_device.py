@@ -12,12 +12,12 @@ def _graphbreak_on_cpu(value):
 
 
 def _graphbreak_version(tensor):
-    """What changes where a tensor is written into; of an inference tensor each time."""
+    """Return a value that changes when a tensor is written to; always, for inference tensors."""
     return object() if tensor.is_inference() else tensor._version
 
 
 def _graphbreak_holders(value, seen):
-    """Where code holds CPU tensors: pairs of functions, the one reads it, the other sets it."""
+    """Yield where code holds CPU tensors, as pairs of functions that get and set the tensor."""
     import types
 
     if id(value) in seen:
@@ -58,10 +58,10 @@ def _graphbreak_in_cell(cell, seen):
 
 
 def _graphbreak_on_device(model, inner):
-    """CPU tensors that the code holds are on its inputs' device while a call lasts.
+    """Keep CPU tensors that the code holds on the device of its inputs while a call lasts.
 
-    What is written into them elsewhere goes to the device before a call, and what the call
-    writes into them goes back after it.
+    Values that are written into them elsewhere are copied to the device before a call, and values
+    that the call writes into them are copied back after it.
     """
     from torch.utils._pytree import tree_map
 
@@ -100,7 +100,7 @@ def _graphbreak_on_device(model, inner):
 
 
 def _graphbreak_device_of(model, args, kwargs):
-    """The device of the inputs or of the weights; None where all is on the CPU."""
+    """Return the device of the inputs or the weights; None if everything is on the CPU."""
     from torch.utils._pytree import tree_leaves
 
     leaves = tree_leaves((args, kwargs))
@@ -112,7 +112,7 @@ def _graphbreak_device_of(model, args, kwargs):
 
 
 def _graphbreak_moved(leaf, device, pairs):
-    """An input on the device; one that was not there is noted in the pairs."""
+    """Return an input on the device, and add it to the pairs if it had to be moved."""
     if not _graphbreak_on_cpu(leaf):
         return leaf
     pairs.append((leaf, leaf.to(device)))
@@ -120,14 +120,14 @@ def _graphbreak_moved(leaf, device, pairs):
 
 
 def _graphbreak_put_back(found, pairs):
-    """The code holds its own tensors again, but where the call gave it others."""
+    """Give the code its own tensors back, except where the call replaced them."""
     for (put, value, get), (_, there) in zip(found, pairs):
         if get() is there:
             put(value)
 
 
 def _graphbreak_write_back(pairs, versions, copies):
-    """What a call wrote into a tensor on the device goes into the one that the code holds."""
+    """Copy what a call wrote into tensors on the device to the tensors that the code holds."""
     for (value, there), version in zip(pairs, versions):
         if _graphbreak_version(there) != version:
             with torch.no_grad():

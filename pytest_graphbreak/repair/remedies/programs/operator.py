@@ -1,4 +1,4 @@
-"""Makes a function one node of the graph, which runs as it is."""
+"""Turns a function into one node of the graph, which runs the function as it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _graphbreak_ops = []
 
 
 def _graphbreak_kept(a, b):
-    """Whether a tensor is as its copy: a NaN is one still, and 0.0 is not -0.0."""
+    """Return whether a tensor equals its copy: NaN equals NaN, and 0.0 differs from -0.0."""
     same = a == b
     if a.is_floating_point():
         same = same & (torch.signbit(a) == torch.signbit(b))
@@ -29,7 +29,10 @@ def _graphbreak_parameters(function):
 
 
 def _graphbreak_checked(name, result, wanted, given, copies):
-    """The result as it was to be. Raises ``TypeError`` for another, and for a changed argument."""
+    """Return the result in the expected form.
+
+    Raises ``TypeError`` if its shape or dtype is another, or if an argument was changed.
+    """
     if not isinstance(result, torch.Tensor):
         raise TypeError(f"{name}: the result is no tensor")
     if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
@@ -40,10 +43,10 @@ def _graphbreak_checked(name, result, wanted, given, copies):
 
 
 def _graphbreak_op(function, shape=None):
-    """A function of tensors as one node of the graph, which runs as it is, each time.
+    """Return a function of tensors as one node of the graph, which runs it as it is in each call.
 
-    Its result has the shape and the dtype of its first argument, or the shape that is given. A
-    function of numpy is given arrays where the code gives it arrays.
+    Its result has the shape and the dtype of its first argument, or the given shape. A numpy
+    function gets arrays where the code passes arrays.
     """
     import functools
 
@@ -64,11 +67,11 @@ def _graphbreak_op(function, shape=None):
         f"graphbreak::{name}", run, mutates_args=(), schema="(Tensor[] given) -> Tensor"
     )
     op.register_fake(like)
-    # It is called even if nobody uses its result: the function may do more than return it.
+    # Call it even if its result is not used: the function may have side effects.
     torch.fx.node.has_side_effect(op._opoverload)
     _graphbreak_ops.append(op)
 
-    # Without its names: Dynamo knows what is of numpy by the name of its module.
+    # Do not copy the names: Dynamo recognizes numpy functions by the name of their module.
     @functools.wraps(function, assigned=())
     def call(*args, **kwargs):
         if not torch.compiler.is_compiling():
@@ -82,5 +85,5 @@ def _graphbreak_op(function, shape=None):
 
 
 def _graphbreak_scalar_op(function):
-    """The same, for a result without dimensions."""
+    """Return a function as one node of the graph whose result has no dimensions."""
     return _graphbreak_op(function, ())

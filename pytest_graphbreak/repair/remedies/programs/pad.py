@@ -1,4 +1,4 @@
-"""Fills up the sizes that vary to the next bucket."""
+"""Pads the sizes that vary to the next bucket."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _graphbreak_bucket(size, first):
 
 
 def _graphbreak_at_home(tensor):
-    """Where a tensor is padded: on an xla device each size would be a graph again for that."""
+    """Return the device to pad on: the CPU for xla, where each size would compile another graph."""
     return torch.device("cpu") if tensor.device.type == "xla" else tensor.device
 
 
 def _graphbreak_padded(table, name, tensor):
-    """A tensor with its sizes that vary filled up with zeros."""
+    """Return a tensor whose sizes that vary are padded with zeros."""
     amounts = [0] * (2 * tensor.dim())
     for dim, first in table["dims"].get(name, {}).items():
         size = tensor.shape[dim]
@@ -40,7 +40,7 @@ def _graphbreak_padded(table, name, tensor):
 
 
 def _graphbreak_cut_back(table, result, sizes):
-    """The results of a padded call, cut to the sizes that the plain one would have given."""
+    """Cut the results of a padded call to the sizes that the plain call would have given."""
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
     leaves, spec = tree_flatten(result)
@@ -65,9 +65,9 @@ def _graphbreak_cut_back(table, result, sizes):
 
 
 def _graphbreak_pad(model, inner):
-    """Fill up the sizes that vary with zeros to the next bucket, and cut the results back.
+    """Pad the sizes that vary with zeros to the next bucket, and cut the results back.
 
-    Where that would change a result, the call is made as it is.
+    If padding would change a result, the call is made without it.
     """
     table = _graphbreak_buckets.get(_graphbreak_name(model))
     if table is None:
@@ -93,7 +93,7 @@ def _graphbreak_pad(model, inner):
         wanted = {(name, dim): _graphbreak_bucket(size, table["dims"][name][dim])
                   for (name, dim), size in sizes.items()}
         if len(sizes) < sum(len(dims) for dims in table["dims"].values()) or wanted == sizes:
-            return inner(*args, **kwargs)  # other arguments than those that were seen; no padding
+            return inner(*args, **kwargs)  # not the arguments that were seen, or no padding
         case = tuple(wanted.items())
         if case not in holds:
             holds[case] = _graphbreak_padding_holds(model, inner, padded, cut_back, args, kwargs)
@@ -106,11 +106,11 @@ def _graphbreak_pad(model, inner):
 
 
 def _graphbreak_padding_holds(model, inner, padded, cut_back, args, kwargs):
-    """Whether the padded call gives what the plain one gives, for these and for other inputs.
+    """Return whether the padded call gives the plain results, for these and for other inputs.
 
-    The others have the same sizes: floats that are all above or all below zero, small and large
-    (a maximum sees zeros only below, a minimum only above), masks without a zero and with one.
-    It is asked once for a bucket. A row that is masked as a whole is not among them.
+    The others have the same sizes: floats that are all above or all below zero, small and large (a
+    maximum sees zeros only below, a minimum only above), masks without a zero and with one. The
+    check is made once for each bucket. It does not try a row that is masked as a whole.
     """
     module = getattr(model, "__self__", model)
     module = module if isinstance(module, torch.nn.Module) else None
@@ -134,7 +134,7 @@ def _graphbreak_padding_holds(model, inner, padded, cut_back, args, kwargs):
 
 
 def _graphbreak_copy(value):
-    """The value without what it shares with others; on an xla device no operation is made."""
+    """Return a copy of the value that shares nothing; on an xla device this adds no operation."""
     import copy
 
     if isinstance(value, torch.Tensor):
@@ -144,9 +144,9 @@ def _graphbreak_copy(value):
 
 
 def _graphbreak_other(model, args, kwargs, signs, scale, whole):
-    """Arguments of the same shapes and dtypes: tensors in turn are of the one sign and the other.
+    """Return arguments of the same shapes and dtypes, whose tensors take the two signs in turn.
 
-    Without whole, integers that are no mask stay as they are.
+    If ``whole`` is false, integers that are not a mask stay as they are.
     """
     from torch.utils._pytree import tree_map
 
@@ -173,7 +173,7 @@ def _graphbreak_other(model, args, kwargs, signs, scale, whole):
 
 
 def _graphbreak_plain(model, args, kwargs):
-    """What the uncompiled model gives; for an xla device the host's: there it is no graph."""
+    """Return the result of the uncompiled model; for xla it runs on the host, to make no graph."""
     from torch.utils._pytree import tree_map
 
     def at_home(value):
@@ -191,7 +191,7 @@ def _graphbreak_plain(model, args, kwargs):
 
 
 def _graphbreak_padding_gives(model, inner, padded, cut_back, module, given, wanted):
-    """Whether the padded call gives what is wanted, and writes into none of what it pads."""
+    """Return whether the padded call gives the wanted result and leaves what it pads unchanged."""
     from torch.utils._pytree import tree_leaves
 
     filled = []
@@ -216,7 +216,7 @@ def _graphbreak_padding_gives(model, inner, padded, cut_back, module, given, wan
 
 
 def _graphbreak_same(old, new):
-    """Whether two values are equal; floats up to rounding, with a NaN only where there is one."""
+    """Return whether two values are equal: floats up to rounding, NaN only equal to NaN."""
     if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
         return type(old) is type(new) and (old == new or old != old)
     old, new = old.detach().cpu(), new.detach().cpu()
