@@ -1,1 +1,1 @@
-"""One module a layer, behind the ``Observer`` protocol of ``base``."""
+"""The layers, one module each, behind the ``Observer`` protocol of ``base``."""

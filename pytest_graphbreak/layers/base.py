@@ -1,4 +1,4 @@
-"""What an observer is: the seam between a compiler and everything else.
+"""The interface between a compiler and everything else: observers and their windows.
 
 An observer watches one layer. Windows nest and may overlap (a ``graph_budget``
 block in a test, a pytest run inside a test), so an observer hands out one
@@ -22,14 +22,14 @@ from pytest_graphbreak.model.record import Record
 
 
 class MissingName(Exception):
-    """A private name of a compiler is not where it should be; the text says which, and its use."""
+    """A private name of a compiler is missing; the text says which one, and what it is used for."""
 
 
 class Window(Protocol):
     """One stretch of time in which one layer is watched."""
 
     def close(self) -> Record | None:
-        """Stop watching; a record of this layer, or None if it was not there at all.
+        """Stop watching and return the record of this layer, or None if it was not there at all.
 
         Never raises for a fault of its own: a fault is one of the record's ``errors``,
         which make the verdict ``error``.
@@ -37,11 +37,11 @@ class Window(Protocol):
         ...
 
     def peek(self) -> Record | None:
-        """What has been seen so far; the window stays open."""
+        """Return what has been seen so far; the window stays open."""
         ...
 
     def excluded(self) -> AbstractContextManager[None]:
-        """What is done inside is not this window's: a fixture of the whole session, say.
+        """Exclude from this window what is done inside: a fixture of the whole session, say.
 
         If the window was isolated, what was compiled inside is forgotten after
         it, as if it had been compiled before the window opened.
@@ -50,7 +50,7 @@ class Window(Protocol):
 
 
 class Observer(ABC):
-    """A layer that can be watched: what its description names as ``observer``.
+    """A layer that can be watched: the class that its description names as ``observer``.
 
     ``reasons``: whether graphs are explained, or only counted; to be read when a window
     opens. A layer on which explaining costs nothing may always do so. ``runs``: whether runs of
@@ -65,7 +65,7 @@ class Observer(ABC):
 
     @abstractmethod
     def open(self, places: Places) -> Window:
-        """Begin to watch, changing nothing that the user's code can see.
+        """Begin to watch, without changing anything that the user's code can see.
 
         ``places`` names source files for this window's record.
         Where the layer cannot be watched the window says so in the ``errors``
@@ -82,7 +82,7 @@ class Observer(ABC):
         """
 
     def keep_history(self) -> AbstractContextManager[None]:
-        """Note what is compiled inside, so that a window in it knows what is compiled again.
+        """Note what is compiled inside, so that a window in it can tell what is compiled again.
 
         For a compiler that does not itself know why. The fixture ``graph_budget`` does so from
         the first test that asks for it; the gate's own windows do anyway.
@@ -90,27 +90,27 @@ class Observer(ABC):
         return nullcontext()
 
     def joined(self, own: Record, others: Mapping[str, Record]) -> Record:
-        """The record of this layer, with what ``others``, by layer, saw of the same graphs."""
+        """Return this layer's record, with what ``others``, by layer, saw of the same graphs."""
         return own
 
     def completed(self, record: Record) -> Record:
-        """A record of all layers and child processes, with what follows from it for this layer."""
+        """Return a record of all layers and child processes, with what follows for this layer."""
         return record
 
     def follows_fork(self) -> bool:
-        """Whether a process that was just forked from this one can be watched."""
+        """Return whether a process that was just forked from this one can be watched."""
         return True
 
     def when_silent(self, call: Callable[[], None]) -> None:  # noqa: B027 - most layers are notified
-        """Call back once something may be compiled here that is found only by looking, if ever."""
+        """Call ``call`` once something may be compiled that is found only by looking, if ever."""
 
     def defers(self) -> bool:
-        """Whether graphs may still be compiled for what has run, up to the end of the process."""
+        """Return whether graphs may still be compiled for what has run, until the process ends."""
         return False
 
 
 class Probe(Protocol):
-    """What ``doctor`` tries a layer on: what its description names as ``probe``.
+    """The code that ``doctor`` tries a layer with: what its description names as ``probe``.
 
     It is made and used in a process of its own. ``expected`` is what is to be seen.
     """
@@ -118,15 +118,15 @@ class Probe(Protocol):
     expected: str
 
     def prepare(self) -> Callable[[], object]:
-        """Set up all that is not to be counted; what is returned is called, and watched."""
+        """Set up all that is not to be counted; return the function that is called and watched."""
         ...
 
     def about(self) -> str:
-        """With what it was tried: ``torch 2.9.1``. Asked when it has run."""
+        """Return what it was tried with: ``torch 2.9.1``. Called after it has run."""
         ...
 
     def internals(self) -> list[str]:
-        """The private names of the compiler that the observer uses."""
+        """Return the private names of the compiler that the observer uses."""
         ...
 
 
@@ -134,12 +134,12 @@ class Probe(Protocol):
 
 
 def observers() -> tuple[Observer, ...]:
-    """No compiler is imported by this."""
+    """Return the observers of this process, one for each layer. No compiler is imported."""
     return _loaded()[0]
 
 
 def unloaded() -> tuple[str, ...]:
-    """Why others cannot be loaded: what is not watched is no layer of zero."""
+    """Return why layers cannot be loaded: one that is not watched has no count of zero."""
     return _loaded()[1]
 
 
@@ -164,20 +164,20 @@ def _loaded() -> tuple[tuple[Observer, ...], tuple[str, ...]]:
 
 
 class Listener(Protocol):
-    """Called by the sensors, while torch compiles. None of these may raise."""
+    """A listener that the sensors call while torch compiles. None of its methods may raise."""
 
     def begins(self) -> None:
-        """A compilation begins in this thread."""
+        """Note that a compilation begins in this thread."""
 
     def ends(self) -> None:
-        """The compilation that began last in this thread came to its end."""
+        """Note that the compilation that began last in this thread has ended."""
 
     def noted(self) -> None:
-        """Something was noted that belongs to no such compilation."""
+        """Note that something was noted outside of such a compilation."""
 
 
 class Notifier:
-    """At most one listener at a time."""
+    """A holder of at most one listener at a time."""
 
     def __init__(self) -> None:
         self.listener: Listener | None = None

@@ -1,8 +1,8 @@
-"""What a program says that it is doing, for what is compiled meanwhile: ``with during("...")``.
+"""Labels for what a program is doing while something is compiled: ``with during("...")``.
 
-A view is what records go through on their way to a window: it notes how much there was when
-a stretch begins and when it ends. What is new in between was compiled during it. So nothing
-has to be added by the sensors, and a child process need not know.
+Records pass through a view on their way to a window: it notes how much there was when a stretch
+begins and when it ends. What is new in between was compiled during it. So the sensors need not add
+anything, and a child process need not know.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from pytest_graphbreak.model.record import Break, Eager, Graph, Recompile, Record
 
 OWN: Final = ""
-"""The source of records that is this process."""
+"""The source of the records of this process."""
 MOST: Final = 200
-"""Characters of a label; the rest is cut off."""
+"""The longest label, in characters; the rest is cut off."""
 
 Listed = TypeVar("Listed", Graph, Recompile)
 Placed = TypeVar("Placed", Break, Eager)
@@ -29,7 +29,7 @@ Placed = TypeVar("Placed", Break, Eager)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much there is in a record that only grows: of each list, by layer or place."""
+    """The size of a record that only grows: of each list, by layer or place."""
 
     listed: Mapping[tuple[type, str], int]
     placed: Mapping[tuple[type, tuple[str, ...]], int]
@@ -48,11 +48,11 @@ class Extent:
 NOTHING: Final = Extent({}, {})
 
 Extents = Mapping[str, Extent]
-"""By source: this process, or the directory of a child."""
+"""Extents by source: this process, or the directory of a child."""
 
 
 class Viewer(Protocol):
-    """What returns records with labels."""
+    """An object that returns records with labels."""
 
     spans: Spans
 
@@ -88,7 +88,7 @@ class Spans:
                 span.after = there
 
     def named(self, source: str, record: Record) -> Record:
-        """Return all that ``source`` has reported, each part with what was being done meanwhile."""
+        """Return all that ``source`` has reported, each part labelled with what was being done."""
         spans = [
             (span.label.text, span.before.get(source, NOTHING), _after(span, source))
             for span in self._spans
@@ -112,7 +112,7 @@ _Ends = list[tuple[str, Extent, Extent | None]]
 
 
 def _listed(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
-    """An item is in each stretch that has its number, among those of its layer."""
+    """Label items: one is in each stretch that has its number, among those of its layer."""
     seen: dict[tuple[type, str], int] = {}
     for item in items:
         key = type(item), item.layer
@@ -127,7 +127,7 @@ def _listed(items: tuple[Listed, ...], spans: _Ends) -> Iterator[Listed]:
 
 
 def _placed(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
-    """A place is in the first stretch in which it came up, and in those around that one."""
+    """Label places: one is in the first stretch in which it came up, and in those around it."""
     for item in items:
         key = type(item), item.key
         grown = [
@@ -142,7 +142,7 @@ def _placed(items: tuple[Placed, ...], spans: _Ends) -> Iterator[Placed]:
 
 
 def _joined(labels: list[str], inner: str | None) -> str:
-    """The outermost first; what the process that compiled says itself comes last."""
+    """Join labels, the outermost first; what the compiling process says itself comes last."""
     return ", ".join(dict.fromkeys([*labels, *([inner] if inner else [])]))
 
 
@@ -151,7 +151,7 @@ _under_way: list[_Label] = []
 
 
 def _in_child() -> None:
-    """After a fork: what the parent was doing ends in the parent, and is reported there."""
+    """After a fork, forget what the parent was doing: it ends there, and is reported there."""
     _views.clear()
     _under_way.clear()
 
@@ -161,7 +161,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def enter(view: Viewer) -> None:
-    """From now on ``view`` sees stretches, first those that are under way."""
+    """Show stretches to ``view`` from now on, first those that are under way."""
     for label in _under_way:
         view.spans.begin(label, view.extents())
     _views.append(view)

@@ -35,7 +35,7 @@ _PATH = "PYTHONPATH"
 
 
 class _Family:
-    """This process as a parent. Forked, it becomes a child, and a parent of its own."""
+    """This process as a parent. A fork of it becomes a child, and a parent of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -54,7 +54,7 @@ class _Family:
         return self._spool
 
     def enter(self, places: Places) -> None:
-        """One window more; from the first one on children are followed."""
+        """Open a window; children are followed from the first one on."""
         with self._lock:
             self._settle()
             self._open += 1
@@ -62,7 +62,7 @@ class _Family:
                 self._follow(places)
 
     def leave(self) -> None:
-        """One window less; with the last one the environment is as it was."""
+        """Close a window; the last one puts the environment back as it was."""
         with self._lock:
             self._open -= 1
             if self._open or self._child is not None:
@@ -99,7 +99,7 @@ class _Family:
         os.environ[_PATH] = f"{_SITE}{os.pathsep}{rest}" if rest else _SITE
 
     def _unfollow(self) -> None:
-        """The environment is as it was, or as somebody keeps it."""
+        """Put the environment back as it was, or as an enclosing ``kept`` needs it."""
         if self._kept:
             self._follow(self._kept[-1])
             return
@@ -110,12 +110,12 @@ class _Family:
             os.environ.pop(_PATH, None)
 
     def adopt(self, child: Child) -> None:
-        """This process is the child of a test; its own children are that test's too."""
+        """Make this process the child of a test; its own children belong to that test too."""
         self._child = child
         self._settle()
 
     def _settle(self) -> None:
-        """Where our children write: a place of this process, not of the one it forked from."""
+        """Make sure that children write to a spool of this process, not of its parent."""
         if not self._hooked and hasattr(os, "register_at_fork"):
             self._hooked = True
             os.register_at_fork(after_in_child=self._forked)
@@ -131,7 +131,7 @@ class _Family:
             spool.remove(self._spool)
 
     def _forked(self) -> None:
-        """In a forked process: if a window is open, it belongs to that window's test."""
+        """Set up a forked process: if a window is open, it belongs to that window's test."""
         self._lock = threading.RLock()
         watched = self._open > 0 or bool(self._kept) or self._child is not None
         self._open = 0
@@ -142,13 +142,13 @@ class _Family:
                 self.adopt(Child(about, observers(), self._places, forked=True))
 
     def _about(self) -> str:
-        """What a child finds in its environment, or would if the test had not taken it away."""
+        """Return what a child finds in its environment unless the test took it away."""
         assert self._places is not None
         named = self._places
         return About(self._spool, str(named.root), self._pid, named.infra).dump()
 
     def spawned(self, about: About, places: Places) -> None:
-        """In a process that was spawned: it belongs to the test whose spool ``about`` names."""
+        """Set up a process that was spawned: it belongs to the test whose spool ``about`` names."""
         if about.owner == os.getpid():  # the test's process became another program: nobody reads
             os.environ.pop(VARIABLE, None)
             return
@@ -160,7 +160,7 @@ FAMILY = _Family()
 
 
 def begin(about: str) -> None:
-    """In a process that a test started: report to the test what is compiled here."""
+    """Report what is compiled here to the test that started this process."""
     test = About.load(about)
     named = places(Path(test.root))
     named.pass_over(test.infra)
@@ -168,7 +168,7 @@ def begin(about: str) -> None:
 
 
 def kept(places: Places) -> contextlib.AbstractContextManager[None]:
-    """Processes that are started inside can be followed by any window that opens later."""
+    """Let any window that opens later follow the processes that are started inside."""
     return FAMILY.kept(places)
 
 
@@ -176,11 +176,11 @@ class Following:
     """One stretch of time in which the children of this process are followed."""
 
     def __init__(self, places: Places, spans: Spans) -> None:
-        """``spans``: the stretches that records are named by."""
+        """Begin to follow; ``spans`` are the stretches that records are named by."""
         self._pid = os.getpid()
         self._spans = spans
         self.unfinished: tuple[str, ...] = ()
-        """Compilations of which nobody knows how they ended."""
+        """Compilations that nobody knows the end of."""
         FAMILY.enter(places)
         self._seen: tuple[Record, ...] | None = None
         self._earlier: tuple[Record, ...] = ()
@@ -194,7 +194,7 @@ class Following:
         return {child.node: Extent.of(child.record) for child in spool.read(FAMILY.spool)}
 
     def _begin(self) -> None:
-        """What was reported up to now is not ours."""
+        """Leave out what was reported up to now."""
         spool.ask(FAMILY.spool)
         reports = spool.read(FAMILY.spool)
         self._before = {child.node: child.record for child in reports}
@@ -202,7 +202,7 @@ class Following:
 
     @contextlib.contextmanager
     def excluded(self) -> Iterator[None]:
-        """What children do inside is not ours."""
+        """Leave out what children do inside."""
         self._earlier = self.peek()
         try:
             yield
@@ -210,7 +210,7 @@ class Following:
             self._begin()
 
     def peek(self) -> tuple[Record, ...]:
-        """One record for each child that did something since we opened."""
+        """Return one record for each child that did something since we opened."""
         return (*self._earlier, *self._records()) if self._seen is None else self._seen
 
     def close(self) -> tuple[Record, ...]:
@@ -252,7 +252,7 @@ class Following:
 
 
 def _note(child: ProcessRecord) -> str:
-    """What may be missing of a process."""
+    """Return a note of what may be missing of a process; empty if nothing is."""
     if child.unseen:
         return f"what it compiled is not counted: {child.unseen}"
     if child.compiling:
@@ -265,7 +265,7 @@ def _note(child: ProcessRecord) -> str:
 
 
 def _unreports() -> str:
-    """Of a process that does not answer: it hangs, or is stopped."""
+    """Return the error for a process that does not answer: it hangs, or is stopped."""
     return (
         f"it did not answer for {spool.PATIENCE:g} s: "
         "device graphs since its last report are not counted"

@@ -1,4 +1,4 @@
-"""In a child process of a test: watch what it compiles, and report it to the test.
+"""Watches what a child process of a test compiles, and reports it to the test.
 
 The report is written at the end of each compilation, so that a child
 that is killed loses only what it was doing, and when the process ends in order.
@@ -24,7 +24,7 @@ from pytest_graphbreak.model.record import Record
 
 
 class Child:
-    """This process, as the child of a test. It is watched to its end."""
+    """This process as the child of a test. It is watched to its end."""
 
     def __init__(
         self, about: About, observers: Sequence[Observer], places: Places, forked: bool
@@ -42,7 +42,7 @@ class Child:
         self.spans = during.Spans()
         self._written: Record | None = None
         self.about = About(self._node.path, about.root, about.owner, about.infra)
-        """For the children of this process."""
+        """What the children of this process are told."""
         self._watched = [observer for observer in observers if _can_watch(observer, forked)]
         self._windows: list[Window] = [observer.open(places) for observer in self._watched]
         os.environ[VARIABLE] = self.about.dump()
@@ -68,7 +68,7 @@ class Child:
             self._mark(False)
 
     def noted(self) -> None:
-        """Report what was observed. If another thread is writing, it writes once more."""
+        """Report what was observed. If another thread is writing, let it write once more."""
         self._repeat = True
         while self._repeat and self._lock.acquire(blocking=False):
             try:
@@ -94,12 +94,12 @@ class Child:
         return merge([item for item in seen if item is not None])
 
     def asked(self) -> None:
-        """The test wants to know what was compiled up to now. Another thread may be writing."""
+        """Report what was compiled up to now to a test that asks. Another thread may be writing."""
         with self._lock:
             self._write(final=False)
 
     def _listen(self) -> None:
-        """From now on some compilations do not notify us: the test has to ask."""
+        """Answer the test when it asks: from now on some compilations do not notify us."""
         with contextlib.suppress(OSError, AttributeError):  # no pipes on Windows
             self._node.listen(self.asked)
             self._listens = True
@@ -124,7 +124,7 @@ class Child:
                 self._node.compiling(compiling, self._name())
 
     def _name(self) -> str:
-        """What the process is called, without what changes from run to run."""
+        """Return the name of the process, without what changes from run to run."""
         worker = _worker()
         if worker is not None and not (self._forked and worker is self._born):
             return _worker_name(worker)
@@ -133,7 +133,7 @@ class Child:
     def _at_exit(self) -> None:
         atexit.register(self.end)
         if self._forked:
-            # multiprocessing ends a forked process by this, and so does who forks by hand.
+            # multiprocessing ends a forked process by this, and so does code that forks by hand.
             _before(os, "_exit", self.end)
 
 
@@ -148,12 +148,12 @@ def _before(owner: Any, attribute: str, call: Callable[[], None]) -> None:
 
 
 def _can_watch(observer: Observer, forked: bool) -> bool:
-    """Not what the window of the test sees by itself, and not what a fork cannot follow."""
+    """Return whether to watch: not what the test's window sees, or what a fork cannot follow."""
     return not observer.shared and (not forked or observer.follows_fork())
 
 
 def _worker() -> Any:
-    """What this process is for ``multiprocessing``; None if it is none of its workers.
+    """Return this process as ``multiprocessing`` knows it, or None if it is none of its workers.
 
     A process that is forked by hand still has that of its parent.
     """
@@ -163,7 +163,7 @@ def _worker() -> Any:
 
 
 def _worker_name(process: Any) -> str:
-    """The name that somebody gave, or the default one without its number."""
+    """Return the name that somebody gave, or the default one without its number."""
     name, kind = str(process.name), type(process).__name__
     for own in (kind, kind.replace("Process", "PoolWorker")):
         if re.fullmatch(rf"{re.escape(own)}-[\d:]+", name):
@@ -172,7 +172,7 @@ def _worker_name(process: Any) -> str:
 
 
 def _script() -> str:
-    """What this Python runs: ``train.py``, ``pytest``, ``python -c``."""
+    """Return what this Python runs: ``train.py``, ``pytest``, ``python -c``."""
     path = sys.argv[0] if sys.argv else ""
     if path in ("", "-c", "-m", "-"):
         return f"python {path}".strip()

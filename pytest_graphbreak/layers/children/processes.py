@@ -1,4 +1,4 @@
-"""What Linux offers so that no process outlives the one that answers for it."""
+"""Functions of Linux by which no process outlives the one that is responsible for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def die_with(parent: int) -> None:
-    """In a child: be killed when ``parent`` ends, however it ends. Elsewhere than on Linux nothing.
+    """In a child: be killed when ``parent`` ends, however it ends. Does nothing outside of Linux.
 
     It holds for the program that this process becomes (``exec``), not for its children.
     """
@@ -29,7 +29,7 @@ def die_with(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent ended become children of this process, where Linux is asked so."""
+    """Adopt descendants whose parent ended as children of this process; only on Linux."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -48,7 +48,7 @@ def end_orphans() -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kill a process and those of its group, if there is any."""
+    """Kill a process and the others of its group, if it exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -68,7 +68,7 @@ def _prctl(option: int, value: int) -> None:
             ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-# Waits for the threads that a script leaves behind, as Python does when it ends.
+# Waiting for the threads that a script leaves behind, as Python does when it ends.
 #
 # Python joins those that are no daemons. Workers of a ``ThreadPoolExecutor`` that
 # nobody shut down end only with the interpreter, so they are not joined: their
@@ -79,7 +79,7 @@ _POLL: Final = 0.01
 
 
 def wait_for_threads(before: Collection[threading.Thread]) -> None:
-    """Until all threads that were not there ``before`` have ended, or have nothing to do."""
+    """Wait until all threads that are not in ``before`` have ended, or have nothing to do."""
     drained = False
     while left := list(_threads_left(before)):
         queues = _queues()
@@ -111,7 +111,7 @@ def _threads_left(before: Collection[threading.Thread]) -> Iterator[threading.Th
 
 
 def _queues() -> Any:
-    """The queue of work of each worker of a pool.
+    """Return the work queue of each worker of a pool.
 
     Source: ``_threads_queues`` of concurrent/futures/thread.py, Python 3.10 to 3.13.
     """
@@ -119,7 +119,7 @@ def _queues() -> Any:
 
 
 class _Stop:
-    """An item of work at which all workers of a pool meet: what came before it is done."""
+    """A work item at which all workers of a pool meet: all items before it are done."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,11 +1,12 @@
 """Runs commands, and functions of this package, each in a process of its own.
 
-One after another, each in a session of its own that ends with this process, however that ends: the
-``server`` starts and ends them. What they write is in one directory that goes with the command.
+They run one after another, each in a session of its own that ends with this process, however that
+ends: the ``server`` starts and ends them. What they write is in one directory that is removed with
+the command.
 
-Not by ``multiprocessing.forkserver``, though it would fork as well: it ends without its programs
-and their children, goes with the terminal, runs the command's main module again in each of them,
-and has no way to start another program (a command, or a Python that reads a new environment).
+``multiprocessing.forkserver`` would fork as well, but it ends without its programs and their
+children, goes with the terminal, runs the command's main module again in each of them, and has no
+way to start another program (a command, or a Python that reads a new environment).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pytest_graphbreak.layers.children.server import TIMED_OUT, Order
 from pytest_graphbreak.text.files import hold
 from pytest_graphbreak.text.output import UserError
 
-# The temporary directory of one command: gone with it, or with the next one where it was killed.
+# The temporary directory of one command: removed with it, or by the next one if it was killed.
 #
 # Its owner holds a lock on a file in it as long as it lives. The system gives the lock up when a
 # process is killed, so the next command sees which directories have no owner.
@@ -37,12 +38,12 @@ PREFIX: Final = "graphbreak-bench-"
 
 _OWNER: Final = "owner"
 _NEWBORN: Final = 3600.0
-"""Seconds that a directory without a lock file is given: its owner is about to make one."""
+"""Seconds that a directory may have no lock file: its owner is about to make one."""
 
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory of our own. Those that killed commands left are removed first."""
+    """Make a directory of our own, after removing those that killed commands left."""
     sweep()
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
         handle = os.open(os.path.join(name, _OWNER), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -61,7 +62,7 @@ def sweep() -> None:
 
 
 def is_left(path: Path) -> bool:
-    """Whether a directory of ours belongs to nobody any more; also if it is not there."""
+    """Return whether a directory of ours has no owner any more; also true if it does not exist."""
     try:
         about = path.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -87,7 +88,7 @@ def _is_ours(about: os.stat_result) -> bool:
 
 
 _TAIL: Final = 2**18
-"""Bytes of what a command printed that are read, from the end."""
+"""Bytes that are read, from the end, of what a command printed."""
 _SERVER: Final = "pytest_graphbreak.layers.children.server"
 
 
@@ -97,7 +98,7 @@ class ServerError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended: its exit code, None where its time was over, and what it printed.
+    """The end of a command: its exit code, or None after a timeout, and what it printed.
 
     ``answer`` is what a function gave back; None where it came to no end.
     """
@@ -108,13 +109,13 @@ class CommandResult:
     answer: dict[str, Any] | None = None
 
     def last(self, most: int) -> list[str]:
-        """The last lines that it printed, errors last."""
+        """Return the last lines that it printed, errors last."""
         said = [*self.out.splitlines(), *self.err.splitlines()]
         return [line for line in said if line.strip()][-most:]
 
 
 class Runner:
-    """Runs in ``directory``, each command for at most ``timeout`` seconds.
+    """A runner in ``directory`` that gives each command at most ``timeout`` seconds.
 
     The server is started with the first; ``server`` is one that runs already.
     """
@@ -125,7 +126,7 @@ class Runner:
         self.directory = directory
         self.timeout = timeout
         self.out = directory / "out"
-        """What is printed goes here, and errors into a file beside it."""
+        """The file for what is printed; errors go into a file beside it."""
         self._server = server
 
     def run(
@@ -157,7 +158,7 @@ class Runner:
         fork: bool = False,
         remove: Sequence[str] = (),
     ) -> CommandResult:
-        """Call ``module:function`` with a mapping, and have the mapping that it gives back.
+        """Call ``module:function`` with a mapping, and return the mapping that it gives back.
 
         In a Python of its own, or in a ``fork`` of one that has imported torch. ``remove`` are
         files that are gone afterwards. Raises ``ServerError``.
@@ -190,7 +191,7 @@ class Runner:
         return CommandResult(code, tail(self.out), tail(Path(f"{self.out}.err")))
 
     def exit_code(self, order: Order) -> int | None:
-        """The exit code of the program of an order; None where its time was over.
+        """Return the exit code of the program of an order, or None after a timeout.
 
         Raises ``ServerError`` if the server was killed. An interrupt ends the program.
         """
@@ -222,7 +223,7 @@ class Runner:
         return None if code.strip() == TIMED_OUT else int(code)
 
     def status(self) -> str:
-        """The last line that the command has printed so far."""
+        """Return the last line that the command has printed so far."""
         said = tail(self.out, 4096).strip().rpartition("\n")[2]
         return said.strip()
 
@@ -234,7 +235,7 @@ class Runner:
 
 
 def tail(path: Path, most: int = _TAIL) -> str:
-    """The end of a text that another process may still be writing; empty where there is none."""
+    """Return the end of a text that may still be written to; empty if there is no such file."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read(most).decode("utf-8", "replace")
@@ -243,7 +244,7 @@ def tail(path: Path, most: int = _TAIL) -> str:
 
 @contextlib.contextmanager
 def runner(timeout: float) -> Iterator[Runner]:
-    """A runner whose directory is gone afterwards, however the block ends."""
+    """Return a runner whose directory is removed afterwards, however the block ends."""
     with scratch() as directory:
         found = Runner(directory, timeout)
         try:
@@ -253,7 +254,7 @@ def runner(timeout: float) -> Iterator[Runner]:
 
 
 def serve() -> subprocess.Popen[str]:
-    """The process that starts one for each run, out of reach of a Ctrl-C on the terminal."""
+    """Start the process that starts one for each run, out of reach of a Ctrl-C on the terminal."""
     return subprocess.Popen(
         _python(),
         stdin=subprocess.PIPE,
@@ -266,7 +267,7 @@ def serve() -> subprocess.Popen[str]:
 
 
 def end(server: subprocess.Popen[str]) -> None:
-    """End a server: at the end of its input it goes by itself, and ends what it runs."""
+    """End a server: at the end of its input it exits by itself, and ends what it runs."""
     try:
         server.communicate(timeout=20)
     except subprocess.TimeoutExpired:
@@ -275,7 +276,7 @@ def end(server: subprocess.Popen[str]) -> None:
 
 
 def _python() -> list[str]:
-    """A command that runs the server's module.
+    """Return a command that runs the server's module.
 
     Not by ``-m``, which looks for modules in the current directory first: a
     ``logging.py`` of the user's there would take the place of Python's own.
@@ -288,5 +289,5 @@ def _python() -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The variables of a Python that runs code of this package."""
+    """Return the environment variables of a Python that runs code of this package."""
     return dict(os.environ) | {"PYTHONDONTWRITEBYTECODE": "1"}

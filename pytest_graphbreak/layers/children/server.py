@@ -29,16 +29,16 @@ from typing import Any, Final
 from pytest_graphbreak.layers.children import processes
 
 TIMED_OUT: Final = "late"
-"""Answer in place of an exit code: the time was over."""
+"""The answer in place of an exit code if the time was over."""
 _GRACE: Final = 10.0
-"""Seconds that a killed program is waited for."""
+"""Seconds to wait for a killed program."""
 
 Order = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Server:
-    """Reads one order a line (JSON); answers each with the pid and then with the exit code."""
+    """Reads one order per line (JSON); answers each with the pid and then with the exit code."""
 
     torch: bool = False
     over: bool = False
@@ -48,11 +48,11 @@ class Server:
     _out: int = 1
 
     def serve(self) -> int:
-        self._out = os.dup(1)  # what is imported may print
+        self._out = os.dup(1)  # imported modules may print
         _replace(1, os.open(os.devnull, os.O_WRONLY))
         for end in self._wakeup:
             os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a run rings
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a run wakes us up
         signal.set_wakeup_fd(self._wakeup[1])
         processes.adopt_orphans()
         while (order := self._next()) is not None:
@@ -67,7 +67,7 @@ class Server:
         return 0
 
     def _next(self) -> Order | None:
-        """The next order, or None at the end of the input."""
+        """Return the next order, or None at the end of the input."""
         while b"\n" not in self._inbox and not self.over:
             self._look(60)
         line, newline, self._inbox = self._inbox.partition(b"\n")
@@ -75,7 +75,7 @@ class Server:
         return order
 
     def _look(self, seconds: float) -> None:
-        """Wait for input, the end of a child, or so many seconds."""
+        """Wait for input, the end of a child, or this many seconds."""
         ready, _, _ = select.select([0, self._wakeup[0]], [], [], seconds)
         if self._wakeup[0] in ready:
             with contextlib.suppress(BlockingIOError):
@@ -96,13 +96,13 @@ class Server:
         until = time.monotonic() + order["timeout"]
         while not (ended := _ended(pid)) and not self.over and time.monotonic() < until:
             self._look(max(0.0, min(60.0, until - time.monotonic())))
-        processes.kill_group(pid)  # before the pid is free: what the program left running, too
+        processes.kill_group(pid)  # before the pid is free: also what the program left running
         code = self._reap(pid)
         processes.end_orphans()
         return str(code) if ended and code is not None else TIMED_OUT
 
     def _reap(self, pid: int) -> int | None:
-        """The exit code of a program that has ended or was killed; None if it does not die."""
+        """Return the exit code of a program that ended or was killed; None if it does not die."""
         until = time.monotonic() + _GRACE
         while not _ended(pid):
             if time.monotonic() > until:
@@ -115,7 +115,7 @@ class Server:
             os.write(self._out, f"{text}\n".encode())
 
     def _become(self, order: Order, parent: int) -> None:
-        """In the fork: its own session and output, then the order; never returns."""
+        """Become the program in the fork: its own session and output, then the order; no return."""
         code = 70
         try:
             os.setsid()
@@ -142,7 +142,7 @@ class Server:
 
 
 def _ended(pid: int) -> bool:
-    """Whether a child has ended; it is not reaped, so its id stays its own."""
+    """Return whether a child has ended; it is not reaped, so its id stays its own."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -156,7 +156,7 @@ def _sink(path: str) -> int:
 
 
 def _has_torch() -> bool:
-    """Import torch for the forks to come. One that cannot be imported says so in each run."""
+    """Import torch for later forks. If it cannot be imported, each run reports that itself."""
     try:
         for name in ("torch", "torch._dynamo", "torch._dynamo.convert_frame", "pytest"):
             if importlib.util.find_spec(name) is not None:

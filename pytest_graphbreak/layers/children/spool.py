@@ -1,4 +1,4 @@
-"""Where child processes report what they compiled, and where their test reads it.
+"""The spool: child processes report to it what they compiled, and their test reads it.
 
 A directory for each process that compiled, within that of the process that
 started it. There is none before a child compiles something, or loads a library that
@@ -40,15 +40,15 @@ _SPOOL = re.compile(r"graphbreak-(\d+)-([0-9a-f]{8})-[0-9a-f]{12}")
 _RECORD, _COMPILING, _UNSEEN = "record", "compiling", "unseen"
 _ASK, _ANSWERED = "ask", "answered"
 PATIENCE = 10.0
-"""Seconds in which a process that is asked what it compiled has to answer."""
+"""Seconds within which a process has to answer when it is asked what it compiled."""
 _TOKEN = 16
 
 _silent: set[str] = set()
-"""Directories of processes that did not answer: they are not waited for as long again."""
+"""Directories of processes that did not answer; the next wait for them is shorter."""
 
 
 class About(Data, frozen=True):
-    """What a child has to know.
+    """The settings that a child has to know.
 
     ``spool`` is the directory for its own, ``root`` what source files are named
     from, ``owner`` the process id of the test: when that is gone, nobody will
@@ -67,14 +67,14 @@ class About(Data, frozen=True):
 
     @classmethod
     def load(cls, text: str) -> About:
-        """Raises ``ValueError`` for what we did not write."""
+        """Read what ``dump`` wrote. Raises ``ValueError`` for anything else."""
         return cls.from_dict(json.loads(text))
 
 
 class _Report(Data, frozen=True):
-    """What a process wrote: its ``name`` and all that it compiled.
+    """The report of a process: its ``name`` and all that it compiled.
 
-    ``final``: it is its last report. ``device``: it had a device open.
+    ``final``: this is its last report. ``device``: it had a device open.
     """
 
     name: str = ""
@@ -85,7 +85,7 @@ class _Report(Data, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """What one process left in the spool.
+    """The state that one process left in the spool.
 
     ``compiling`` says that it was in the middle of a compilation at its last
     report, ``alive`` whether it still runs, ``rest`` whether more may have been
@@ -102,7 +102,7 @@ class ProcessRecord:
 
 
 def fresh() -> str:
-    """The path of a spool that nobody has; it is not made yet. Those of killed runs go."""
+    """Return the path of a new spool, not made yet, and remove the spools of killed runs."""
     token = os.urandom(6).hex()
     folder = tempfile.gettempdir()
     with contextlib.suppress(OSError, ValueError):
@@ -112,7 +112,7 @@ def fresh() -> str:
 
 @cache
 def _machine() -> str:
-    """Names where process ids are those of this process: this boot, this container."""
+    """Return a name of the place where process ids mean the same: this boot, this container."""
     known = [_text(Path("/proc/sys/kernel/random/boot_id")), platform.node()]
     with contextlib.suppress(OSError):
         known.append(os.readlink("/proc/self/ns/pid"))
@@ -120,7 +120,7 @@ def _machine() -> str:
 
 
 def _clear(folder: str) -> None:
-    """Remove the spools of runs that ended without a chance to: nobody of theirs lives."""
+    """Remove the spools of runs that were killed: none of their processes lives."""
     for entry in os.scandir(folder):
         found = _SPOOL.fullmatch(entry.name)
         if found is None or found[2] != _machine() or is_alive(int(found[1])):
@@ -131,7 +131,7 @@ def _clear(folder: str) -> None:
 
 
 class Node:
-    """The directory of one child process. ``path`` is where its own children leave theirs."""
+    """The directory of one child process. ``path`` is the spool of its own children."""
 
     def __init__(self, spool: str) -> None:
         self.path = os.path.join(spool, f"{os.getpid()}-{os.urandom(4).hex()}")
@@ -157,14 +157,14 @@ class Node:
         os.replace(path, os.path.join(self.path, _RECORD))
 
     def listen(self, answer: Callable[[], None]) -> None:
-        """From now on, in a thread that sleeps: ``answer`` is called whenever a test asks.
+        """Call ``answer`` whenever a test asks, from now on, in a thread that sleeps.
 
-        Raises ``OSError``. The thread is none of ``threading``'s, which the user's code counts.
+        Raises ``OSError``. The thread is not one of ``threading``, which the user's code counts.
         """
         _make(self.path)
         pipe = os.path.join(self.path, _ASK)
         os.mkfifo(pipe, 0o600)
-        # For writing, too: so it never comes to an end, and reading waits.
+        # Open for writing, too, so that it never comes to an end and reading waits.
         _thread.start_new_thread(self._answer, (os.open(pipe, os.O_RDWR), answer))
 
     def _answer(self, pipe: int, answer: Callable[[], None]) -> None:
@@ -176,7 +176,7 @@ class Node:
 
 
 def _make(path: str) -> None:
-    """A directory and those above it, for nobody but the user."""
+    """Make a directory and those above it, for the user only."""
     if not os.path.isdir(path):
         above = os.path.dirname(path)
         if not os.path.isdir(above):
@@ -203,7 +203,7 @@ def ask(spool: str) -> set[str]:
 
 
 def _listening(spool: str) -> Iterator[str]:
-    """The directories of processes that live and can be asked."""
+    """Yield the directories of processes that live and can be asked."""
     try:
         nodes = [entry.path for entry in os.scandir(spool) if entry.is_dir()]
     except OSError:
@@ -215,7 +215,7 @@ def _listening(spool: str) -> Iterator[str]:
 
 
 def _send(node: str, token: bytes) -> bool:
-    """Whether there is somebody to read it. A pipe that is full is that of one who does not."""
+    """Return whether somebody reads it. A full pipe belongs to a process that does not answer."""
     try:
         pipe = os.open(os.path.join(node, _ASK), os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
@@ -232,18 +232,18 @@ def _send(node: str, token: bytes) -> bool:
 
 
 def _answered(node: str, token: bytes) -> bool:
-    """Whether a process has answered, or never will since it is gone."""
+    """Return whether a process has answered, or never will since it is gone."""
     answered = _text(Path(node, _ANSWERED))
     return answered == token.decode() or not is_alive(_process(node))
 
 
 def _process(node: str) -> int:
-    """The id of the process whose directory this is."""
+    """Return the id of the process that a directory belongs to."""
     return int(os.path.basename(node).partition("-")[0])
 
 
 def read(spool: str) -> list[ProcessRecord]:
-    """Return what all processes below have reported so far. Nothing where there is no spool."""
+    """Return what all processes below have reported so far; empty if there is no spool."""
     return list(_read(Path(spool)))
 
 
@@ -281,7 +281,7 @@ def _text(file: Path) -> str:
 
 
 def _report(file: Path) -> _Report | None:
-    """What a process wrote; None where there is nothing that can be read."""
+    """Return what a process wrote; None if nothing can be read."""
     try:
         return _Report.from_dict(json.loads(_text(file)))
     except ValueError:
@@ -289,7 +289,7 @@ def _report(file: Path) -> _Report | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
+    """Return whether a process runs; one that ended and was not waited for does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -314,7 +314,7 @@ def sweep(spool: str) -> None:
 
 
 def _lives(node: str) -> bool:
-    """Whether the process of a node, or one below it, still runs."""
+    """Return whether the process of a node, or one below it, still runs."""
     if is_alive(_process(node)):
         return True
     with contextlib.suppress(OSError):
@@ -323,5 +323,5 @@ def _lives(node: str) -> bool:
 
 
 def remove(spool: str) -> None:
-    """Take away everything."""
+    """Remove the spool with all that is in it."""
     shutil.rmtree(spool, ignore_errors=True)

@@ -34,7 +34,7 @@ from pytest_graphbreak.layers.hooks import Hook, caller
 from pytest_graphbreak.model.stacks import Line
 
 _Note = Callable[[tuple[Any, ...], dict[str, Any]], None]
-"""What is done with the arguments of a call."""
+"""A function that handles the arguments of a call."""
 
 
 class BreakSensors:
@@ -56,12 +56,12 @@ class BreakSensors:
         self._sensor_failed = sensor_failed
 
     def hooks(self) -> dict[Name, Hook]:
-        """The hook of each private name by which a torch reports breaks."""
+        """Return the hook of each private name by which a version of torch reports breaks."""
         return {
             names.BREAK: self._before("graph breaks", self._method_logs),
             names.BREAK_29: self._before("graph breaks", self._log_graph_break),
             names.SUPPRESS: self._before("functions left to eager", self._format_error),
-            # Until 2.9 and 2.10: breaks that no log has. The exception is followed instead.
+            # Until 2.9 and 2.10: breaks that are in no log. The exception is followed instead.
             names.UNSUPPORTED_INIT: self._after("graph breaks", self._unsupported),
             names.RESTART: self._before("graph breaks", self._restart),
             names.STEP: self._before("graph breaks", self._step),
@@ -69,7 +69,7 @@ class BreakSensors:
         }
 
     def _before(self, what: str, note: _Note) -> Hook:
-        """A hook that notes a call and then makes it."""
+        """Return a hook that notes a call and then makes it."""
 
         def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
@@ -79,7 +79,7 @@ class BreakSensors:
         return hook
 
     def _after(self, what: str, note: _Note) -> Hook:
-        """A hook that makes a call and then notes it."""
+        """Return a hook that makes a call and then notes it."""
 
         def hook(original: Hook, *args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
@@ -97,11 +97,11 @@ class BreakSensors:
             self._sensor_failed(what, fault)
 
     def _method_logs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """From 2.10: a method of the translator, which from 2.11 on gets the exception."""
+        """Handle a method of the translator (from 2.10), which gets the exception from 2.11 on."""
         self._log_graph_break(args[1:], kwargs)
 
     def _log_graph_break(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """``log_graph_break(code_options, reason, ...)`` was called."""
+        """Handle a call of ``log_graph_break(code_options, reason, ...)``."""
         attempt = self._local.current()
         message = str(args[1] if len(args) > 1 else kwargs.get("reason", ""))
         raised = NO_CODE
@@ -123,7 +123,7 @@ class BreakSensors:
     def broke(
         self, attempt: Attempt | None, message: str, stack: Any, raised: Line = NO_CODE
     ) -> None:
-        """Note a break, once for each place of an attempt: restarts meet it again."""
+        """Note a break once for each place of an attempt: restarts meet it again."""
         if attempt is not None and attempt.is_torchs:
             return
         lines = _lines(stack or self._found[names.STACK]())
@@ -136,7 +136,7 @@ class BreakSensors:
         self._events.append(event)
 
     def _note(self, fault: Any) -> bool:
-        """Mark an exception as noted; False if it was already, as itself or as the cause."""
+        """Mark an exception as noted; False if it was already, by itself or as the cause."""
         noted = False
         while fault is not None:
             noted = noted or hasattr(fault, "_graphbreak_noted")
@@ -145,19 +145,19 @@ class BreakSensors:
         return not noted
 
     def _root(self, fault: Any) -> Any:
-        """The first of a chain of ``Unsupported``: the later ones are its consequences."""
+        """Return the first of a chain of ``Unsupported``: the later ones are its consequences."""
         while (cause := self._unsupported_in(fault.__cause__)) is not None:
             fault = cause
         return fault
 
     def _unsupported_in(self, fault: Any) -> Any:
-        """An exception if it is ``Unsupported``, or what a ``SkipFrame`` was raised from."""
+        """Return an ``Unsupported``: the exception itself, or the cause of a ``SkipFrame``."""
         if type(fault).__name__ == "SkipFrame":
             fault = fault.__cause__
         return fault if isinstance(fault, self._found[names.UNSUPPORTED]) else None
 
     def _format_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """``format_error_msg(exc, code, ...)``: called for errors that Dynamo keeps to itself."""
+        """Handle ``format_error_msg(exc, code, ...)``: an error that Dynamo keeps to itself."""
         where = {"exc": 0, "code": 1}
         self._suppressed(*(argument(name, where, args, kwargs) for name in where))
         if NOTIFIER.listener is not None:  # its attempt has ended before
@@ -176,31 +176,31 @@ class BreakSensors:
         attempt.suppressed = True
         if not attempt.is_torchs:
             self._events.append(Ended(attempt))
-        # Until 2.10 a break that ends the whole function is reported by its exception only.
+        # Until 2.10 a break that ends the whole function is reported only by its exception.
         traced = attempt.fault is not None and attempt.fault.traced
         if traced and self._unsupported_in(fault) is not None and self._note(fault):
             self.broke(attempt, *_said(self._root(fault)))
 
     def _unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """An ``Unsupported`` was made. Raised from another one, it is that one's consequence."""
+        """Handle a new ``Unsupported``. If raised from another one, it is a consequence of that."""
         cause = self._unsupported_in(sys.exc_info()[1])
         root = args[0] if cause is None else self._root(cause)
         self._local.unsupported = _said(root)
 
     def _restart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Tracing starts again, to stop earlier. Without a reason, nothing was logged."""
+        """Handle a restart of tracing, to stop earlier. Without a reason, nothing was logged."""
         attempt = self._local.current()
         if attempt is not None and args[0].reason is None:
             attempt.pending = self._local.unsupported
 
     def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The second tracing reached the line at which it has to stop."""
+        """Handle that the second tracing has reached the line at which it has to stop."""
         attempt = self._local.current()
         if attempt is not None and attempt.pending:
             self.broke(attempt, *attempt.pending)
 
     def _skip(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """``SkipFrame(reason)``: unless something catches it, the frame runs in eager."""
+        """Handle ``SkipFrame(reason)``: unless something catches it, the frame runs in eager."""
         attempt = self._local.current()
         if attempt is None:
             return
@@ -215,12 +215,12 @@ def _lines(stack: Iterable[Any]) -> tuple[Line, ...]:
 
 
 def _said(fault: Any) -> Said:
-    """What an ``Unsupported`` says: its text, the user's stack, and the line of torch behind it."""
+    """Return the text of an ``Unsupported``, the user's stack, and the line of torch behind it."""
     return say(fault), getattr(fault, "real_stack", None), _raised(fault.__traceback__)
 
 
 def _raised(trace: TracebackType | None) -> Line:
-    """The innermost line of a traceback that does not only make the exception."""
+    """Return the innermost line of a traceback that does more than make the exception."""
     found = NO_CODE
     while trace is not None:
         code = trace.tb_frame.f_code

@@ -1,4 +1,4 @@
-"""What Dynamo counts itself: graphs, compared with ours, and what its caches on disk had."""
+"""Dynamo's own counts: graphs, compared with ours, and the hits of its caches on disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Final
 
 _LEFT: dict[int, tuple[weakref.ref[Any], set[int]]] = {}
-"""Counters that were left and still exist, by id: a fixture may put one back in the next window."""
+"""Counters that were replaced and still exist, by id: a fixture may put one back later."""
 
 
 class Ledger:
@@ -25,11 +25,11 @@ class Ledger:
         self._value = 0
         self._seen = 0
         self._left: set[int] = set()
-        """The counter's value whenever it was cleared or replaced while we observed."""
+        """The counter's values when it was cleared or replaced while we observed."""
         self._lock = threading.Lock()
 
     def in_child(self) -> None:
-        """After a fork: the lock may be held by a thread that is not here."""
+        """Replace the lock after a fork: a thread that is not here may hold it."""
         self._lock = threading.Lock()
 
     def begin(self, counters: Any) -> None:
@@ -37,21 +37,21 @@ class Ledger:
         self._box, self._value = self._read()
 
     def saw(self) -> tuple[int, int]:
-        """One graph more on our side; the value of Dynamo's counter, for ``counted``."""
+        """Count a graph on our side; return the value of Dynamo's counter, for ``counted``."""
         with self._lock:
             self._seen += 1
             box, value = self._read()
             return id(box), value
 
     def missed(self) -> int:
-        """How many graphs Dynamo counted since the last call that we did not see."""
+        """Return how many graphs Dynamo counted since the last call that we did not see."""
         with self._lock:
             box, value = self._read()
             cleared = box is not self._box or value < self._value
             # Dynamo counts a graph a moment after us: another thread may be between.
             ahead = (0 if cleared else self._value) + self._seen - value
             if ahead < 0 and self._was_at(box, value):
-                ahead = 0  # put back
+                ahead = 0  # the counter was put back
             elif cleared:
                 self._leave()
             self._box, self._value, self._seen = box, value, max(0, ahead)
@@ -66,12 +66,12 @@ class Ledger:
             _LEFT.setdefault(id(self._box), (weakref.ref(self._box), set()))[1].add(self._value)
 
     def _was_at(self, box: Any, value: int) -> bool:
-        """Whether the counter has again the value of one that was left."""
+        """Return whether the counter has the value again at which it was left before."""
         left = _LEFT.get(id(box))
         return value in self._left or (left is not None and left[0]() is box and value in left[1])
 
     def counted(self, since: tuple[int, int], graphs: int) -> bool:
-        """Whether Dynamo counted the graphs that we saw since ``since``, or was cleared."""
+        """Return whether Dynamo counted the graphs that we saw since ``since``, or was cleared."""
         box, value = self._read()
         return since[0] != id(box) or value < since[1] or value >= since[1] + graphs
 
@@ -81,7 +81,7 @@ class Ledger:
         return box, 0 if box is None else int(box.get("unique_graphs", 0))
 
 
-# Whether a graph's code was compiled, or loaded from a cache on disk: for information alone.
+# Whether a graph's code was compiled or loaded from a cache on disk: for information only.
 #
 # Inductor and AOTAutograd count the hits and misses of their caches in
 # ``torch._dynamo.utils.counters``: ``fxgraph_cache_hit`` of torch/_inductor/codecache.py,
@@ -92,14 +92,14 @@ class Ledger:
 _CACHE_HITS: Final = ("cache_hit",)
 _CACHE_MISSES: Final = ("cache_miss", "cache_bypass")
 _CACHES: Final = (("aot_autograd", "autograd_"), ("inductor", "fxgraph_"))
-"""AOTAutograd's cache comes before inductor's: what it finds is not looked up there."""
+"""AOTAutograd's cache comes before inductor's: what is found in it is not looked up there."""
 
 CacheCounts = tuple[tuple[int, int], ...]
 """Hits and misses of each cache."""
 
 
 def cache_counts(counters: dict[str, Any] | None) -> CacheCounts:
-    """The values of the counters of the caches."""
+    """Return the values of the counters of the caches."""
     # counters is a defaultdict: indexing it would leave an entry behind.
     known: dict[str, Any] = counters or {}
     boxes = [(dict.get(known, name) or {}, prefix) for name, prefix in _CACHES]
@@ -113,7 +113,7 @@ def cache_counts(counters: dict[str, Any] | None) -> CacheCounts:
 
 
 def cache_state(before: CacheCounts, now: CacheCounts) -> str | None:
-    """``loaded`` where all was found in a cache, ``compiled`` where something was not, or None."""
+    """Return ``loaded`` if all was found in a cache, ``compiled`` if something was not, or None."""
     moved = [(now[0] - was[0], now[1] - was[1]) for was, now in zip(before, now, strict=True)]
     if any(hits < 0 or misses < 0 for hits, misses in moved):
         return None  # the test cleared the counters

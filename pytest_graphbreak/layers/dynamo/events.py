@@ -1,6 +1,6 @@
-"""What the dynamo sensors note while Dynamo compiles: attempts, and the events in them.
+"""The attempts of Dynamo to compile a frame, and the events that the sensors note in them.
 
-Only facts, as Dynamo has them: no places, no names, no judgement.
+These are only facts, as Dynamo has them: no places, no names, no judgement.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pytest_graphbreak.layers.dynamo.messages import Reason, reason
 from pytest_graphbreak.model.stacks import Line
 
 Calls = tuple[tuple[str, int], ...]
-"""How many operators of an FX graph come from one stack, as Dynamo writes it."""
+"""The number of operators of an FX graph that come from each stack, as Dynamo writes it."""
 
 Shape = tuple[int, int, int, Calls]
-"""Operators, inputs, outputs of an FX graph, and where its operators come from."""
+"""The operators, inputs and outputs of an FX graph, and where its operators come from."""
 
 NO_SHAPE: Shape = (0, 0, 0, ())
 
@@ -71,12 +71,12 @@ class Attempt:
     owner: str = ""
     """The class of the outermost module that was running (``owners``)."""
     seconds: float | None = None
-    """How long it took, without attempts in it; None while it is running and where nobody knows."""
+    """Seconds that it took, without attempts in it; None while it is running and if unknown."""
     began: float = 0.0
     within: float = 0.0
-    """When it began, and the seconds of attempts in it."""
+    """The time when it began, and the seconds of attempts in it."""
     packaged: bool = False
-    """It was not attempted: a package of precompiled code brought what it made."""
+    """Whether a package of precompiled code brought what it made, instead of an attempt."""
 
     @property
     def why_broke(self) -> str:
@@ -96,21 +96,21 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Started:
-    """An attempt began."""
+    """The beginning of an attempt."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ended:
-    """There is news of an attempt: it ended, or its error was suppressed."""
+    """News of an attempt: it ended, or its error was suppressed."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """The backend made a graph. ``after_break`` says that a graph break ended it.
+    """A graph that the backend made. ``after_break`` says that a graph break ended it.
 
     ``part`` counts from 0 where one captured graph went to the backend in ``parts``.
     A log has no ``ops``, ``inputs``, ``outputs`` and ``calls``. ``cached`` is that of ``Graph``.
@@ -127,9 +127,9 @@ class Made:
     parts: int = 1
     cached: str | None = None
     whole_ops: int | None = None
-    """Operators of all parts together."""
+    """The operators of all parts together."""
     late: float | None = None
-    """Seconds of the backend for a graph that was made after its attempt had ended."""
+    """Seconds that the backend took for a graph made after its attempt had ended."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,13 +149,13 @@ class Broke:
 
     @property
     def reason(self) -> Reason:
-        """What the message says. Read later, and not while Dynamo compiles."""
+        """The parsed message. It is read later, and not while Dynamo compiles."""
         return self.read or reason(self.message)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
-    """Dynamo left a function to eager before it attempted it (a generator)."""
+    """A function that Dynamo left to eager before it attempted it (a generator)."""
 
     code: Line
     message: str
@@ -163,7 +163,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stopped:
-    """An export raised. ``above`` is the stack that called it, ``traced`` goes on inside."""
+    """An export that raised. ``above`` is the stack that called it, ``traced`` goes on inside."""
 
     kind: str
     message: str
@@ -173,7 +173,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InPlace:
-    """``compile()`` of a module of torch's own was called; ``above`` is the stack that did."""
+    """A call of ``compile()`` of a module of torch's own; ``above`` is the stack that called it."""
 
     module: str
     above: tuple[Line, ...]
@@ -181,14 +181,14 @@ class InPlace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Missed:
-    """Graphs that Dynamo counted and no sensor saw."""
+    """A number of graphs that Dynamo counted and no sensor saw."""
 
     graphs: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NotObserved:
-    """Something could not be observed; ``error`` is reported with the window."""
+    """A part that could not be observed; ``error`` is reported with the window."""
 
     error: str
 
@@ -197,14 +197,14 @@ Event = Started | Ended | Made | Broke | Refused | Stopped | InPlace | Missed | 
 
 
 class Local(threading.local):
-    """What a thread is compiling: frames compile in a stack, since a backend may compile too."""
+    """The frames that a thread is compiling: a stack, since a backend may compile too."""
 
     def __init__(self) -> None:
         self.running: list[Attempt] = []
         self.failed: tuple[int, Attempt] | None = None
         self.unsupported: Said = ("", None, NO_CODE)
         self.buckets: list[Shape] = []
-        """What the backend made of the graph that it is called for now, if DDP cut it."""
+        """The parts that the backend made of the graph that it is called for now, if DDP cut it."""
         self.made: Made | None = None
         """The graph that the backend returned last."""
 
@@ -242,14 +242,14 @@ _CONTEXTS: Final = frozenset(
         "_sdpa_kernel",
     )
 )
-"""What a graph calls where the code enters or leaves a context (seen on torch 2.13).
+"""The functions that a graph calls where code enters or leaves a context (seen on torch 2.13).
 
 They compute nothing, and are gone when the context is entered outside of the compiled function.
 """
 
 
 def shape_of(gm: Any) -> Shape:
-    """What is noted of an FX graph: counts, and the places of its operators."""
+    """Return what is noted of an FX graph: counts, and the places of its operators."""
     ops = inputs = outputs = 0
     calls: Counter[str] = Counter()
     for node in gm.graph.nodes:
@@ -266,14 +266,14 @@ def shape_of(gm: Any) -> Shape:
 
 
 def say(fault: BaseException) -> str:
-    """The text of an exception; Dynamo adds the user's code to ``str`` but not to ``msg``."""
+    """Return the text of an exception; Dynamo adds the user's code to ``str``, not to ``msg``."""
     text = getattr(fault, "msg", None)
     if not isinstance(text, str):
         text = str(fault)
     return text or type(fault).__name__
 
 
-# Code that Dynamo comes to while torch itself is compiling: it is nobody's.
+# Code that Dynamo meets while torch itself is compiling: it belongs to nobody.
 #
 # Elsewhere Dynamo's hook is off while torch compiles. It is in while compiled autograd captures a
 # backward pass, and while code that left the compiler makes fake tensors. Then it comes to what
@@ -291,7 +291,7 @@ _TORCH: Final = re.compile(r"[/\\]torch[/\\]")
 
 
 def in_capture(frame: FrameType | None) -> bool:
-    """Whether torch itself was compiling when Dynamo's hook was called; ``frame`` is the hook's."""
+    """Return whether torch was compiling when Dynamo's hook, whose frame is given, was called."""
     nearest = True
     while frame is not None:
         file = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""How often captured graphs ran, and which lines called them.
+"""Counts how often captured graphs ran, and which lines called them.
 
 A backend returns a function for each graph, and Dynamo puts it under a name of its own,
 ``__compiled_fn_...``, into the globals of the function that it compiled; the code that Dynamo made
@@ -32,13 +32,13 @@ LAYER: Final = "dynamo"
 _NAME: Final = "__compiled_fn"
 
 Key = tuple[int, int, int]
-"""Where a graph was called: the ``id`` of the code object, its instruction, the thread."""
+"""The place of a call of a graph: the ``id`` of the code object, its instruction, the thread."""
 Counted = dict[tuple[int, Key], int]
-"""How often each compiled function (by number) was called from each place."""
+"""The number of calls of each compiled function (by number) from each place."""
 
 
 class _Compiled:
-    """A function that a backend returned, with the calls of it by place."""
+    """A function that a backend returned, with its calls by place."""
 
     def __init__(self, scope: dict[str, Any], name: str, made: Made | None) -> None:
         self.made = made
@@ -59,14 +59,14 @@ class _Compiled:
 
 
 class GraphRuns:
-    """All runs of compiled graphs while it is attached."""
+    """The runs of all compiled graphs while this is attached."""
 
     def __init__(self) -> None:
         self._compiled: list[_Compiled] = []
         self._codes: dict[int, tuple[CodeType, bool]] = {}
 
     def attach(self) -> None:
-        """Count the runs of what was compiled before, too."""
+        """Count also the runs of what was compiled before."""
         from torch._dynamo.decorators import skip_code
         from torch._dynamo.utils import CleanupManager
 
@@ -77,7 +77,7 @@ class GraphRuns:
                 self.installed(hook.scope, hook.name, None)
 
     def installed(self, scope: dict[str, Any], name: str, made: Made | None) -> None:
-        """Dynamo put something into the globals of a function that it compiled."""
+        """Handle something that Dynamo put into the globals of a function that it compiled."""
         if name.startswith(_NAME) and name in scope:
             compiled = _Compiled(scope, name, made)
             compiled.attach(self._called)
@@ -88,8 +88,8 @@ class GraphRuns:
             compiled.detach()
 
     def _called(self, calls: dict[Key, int]) -> None:
-        """A compiled function is called. No other thread writes the same key."""
-        # Frames: this one, that of around_compiled, the code that Dynamo made, what called it.
+        """Count a call of a compiled function. No other thread writes the same key."""
+        # Frames: this one, that of around_compiled, the code that Dynamo made, its caller.
         frame: FrameType | None = sys._getframe(3)
         while frame is not None and self._is_torchs(frame.f_code):
             frame = frame.f_back
@@ -105,7 +105,7 @@ class GraphRuns:
         return known[1]
 
     def counted(self) -> Counted:
-        """All calls up to now."""
+        """Return all calls up to now."""
         return {
             (number, key): count
             for number, compiled in enumerate([*self._compiled])
@@ -113,7 +113,7 @@ class GraphRuns:
         }
 
     def runs(self, counted: Mapping[tuple[int, Key], int], places: Naming) -> Iterator[LineRuns]:
-        """What these calls ran, with the lines that called."""
+        """Yield what these calls ran, with the lines that called."""
         for (number, (code, instruction, _)), count in counted.items():
             made = self._compiled[number].made
             times = count * (made.parts if made is not None else 1)
@@ -127,7 +127,7 @@ class GraphRuns:
 
 
 def since(after: Counted, before: Counted, threads: Iterable[int] = ()) -> Counted:
-    """The calls after a moment, without those in ``threads``."""
+    """Return the calls after a moment, without those in ``threads``."""
     left = {*threads}
     return {
         key: count - before.get(key, 0)

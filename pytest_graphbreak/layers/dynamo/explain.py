@@ -1,9 +1,8 @@
-"""What the sensors noted, made into a ``Record``: names, causes, places, words.
+"""Turns what the sensors noted into a ``Record``: names, causes, places, words.
 
-A log's reader makes the same attempts and events (``log``), so that a cause, a
-source and a place are worked out once, by ``Explanation``. Nothing here runs
-while Dynamo compiles. A window is a slice of the events; it is read when it
-closes, or when somebody looks.
+A log's reader makes the same attempts and events (``log``), so that a cause, a source and a place
+are worked out in one place, by ``EventReader``. Nothing here runs while Dynamo compiles. A window
+is a slice of the events; it is read when it closes, or when somebody looks.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, 
 from pytest_graphbreak.model.stacks import Line
 from pytest_graphbreak.text.output import plural
 
-# Which functions the operations of an FX graph come from, by the stacks that Dynamo gave them.
+# The functions that the operations of an FX graph come from, by the stacks that Dynamo gave them.
 
 MOST_FUNCTIONS: Final = 40
-"""Functions of one graph that are reported, those with the most operations."""
+"""The most functions of one graph that are reported: those with the most operations."""
 
 _STACK_FRAME: Final = re.compile(r'File "([^"\n]*)", line (\d+), in ([^\n]*)')
 _PASSES_ALL_ON: Final = re.compile(r"\(.{0,80}\*\w+.{0,80}\*\*\w+")
-"""A decorator's wrapper, which only hands on what it was called with."""
+"""The wrapper of a decorator, which only passes on what it was called with."""
 
 
 def functions(calls: Calls, places: Naming) -> dict[str, int]:
-    """How many operations each function holds, with those of the functions that it calls.
+    """Return how many operations each function holds, with those of the functions that it calls.
 
-    By ``file::qualified.name``, the most first; of the user's functions, and not of a
-    decorator's wrapper.
+    The keys are ``file::qualified.name``, the most operations first; only the user's functions, and
+    not the wrapper of a decorator.
     """
     found: Counter[str] = Counter()
     known: dict[tuple[str, str, str], str] = {}
@@ -64,7 +63,7 @@ def functions(calls: Calls, places: Naming) -> dict[str, int]:
 
 
 def _function_name(file: str, line: str, name: str, places: Naming) -> str:
-    """The function of a frame; empty if it is not to be reported."""
+    """Return the function of a frame; empty if it is not to be reported."""
     if not places.is_user(file):
         return ""
     frame = places.frame(file, int(line), name.strip())
@@ -72,7 +71,7 @@ def _function_name(file: str, line: str, name: str, places: Naming) -> str:
 
 
 def seconds(event: Made) -> float | None:
-    """How long a graph took: tracing and backend of its frame, or of the backend alone."""
+    """Return the seconds of a graph: tracing and backend of its frame, or of the backend alone."""
     took = event.attempt.seconds
     if event.late is not None:
         return _rounded(event.late)
@@ -84,13 +83,13 @@ def _rounded(took: float | None) -> float | None:
 
 
 def _of_torch(file: str) -> str:
-    """``torch/_dynamo/variables/tensor.py``: a file of torch from its package on."""
+    """Return a file of torch by its path from the package on: ``torch/_dynamo/exc.py``."""
     return "torch/" + file.replace("\\", "/").rpartition("/torch/")[2] if file else ""
 
 
 LAYER: Final = "dynamo"
 _NOTHING_TO_DO = ("no content in function call", "No ops traced")
-"""Why Dynamo skips a frame that has nothing to compile: that is no loss."""
+"""Why Dynamo skips a frame that has nothing to compile, which is no loss."""
 _PACKAGED = (
     "dynamo: {number} came with packages of precompiled code (TORCH_CACHING_PRECOMPILE), "
     "which say nothing of graph breaks"
@@ -103,12 +102,12 @@ _SPECIALIZED = "compiled once more for a specialization of a dynamic size"
 
 
 def explained(events: Sequence[Event], places: Naming, errors: Sequence[str] = ()) -> Record:
-    """Everything that one window saw. ``errors`` are the window's own, and come first."""
+    """Return everything that one window saw. ``errors`` are the window's own, and come first."""
     return _Window(events, places).record(errors)
 
 
 class EventReader:
-    """Why there is a graph, a break, a recompile, and where: of attempts and events one by one.
+    """Explains attempts and events one by one: why there is a graph, break or recompile, and where.
 
     ``names`` are those of attempts, by their ``id()``; others are called by their compile id.
     """
@@ -139,7 +138,7 @@ class EventReader:
         return self._name(event.attempt, event.number)
 
     def recompile(self, attempt: Attempt) -> Recompile:
-        """A frame that is compiled again: which guard failed, and what came instead."""
+        """Return the recompile of a frame: which guard failed, and what came instead."""
         guard = messages.guard(attempt.guards or ())
         value = messages.readable(attempt.guard_value)
         return Recompile(
@@ -155,7 +154,7 @@ class EventReader:
         )
 
     def _origin(self, attempt: Attempt, guard: str) -> Frame:
-        """The line that sets what the guard is about, where the source says it."""
+        """Return the line that sets what the guard is about, if the source says it."""
         callers = [line for line in attempt.above if self._places.is_user(line.file)]
         lines, subject = self._places.lines, messages.subject(guard)
         found = origins.setting(messages.setters(guard), callers, lines)
@@ -163,7 +162,7 @@ class EventReader:
         return self._places.frame(*found) if found else NOWHERE
 
     def _guard(self, attempt: Attempt) -> Frame:
-        """The user's line that the failed guard comes from, where Dynamo says it."""
+        """Return the user's line that the failed guard comes from, if Dynamo says it."""
         lines = messages.guard_lines(attempt.guards or ())
         whole = [line._replace(file=self._whole(line, attempt)) for line in lines]
         stack = self._stack([line for line in whole if self._places.is_user(line.file)])
@@ -173,7 +172,7 @@ class EventReader:
         return self._places.whole(line.file, line.line, line.code or "", attempt.code.file)
 
     def graph_break(self, event: Broke, spent: float | None = None) -> Break:
-        """A break, with the seconds that the graphs after it took."""
+        """Return a break, with the seconds that the graphs after it took."""
         why, raised = event.reason, event.raised
         above = event.attempt.above if event.attempt is not None and not event.whole else ()
         stack = self._stack((*above, *event.stack))
@@ -192,14 +191,14 @@ class EventReader:
         )
 
     def _disabled(self, function: str, stack: Sequence[Line]) -> Frame:
-        """Where a function is disabled that the nearest of these files says it of."""
+        """Return where a function is disabled, in the nearest of these files that says so."""
         files = dict.fromkeys(line.file for line in reversed(stack))
         users = (file for file in files if self._places.is_user(file))
         found = (self._places.disabled(file, function) for file in users if function)
         return next(filter(None, found), NOWHERE)
 
     def eager(self, event: Event) -> Eager | None:
-        """The code that an event says left the compiler, if it says so."""
+        """Return the code that an event says was left to eager, if it says so."""
         if isinstance(event, Refused) and self._places.is_written(event.code.file):
             return Eager(LAYER, messages.reason(event.message).text, self._function(event.code))
         if isinstance(event, Stopped):
@@ -211,12 +210,12 @@ class EventReader:
         return None
 
     def left(self, attempt: Attempt, why: str) -> Eager:
-        """An attempt that left its function to eager."""
+        """Return the function that an attempt left to eager."""
         spent, owner = _rounded(attempt.seconds), attempt.owner or None
         return Eager(LAYER, why, self.where(attempt), seconds=spent, owner=owner)
 
     def where(self, attempt: Attempt) -> Frame:
-        """The function; of the rest of one, the line it goes on from; of a library, the call."""
+        """Return the function; for the rest of one, where it goes on; for a library, the call."""
         return self._function(attempt.written, attempt.above)
 
     def _name(self, attempt: Attempt, number: int = 0) -> str:
@@ -224,7 +223,7 @@ class EventReader:
         return f"{name}+{number}" if number else name
 
     def _cause(self, event: Made) -> tuple[str, str]:
-        """Why there is this graph, and the evidence."""
+        """Return why there is this graph, and the evidence."""
         attempt = event.attempt
         if event.part:
             whole = self._name(attempt, event.number - event.part)
@@ -239,14 +238,14 @@ class EventReader:
         return ("callee", why) if attempt.parent is not None else ("entry", "")
 
     def follows(self, event: Made) -> Broke | None:
-        """The break that a graph exists for."""
+        """Return the break that a graph exists for."""
         parent = event.attempt.parent
         if parent is None or self._cause(event)[0] not in ("break", "callee"):
             return None
         return next(reversed(parent.broke.values()), None)
 
     def _sources(self, event: Made, cause: str) -> tuple[str, ...]:
-        """The graph that this one was cut from: of the nearest function above that made one."""
+        """Return the graph that this one was cut from: the nearest function above that made one."""
         if cause == "bucket":
             return (self._name(event.attempt, event.number - event.part),)
         if cause not in ("break", "callee"):
@@ -302,7 +301,7 @@ class _Window(EventReader):
         )
 
     def _spent(self, made: Sequence[Made]) -> dict[int, float]:
-        """The seconds of the graphs that follow each break, by the ``id()`` of its event."""
+        """Return the seconds of the graphs after each break, by the ``id()`` of its event."""
         found: dict[int, float] = {}
         for event in made:
             took, broke = seconds(event), self.follows(event)
@@ -311,7 +310,7 @@ class _Window(EventReader):
         return found
 
     def _notes(self) -> list[str]:
-        """What is neither a graph nor a break: what came precompiled, errors that the test saw."""
+        """Return the notes on precompiled graphs and on errors that the test saw."""
         packaged = sum(attempt.packaged for attempt in self._attempts)
         found = [_PACKAGED.format(number=plural(packaged, "graph"))] if packaged else []
         if not any(isinstance(event, Made) for event in self._events):
@@ -353,7 +352,7 @@ class _Window(EventReader):
 
 
 def _why_eager(attempt: Attempt) -> str:
-    """Why an attempt left its function to eager; empty if it did not."""
+    """Return why an attempt left its function to eager; empty if it did not."""
     fault = attempt.fault
     if fault is not None:
         if not attempt.suppressed:
@@ -367,7 +366,7 @@ def _why_eager(attempt: Attempt) -> str:
 
 
 def _names(attempts: Sequence[Attempt]) -> dict[int, str]:
-    """A name for each attempt, unique in the window.
+    """Return a name for each attempt, unique in the window.
 
     Compile ids start again at ``0/0`` when the test resets Dynamo. From the
     first id that comes a second time the names carry the number of the round:

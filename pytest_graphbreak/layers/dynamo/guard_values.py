@@ -1,9 +1,8 @@
-"""What a guard that failed met instead: Dynamo says what was expected, and not always what came.
+"""The values that a failed guard met: Dynamo says what it expected, not always what came.
 
-Read from the frame that is compiled again, while its guards are looked at. No
-code of the user runs for it: only local variables, instance dictionaries and
-builtin containers are looked into, and only exact builtin values and plain
-tensors are shown.
+They are read from the frame that is compiled again, while its guards are looked at. No code of the
+user runs for it: only local variables, instance dictionaries and builtin containers are looked
+into, and only exact builtin values and plain tensors are shown.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NOTHING: Final = object()
 
 
 def current_value(guard: str, values: Mapping[str, Any]) -> str:
-    """``x has shape [5, 3] now``, ``n is 3 now``; empty where it is not known.
+    """Return ``x has shape [5, 3] now`` or ``n is 3 now``; empty if it is not known.
 
     ``guard`` is Dynamo's text of the first guard that failed, ``values`` are the
     frame's local variables.
@@ -48,13 +47,13 @@ def current_value(guard: str, values: Mapping[str, Any]) -> str:
 
 
 Signature = Mapping[str, tuple[Any, ...]]
-"""What distinguishes two calls of a function: each local variable, and modes."""
+"""The values that distinguish two calls of a function: each local variable, and modes."""
 
 
 def signature(values: Mapping[str, Any]) -> Signature:
-    """Shapes and types of tensors, plain values, and whether modules train, of a frame's locals.
+    """Return what a frame's locals are: tensors' shapes and types, plain values, modules' training.
 
-    Also of what lies in tuples and dictionaries there: a module is compiled as a wrapper that
+    This includes what lies in tuples and dictionaries there: a module is compiled as a wrapper that
     takes ``*args`` and ``**kwargs``.
     """
     torch = sys.modules["torch"]
@@ -87,12 +86,12 @@ def closest(
     now: Signature,
     reported: Collection[str] = (),
 ) -> list[str]:
-    """The guards that failed, one for each time a function was compiled, the closest first.
+    """Sort the guards that failed, one for each time a function was compiled, the closest first.
 
-    Each names what did not fit that time, and it is what had to be the same for this call to
-    fit: of an engine with many sizes, the guard of the size that is called now. ``known``
+    Each names what did not fit that time, so the closest names what had to be the same for this
+    call to fit: for an engine with many sizes, the guard of the size that is called now. ``known``
     has the signatures by compile id. Those that an earlier recompile ``reported`` come last: a
-    value that was set once does not change again. What is as close keeps its order.
+    value that was set once does not change again. Guards that are as close keep their order.
     """
     return sorted(
         guards,
@@ -101,7 +100,7 @@ def closest(
 
 
 def text_of(guard: str) -> str:
-    """A guard without the compile that it is of."""
+    """Return a guard without the id of its compile."""
     return _PREFIX.sub("", guard.strip())
 
 
@@ -111,7 +110,7 @@ def _id(guard: str) -> str:
 
 
 def _distance(then: Signature | None, now: Signature) -> int:
-    """In how many sizes, types, values and modes two calls differ."""
+    """Return the number of sizes, types, values and modes in which two calls differ."""
     if then is None:
         return sys.maxsize
     return sum(_difference(then.get(name, ()), now.get(name, ())) for name in {*then, *now})
@@ -127,7 +126,7 @@ def _of_tensor(source: str, value: Any, text: str) -> str:
     torch = sys.modules["torch"]
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return ""
-    with torch._C.DisableTorchFunction():  # also no mode of the user's
+    with torch._C.DisableTorchFunction():  # this keeps out the user's modes, too
         if "dtype mismatch" in text:
             return f"{source} is of {str(value.dtype).removeprefix('torch.')} now"
         if "stride mismatch" in text:
@@ -136,7 +135,7 @@ def _of_tensor(source: str, value: Any, text: str) -> str:
 
 
 def _look_up(source: str, values: Mapping[str, Any]) -> Any:
-    """The object that an expression like ``self.layers[0].scale`` names."""
+    """Return the object that an expression like ``self.layers[0].scale`` names."""
     start = _START.match(source)
     if start is None or start[0] not in values:
         return _NOTHING
@@ -163,7 +162,7 @@ def _inside(value: Any, step: re.Match[str]) -> Any:
 
 
 def _of_instance(value: Any, attribute: str) -> Any:
-    """What the dictionary of an instance has by that name."""
+    """Return what the dictionary of an instance has by that name."""
     try:
         holder = object.__getattribute__(value, "__dict__")
     except AttributeError:

@@ -25,7 +25,7 @@ _DYNAMO = "torch._dynamo"
 
 
 def reset() -> None:
-    """As if nothing had been compiled; what was registered or entered stays so."""
+    """Reset Dynamo as if nothing had been compiled; what was registered or entered stays so."""
     dynamo = importlib.import_module(_DYNAMO)
     with _callbacks(), _compiled_autograd():
         dynamo.reset()
@@ -35,7 +35,7 @@ def reset() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How much Dynamo had compiled at one moment."""
+    """The extent of what Dynamo had compiled at one moment."""
 
     codes: dict[str, set[int]]
     states: frozenset[Any]
@@ -43,7 +43,7 @@ class Mark:
 
 
 def mark() -> Mark:
-    """To be given to ``forget``."""
+    """Return a mark that can be given to ``forget``."""
     convert_frame, pgo = _module("convert_frame"), _module("pgo")
     return Mark(
         {name: {id(code) for code in _codes(name)} for name in _TRACKERS},
@@ -84,13 +84,13 @@ def _codes(tracker: str) -> Iterator[Any]:
 
 
 def _module(name: str) -> Any:
-    """A module of Dynamo that is loaded, or None."""
+    """Return a module of Dynamo if it is loaded, or None."""
     return sys.modules.get(f"{_DYNAMO}.{name}")
 
 
 @contextmanager
 def _callbacks() -> Iterator[None]:
-    """``on_compile_start`` and ``on_compile_end`` of the user's, registered before and after."""
+    """Keep the user's ``on_compile_start`` and ``on_compile_end`` registered."""
     handler = getattr(_module("callback"), "callback_handler", None)
     lists = [getattr(handler, name, None) for name in ("start_callbacks", "end_callbacks")]
     kept = [(found, list(found)) for found in lists if isinstance(found, list)]
@@ -103,7 +103,7 @@ def _callbacks() -> Iterator[None]:
 
 @contextmanager
 def _compiled_autograd() -> Iterator[None]:
-    """A compiler of backward passes that somebody has entered is entered after it too."""
+    """Keep the compiler of backward passes that somebody has entered."""
     module = _module("compiled_autograd")
     if not getattr(module, "compiled_autograd_enabled", False):
         yield
@@ -119,14 +119,14 @@ def _compiled_autograd() -> Iterator[None]:
 
 
 def _no_examples() -> None:
-    """``eager_then_compile`` keeps the first inputs of each file and line, for ever."""
+    """Clear the first inputs that ``eager_then_compile`` keeps of each file and line, for ever."""
     examples = getattr(_module("eval_frame"), "_EXAMPLE_INPUTS", None)
     if examples:
         examples.clear()
 
 
 def _no_profile() -> None:
-    """A profile that is there, and empty, is not read from disk."""
+    """Make the profile empty where there is none, so that it is not read from disk."""
     pgo = _module("pgo")
     state = getattr(pgo, "CodeState", None)
     if state is not None and getattr(pgo, "_CODE_STATE", ...) is None:

@@ -1,7 +1,7 @@
 """Sensors of modules that torch may import only while a window is open.
 
-Four of them: DDP, which cuts a graph into gradient buckets; exports that are stopped; packages
-of precompiled code; modules of torch's own that are compiled in place.
+There are four: DDP, which cuts a graph into gradient buckets; exports that are stopped; packages of
+precompiled code; modules of torch's own that are compiled in place.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LateSensor(LatePatch):
         raise NotImplementedError
 
     def _gone(self, fault: AttributeError) -> None:
-        """The function is not there."""
+        """Report that the function does not exist."""
         self._sensor_failed(fault)
 
 
@@ -82,7 +82,7 @@ class BucketSensor(LatePatch):
         super().__init__(DDP_MODULE, DDP_FUNCTION, self._compile, self._sensor_failed)
 
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """``compile_submod(self, input_mod, ...)``"""
+        """Handle ``compile_submod(self, input_mod, ...)``."""
         __tracebackhide__ = True
         shape = NO_SHAPE
         try:
@@ -151,7 +151,7 @@ class ModuleSensor(LateSensor):
     WHAT = "modules that are compiled in place"
 
     def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """``__call__(self, fn)``"""
+        """Handle ``__call__(self, fn)``."""
         __tracebackhide__ = True
         try:
             function: Any = args[1] if len(args) > 1 else kwargs.get("fn")
@@ -164,7 +164,7 @@ class ModuleSensor(LateSensor):
 
 
 def _root_cause(fault: BaseException) -> BaseException:
-    """The first of a chain of Dynamo's exceptions; the later ones are its consequences."""
+    """Return the first of a chain of Dynamo's exceptions; the later ones are its consequences."""
     while hasattr(fault.__cause__, "real_stack"):
         assert fault.__cause__ is not None
         fault = fault.__cause__
@@ -199,19 +199,19 @@ PACKAGE_BEFORE_TEST: Final = (
 
 
 class PackageLoads:
-    """How many packages this process loaded, by Dynamo's own count, and how many unwatched."""
+    """The number of packages this process loaded, by Dynamo's own count, and of those unwatched."""
 
     def __init__(self) -> None:
         self._counted = 0
         self._unwatched = 0
 
     def begin(self, counters: Any) -> bool:
-        """A window opens. Whether a package was loaded while none was open, then or earlier."""
+        """Open a window, and return whether a package was ever loaded while none was open."""
         self._unwatched += max(0, self._since(counters))
         return self._unwatched > 0
 
     def end(self, counters: Any) -> None:
-        """A window closes: what was loaded up to now was seen."""
+        """Close a window: what was loaded up to now was seen."""
         self._since(counters)
 
     def _since(self, counters: Any) -> int:
@@ -226,7 +226,7 @@ PACKAGE_LOADS: Final = PackageLoads()
 
 
 def package_loaded(events: Sequence[Event]) -> bool:
-    """Whether a package was loaded among these events."""
+    """Return whether a package was loaded among these events."""
     return any(isinstance(event, Made) and event.attempt.packaged for event in events)
 
 
@@ -238,12 +238,12 @@ class PackageSensor(LateSensor):
     WHAT = "packages of precompiled code"
 
     def _gone(self, fault: AttributeError) -> None:
-        """The name is not there: nothing is lost where packages are off."""
+        """Report that the name does not exist, unless packages are off: then nothing is lost."""
         if getattr(sys.modules.get("torch._dynamo.config"), "caching_precompile", False):
             self._sensor_failed(fault)
 
     def _around(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """``install(self, backends)``"""
+        """Handle ``install(self, backends)``."""
         __tracebackhide__ = True
         first = _frames()
         result = original(*args, **kwargs)
@@ -254,7 +254,7 @@ class PackageSensor(LateSensor):
         return result
 
     def _brought(self, package: Any, first: int) -> None:
-        """The graphs of each function: one for each backend that it calls, the first an entry."""
+        """Note the graphs of each function: one for each backend it calls, the first an entry."""
         above = self._above()
         main: Attempt | None = None
         # CompilePackage._codes: code object to its entry (torch/_dynamo/package.py of 2.13).
@@ -276,5 +276,5 @@ class PackageSensor(LateSensor):
 
 
 def _frames() -> int:
-    """How many frames Dynamo has numbered so far."""
+    """Return how many frames Dynamo has numbered so far."""
     return int(getattr(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COUNTER", 0))

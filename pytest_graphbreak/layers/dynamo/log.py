@@ -1,8 +1,8 @@
-"""What Dynamo's records in a log mean: graphs, breaks, recompiles, code left to eager.
+"""Reads Dynamo's records in a log: graphs, breaks, recompiles, functions left to eager.
 
-The same objects, causes and words as the live observer makes. Two things that
-it sees are in no log: breaks that torch before 2.10 does not report, and, with
-``TORCH_LOGS=+dynamo`` alone, the guards that failed.
+It makes the same objects, causes and words as the live observer. Two things that the observer sees
+are in no log: breaks that torch before 2.10 does not report, and, with ``TORCH_LOGS=+dynamo``
+alone, the guards that failed.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from pytest_graphbreak.model.sources import Sources
 from pytest_graphbreak.model.stacks import Line
 
 KEPT: Final = 5_000
-"""Graphs, recompiles, places: so many are kept one by one. All are counted."""
+"""The most graphs, recompiles and places that are kept one by one. All are counted."""
 
 LONGEST: Final = 4_000
-"""Characters kept of a reason: of thousands that are kept, each may be as long as a log's line."""
+"""The longest reason, in characters: thousands are kept, and each may fill a log's line."""
 
 _HINTS: Final = 20
 
@@ -56,7 +56,7 @@ _STARTED: Final = re.compile(
     re.M,
 )
 _BUCKETS: Final = re.compile(r"\s*DDPOptimizer used bucket cap \S+ and created (\d+) buckets")
-"""Said before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
+"""The line before the backend is called for each bucket (torch/_dynamo/backends/distributed.py)."""
 _DONE: Final = "Step 2: done compiler function"
 _BROKE: Final = re.compile(
     r"Graph break(?: \([^)\n]*\))? in user code at ([^\n]*):(\d+)\n"
@@ -84,7 +84,7 @@ NO_GUARD: Final = "which guard failed is not in the log"
 
 
 class LoggedGraph(NamedTuple):
-    """A graph that was just made, for whoever asks which device graphs follow from it."""
+    """A graph that was just made, for the reader that links device graphs to it."""
 
     rank: str
     graph: Graph
@@ -120,7 +120,7 @@ class Dynamo:
         return len(self._processes)
 
     def take(self, record: Torch) -> LoggedGraph | None:
-        """One record of the log; the graph that it reports, if it reports one."""
+        """Read one record of the log; return the graph that it reports, if any."""
         if "_dynamo/" not in record.where:
             return None
         process = self._process(record)
@@ -146,7 +146,7 @@ class Dynamo:
         return None
 
     def record(self) -> Record:
-        """Everything that was logged."""
+        """Return everything that was logged."""
         return record_of(
             LAYER,
             graphs=self.graphs,
@@ -170,7 +170,7 @@ class Dynamo:
     # Frames
 
     def _start(self, process: Process, record: Torch, found: re.Match[str]) -> None:
-        """A frame is compiled or traced: of one attempt both are logged, and retries traced."""
+        """Handle a frame that is compiled or traced: one attempt logs both, and traces retries."""
         verb, name, file, line = found.groups()
         self.seen.add(verb)
         begun = process.attempts.get(record.id)
@@ -198,7 +198,7 @@ class Dynamo:
             self._recompiled(process, record.id, attempt, process.guards[record.id])
 
     def _graph(self, process: Process, record: Torch) -> LoggedGraph:
-        """The backend made a graph; of DDP's, one of each gradient bucket."""
+        """Handle a graph that the backend made, or, with DDP, one of each gradient bucket."""
         attempt = process.attempts.get(record.id)
         if attempt is None:  # the log begins later than this frame
             attempt = LoggedAttempt(process.name(record.id))
@@ -222,7 +222,7 @@ class Dynamo:
         return LoggedGraph(record.rank, graphs[0], export)
 
     def _spent(self, process: Process, made: Made) -> None:
-        """Count the time of a graph for the break that it follows, and for its recompile."""
+        """Add the time of a graph to the break that it follows, and to its recompile."""
         took, parent = seconds(made), made.attempt.parent
         if took is None:
             return
@@ -267,7 +267,7 @@ class Dynamo:
             self._places.setdefault(place, item)
 
     def _leave(self, attempt: LoggedAttempt | None, why: str = "", where: Frame = NOWHERE) -> None:
-        """A frame was left to eager, once for each attempt."""
+        """Note that a frame was left to eager, once for each attempt."""
         if attempt is None:
             item = Eager(LAYER, why, where)
         elif attempt.left:
@@ -312,7 +312,7 @@ class Dynamo:
     def _recompiled(
         self, process: Process, id: str, attempt: LoggedAttempt, guards: Guards
     ) -> None:
-        """An attempt compiles a frame again; more may be known of it the second time."""
+        """Note that a frame is compiled again; the second time more may be known."""
         attempt.guards = guards.texts
         key = process.label, attempt.id
         if id not in process.guards:
@@ -324,7 +324,7 @@ class Dynamo:
             self._recompiles[key] = self._explain.recompile(attempt)
 
     def _limit(self, process: Process, id: str, found: re.Match[str]) -> None:
-        """A frame may not be compiled again: the recompile that was announced did not happen."""
+        """Handle a recompile limit: the recompile that was announced did not happen."""
         what, limit, name, file, line = found.groups()
         if process.guards.pop(id, None):
             self.recompiles -= 1
@@ -339,13 +339,13 @@ class Dynamo:
 
 
 def _script(above: Sequence[Line]) -> str:
-    """The file that was run: the outermost module of a stack that is not `graphbreak run`."""
+    """Return the file that was run: a stack's outermost module that is not `graphbreak run`."""
     modules = (line.file for line in above if line.name == "<module>")
     return next((file for file in modules if not _GRAPHBREAK.search(file)), "")
 
 
 def _shortened(why: messages.Reason) -> messages.Reason:
-    """What is kept of a reason."""
+    """Return what is kept of a reason."""
     return messages.Reason(
         why.text[:LONGEST],
         why.id,
@@ -355,7 +355,7 @@ def _shortened(why: messages.Reason) -> messages.Reason:
 
 
 def _raised(text: str) -> str:
-    """The last exception of a traceback, in words."""
+    """Return the last exception of a traceback, in words."""
     raised = _RAISED.findall(text)
     if not raised:
         return ""
@@ -364,7 +364,7 @@ def _raised(text: str) -> str:
 
 
 def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | None]:
-    """The message, the stack and the line of a graph break's record."""
+    """Return the message, the stack and the line of a graph break's record."""
     found = _BROKE.match(text)
     if found is not None:
         file, line, rest = found.groups()
@@ -377,5 +377,5 @@ def _read_break(text: str) -> tuple[str, tuple[Line, ...], tuple[str, int] | Non
 
 
 def _begins_alike(above: Sequence[Line], stack: Sequence[Line]) -> bool:
-    """Whether a stack has that of its attempt in it: torch from 2.10 on logs both together."""
+    """Return whether a stack begins with its attempt's: torch from 2.10 on logs both together."""
     return bool(above and stack and above[0][:2] == stack[0][:2])

@@ -21,7 +21,7 @@ from pytest_graphbreak.text import scan
 from pytest_graphbreak.text.blocks import Block
 from pytest_graphbreak.text.scan import Group, Needle
 
-# The frames that Dynamo compiled in one process, and which of them came from which.
+# The frames that Dynamo compiled in one process, and the one that each came from.
 #
 # Compile ids (``0/0``: frame 0, compiled the first time) begin again when Dynamo is reset; from
 # then on names carry the number of the round, ``0/0#2``, as those of the live observer do.
@@ -62,7 +62,7 @@ Function = tuple[str, str]
 
 @dataclass(slots=True)
 class Process:
-    """One process: what it did since compile ids last began again.
+    """The state of one process since compile ids last began again.
 
     ``whole`` says that its stacks have their last frame (see ``torch_calls``),
     ``broken`` is the last attempt that ended in a graph break. Attempts are
@@ -78,7 +78,7 @@ class Process:
     _functions: dict[Function, dict[int, LoggedAttempt]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Ids begin again, since Dynamo was reset."""
+        """Begin a new round of ids, since Dynamo was reset."""
         self.attempts.clear()
         self.guards.clear()
         self._functions.clear()
@@ -86,7 +86,7 @@ class Process:
         self.rounds += 1
 
     def forget(self) -> None:
-        """Drop the older half: a log has no end, and attempts refer to late ones mostly."""
+        """Drop the older half: a log has no end, and attempts mostly refer to late ones."""
         kept = list(self.attempts.items())[len(self.attempts) // 2 :]
         self.attempts.clear()
         self._functions.clear()
@@ -98,33 +98,33 @@ class Process:
         return attempt_name(id, self.rounds)
 
     def add(self, id: str, attempt: LoggedAttempt) -> None:
-        """One more attempt."""
+        """Add an attempt."""
         self.attempts[id] = attempt
         lines = self._functions.setdefault(function(attempt.code), {})
         lines.pop(attempt.code.line, None)
         lines[attempt.code.line] = attempt
 
     def latest(self, line: Line) -> LoggedAttempt | None:
-        """The latest attempt at the function of a frame."""
+        """Return the latest attempt at the function of a frame."""
         return next(reversed(self._functions.get(function(line), {}).values()), None)
 
     def at(self, code: Line) -> LoggedAttempt | None:
-        """The latest attempt at a function with this first line."""
+        """Return the latest attempt at a function with this first line."""
         return self._functions.get(function(code), {}).get(code.line)
 
     def begun(self, code: Line) -> LoggedAttempt | None:
-        """Of the attempts at a function and its rests, the nearest that begins before a line."""
+        """Return the attempt at a function or a rest of it that begins nearest before a line."""
         lines = self._functions.get(function(code), {})
         return lines.get(max((line for line in lines if line <= code.line), default=-1))
 
 
 def is_recompile(id: str) -> bool:
-    """Whether a compile id is of a frame that was compiled before: ``0/1``."""
+    """Return whether a compile id belongs to a frame that was compiled before: ``0/1``."""
     return id.rpartition("/")[2] not in ("", "0")
 
 
 def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttempt | None:
-    """The attempt that this one comes from: whose rest it is, or that called it after a break."""
+    """Return the attempt whose rest this one is, or that called this one after a break."""
     if is_resume(code.name):
         return process.begun(code)
     for frame in reversed(above):
@@ -138,12 +138,12 @@ def parent(process: Process, code: Line, above: tuple[Line, ...]) -> LoggedAttem
 
 
 def torch_calls(above: tuple[Line, ...]) -> bool:
-    """Whether the last frame shown is of what calls the function that is compiled, or its module.
+    """Return whether the last frame shown calls the compiled function or its module.
 
-    Torch leaves its own frames out of the stack, and one too many: the caller's.
-    If torch is still last then, it is what called the caller, so the caller
-    is a compiled function itself. The first frame of all has no such caller;
-    by it is seen whether a version of torch shows whole stacks.
+    Torch leaves its own frames out of the stack, and one too many: the caller's. If a frame of
+    torch is still the last one then, it called the caller, so the caller is a compiled function
+    itself. The first frame of all has no such caller; it shows whether a version of torch logs
+    whole stacks.
     """
     if not above:
         return False
@@ -173,21 +173,21 @@ MARKS: Final = (
     b"DDPOptimizer used bucket cap",
     b"] create_env",
 )
-"""What the first lines of the records hold that are read; all else is passed over.
+"""The marks in the first lines of the records that are read; all others are passed over.
 
 Frames that begin, recompile limits and suppressed errors are all printed by
 ``convert_frame.py``, which prints little else.
 """
 
 _SKIPPING: Final = b" skipping: "
-"""Frames that Dynamo does not look at: half of the lines of some logs, and nothing follows them."""
+"""The mark of frames that Dynamo does not look at: half of some logs, and nothing follows them."""
 
 _BEGIN: Final = re.compile(rb"^(?:Graph break(?=:| \(| in user code)|Recompiling function)", re.M)
-"""How a record begins. Names of breaks begin alike: "Graph break under ..." is one (torch 2.15)."""
+"""The beginning of a record. Names of breaks begin alike: "Graph break under ..." (torch 2.15)."""
 _USUAL: Final = 8 * 1024
 _LONGEST: Final = 512 * 1024
 _FAR: Final = 64 * 1024
-"""How far on the lines of a record are looked for, where other processes print between them."""
+"""How far on to look for the lines of a record where other processes print between them."""
 
 Key = tuple[bytes, bytes]
 """The text before a prefix (a rank, a colour) and the prefix, which all lines share."""
@@ -228,7 +228,7 @@ class _Open:
 
 
 class TorchLines:
-    """Finds records and gives each, whole, to ``take``."""
+    """Finds records and passes each, whole, to ``take``."""
 
     def __init__(self, take: Callable[[Torch], None]) -> None:
         self._take = take
@@ -236,11 +236,11 @@ class TorchLines:
         self._read = 0
 
     def group(self) -> Group:
-        """What to search for."""
+        """Return what to search for."""
         return Group([Needle(mark, self._hit) for mark in MARKS], GATE)
 
     def finish(self) -> None:
-        """The log is over: nothing more will come to the open records."""
+        """End the log: nothing more will be added to the open records."""
         for process in list(self._open):
             self._shut(process)
 
@@ -266,11 +266,11 @@ class TorchLines:
         if not _ARTIFACT.search(found["tags"]):
             if _goes_on(text):
                 self._rest(block, key, process, end)
-            self._shut(process)  # now, since device graphs that follow are linked to it
+            self._shut(process)  # shut it now, since device graphs that follow are linked to it
         return end
 
     def _rest(self, block: Block, key: Key, process: bytes, end: int) -> None:
-        """Lines of the record that come later: only its first line has a mark."""
+        """Read later lines of the record: only its first line has a mark."""
         ahead, prefix = key
         data, far = block.data, min(block.end, end + _FAR)
         while (at := data.find(prefix, end, far)) >= 0:
@@ -280,7 +280,7 @@ class TorchLines:
                 self._text(process, key, text)
 
     def _text(self, process: bytes, key: Key, text: bytes) -> None:
-        """One or more lines with this prefix, without it."""
+        """Add one or more lines with this prefix, given without it."""
         known = self._open.get(process)
         if known is not None and known.key[1] == key[1] and not _BEGIN.match(text):
             known.add(text)
@@ -295,7 +295,7 @@ class TorchLines:
 
 
 def _together(block: Block, key: Key, start: int) -> tuple[bytes, int]:
-    """Lines with one prefix that follow each other, without it, and where the last one ends.
+    """Return lines with one prefix that follow each other, without it, and where the last ends.
 
     ``start`` is where the first prefix ends. Where the same bytes are before
     each prefix the lines are split in bulk, else (time stamps) one by one.
@@ -312,7 +312,7 @@ def _together(block: Block, key: Key, start: int) -> tuple[bytes, int]:
 
 
 def _split(block: Block, key: Key, start: int) -> tuple[list[bytes], int]:
-    """The lines that begin with the very same bytes."""
+    """Return the lines that begin with the very same bytes."""
     whole = b"\n" + key[0] + key[1]
     size = _USUAL
     while True:
@@ -329,13 +329,13 @@ def _split(block: Block, key: Key, start: int) -> tuple[list[bytes], int]:
 
 
 def _parts(text: bytes) -> list[bytes]:
-    """Records of one moment, parted where the words of a new one begin."""
+    """Return the records of one moment, split where the words of a new one begin."""
     places = [found.start() for found in _BEGIN.finditer(text)][1:]
     return [text[start:end] for start, end in zip([0, *places], [*places, None], strict=True)]
 
 
 def _goes_on(text: bytes) -> bool:
-    """Whether lines are missing: of a record that a colon announces, up to its blank last line."""
+    """Return whether lines are missing: a colon announces them, and a blank line ends them."""
     first, _, rest = text.partition(b"\n")
     if b" hit config." in first:
         return not rest
@@ -363,7 +363,7 @@ def _record(known: _Open) -> Torch:
 
 
 def _time(text: str) -> float | None:
-    """Seconds, of ``1123 02:33:34.657000``: in a leap year, which has each day."""
+    """Return the seconds of ``1123 02:33:34.657000``: in a leap year, which has each day."""
     try:
         return datetime.strptime(f"2000{text} +0000", "%Y%m%d %H:%M:%S.%f %z").timestamp()
     except ValueError:

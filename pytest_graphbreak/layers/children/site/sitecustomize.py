@@ -18,11 +18,12 @@ VARIABLE = "GRAPHBREAK_CHILDREN"
 class _Compiler(object):  # noqa: UP004
     """A finder that begins to watch when a compiler is first looked for.
 
-    It finds nothing itself, but has those asked who came before it to see that import.
+    It finds nothing itself, but the finders that are put before it by then are asked for that
+    import.
     """
 
     def __init__(self, about: str) -> None:
-        # JSON, read as text: json itself is not imported for it.
+        # This is JSON, read as text so that json itself need not be imported.
         self.waited = about.partition('"waited": [')[2].partition("]")[0]
 
     def find_spec(self, name: str, path: object = None, target: object = None):  # type: ignore[no-untyped-def]
@@ -51,7 +52,7 @@ def _begin() -> None:
 
 
 def _cannot(about: str, fault: Exception) -> None:
-    """Leave word for the test that this process could not be watched."""
+    """Leave a note for the test that this process could not be watched."""
     try:
         import json
         import tempfile
@@ -68,7 +69,7 @@ def _cannot(about: str, fault: Exception) -> None:
 
 
 def _of_torch() -> bool:
-    """Whether this is a helper of torch's own, which compiles kernels and no graphs."""
+    """Return whether this is a helper of torch's own, which compiles kernels and no graphs."""
     return any("compile_worker" in word for word in getattr(sys, "orig_argv", ())[1:4])
 
 
