@@ -1,9 +1,9 @@
-"""The baseline files: read strictly, resolved by profile, changed entry by entry.
+"""Baseline files: read strictly, resolved by profile, changed entry by entry.
 
 ``form`` has the types of what a file may contain, ``model`` the data and the rules of profiles,
-``paths`` go from node ids to files, ``tree`` and ``read`` from text to data, ``render`` back,
-``plan`` says what an entry becomes, ``store`` reads the files of a directory and puts them in
-place, ``update`` brings them to what was measured, and ``changes`` is what it did.
+``paths`` maps node ids to files, ``tree`` and ``read`` turn text into data and ``render`` turns it
+back, ``plan`` computes what an entry becomes, ``store`` reads the files of a directory and replaces
+them, ``update`` brings them to what was measured, and ``changes`` describes the result.
 """
 
 from pytest_graphbreak.baseline.changes import Change, Changes, FileChange

@@ -1,4 +1,4 @@
-"""What an update of baselines did, or would do, and its words."""
+"""The changes that an update of baselines made, or would make, and their texts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from pytest_graphbreak.model.budget import Values
 from pytest_graphbreak.model.layers import LAYERS
 
 Kind = Literal["added", "changed", "unchanged", "ungated", "pruned", "kept"]
-"""``kept``: an entry that ``record`` did not write, since another one would have gone for it."""
+"""The kinds of changes. ``kept`` is an entry that ``record`` did not write, since another one would
+have been removed for it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one entry.
+    """The change of one entry.
 
-    ``profile`` is whose values they are. ``old`` is what was expected of it
-    before (None: nothing), ``new`` what is expected now (None: pruned).
+    ``profile`` is the profile of the values. ``old`` are the values that were expected before
+    (None: none), ``new`` the values that are expected now (None: pruned).
     """
 
     kind: Kind
@@ -38,7 +40,7 @@ class Change:
 
     @property
     def counts(self) -> Iterator[str]:
-        """Which counts changed, by layer, in words."""
+        """The counts that changed, by layer, in words."""
         old, new = self.old or Values(), self.new or Values()
         for what, was, now in (
             ("", old.graphs, new.graphs),
@@ -53,13 +55,13 @@ class Change:
 
     @property
     def without_counts(self) -> str:
-        """Say what changed where no count did."""
+        """The words for a change in which no count changed."""
         return "no graphs" if self.old is None else "other places or reasons"
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file before and after; None where there is none."""
+    """A file before and after; the text is None if there is no file."""
 
     path: Path
     old: str | None
@@ -68,7 +70,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an update did, or would do: entry by entry, and file by file those that change."""
+    """The changes that an update made, or would make: all entries, and the files that differ."""
 
     items: tuple[Change, ...] = ()
     files: tuple[FileChange, ...] = ()
@@ -78,13 +80,16 @@ class Changes:
 
 
 def _both_ops(old: Values, new: Values) -> tuple[Map[str, int], Map[str, int]]:
-    """Captured operations before and after, of the layers of which both are known."""
+    """Return captured operations before and after, for the layers where both are known."""
     layers = old.ops.keys() & new.ops.keys()
     return {at: old.ops[at] for at in layers}, {at: new.ops[at] for at in layers}
 
 
 def _both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], Map[str, int]]]:
-    """Executions and reads before and after, where both are known, of layers with equal graphs."""
+    """Yield executions and reads before and after, for layers where both are known.
+
+    Only layers with the same number of graphs are included.
+    """
     layers = [
         at
         for at in LAYERS
@@ -102,12 +107,12 @@ def _both_runs(old: Values, new: Values) -> Iterator[tuple[str, Map[str, int], M
 
 
 def _step(before: Values | None, was: int, now: int) -> str:
-    """What a count was and is; of an entry that is new, the count alone."""
+    """Return a count before and after; for a new entry, the count alone."""
     return f"{now}" if before is None else f"{was} -> {now}"
 
 
 def _moved(before: Values | None, new: Values) -> Iterator[str]:
-    """Which numbers of places changed, in words."""
+    """Yield, in words, which numbers of places changed."""
     old = before or Values()
     for what, one, other in (("breaks", old.breaks, new.breaks), ("eager", old.eager, new.eager)):
         if len(one) != len(other):

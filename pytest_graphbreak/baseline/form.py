@@ -1,6 +1,6 @@
-"""What a baseline file may say, as types: it is read, checked, written and described from these.
+"""The contents of a baseline file as types, for reading, checking, writing and the schema.
 
-A key of an entry is a line of ``VALUES``, in the order in which keys are written, and a field of
+Each key of an entry is a line of ``VALUES``, in the order in which keys are written, and a field of
 ``model.budget.Values`` with the same name.
 """
 
@@ -63,9 +63,10 @@ class CauseKeys(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def _said(kind: Any, description: str, **errors: str) -> Any:
-    """A type with what the schema says of it.
+    """Return a type with its description for the schema.
 
-    For the errors of a mapping: what it ``holds``, and what an ``item`` is called before its key.
+    ``errors`` are words for error messages about a mapping: what it ``holds``, and what precedes
+    the key of an ``item``.
     """
     return Annotated[kind, Meta(description=description, extra=errors or None)]
 
@@ -92,14 +93,15 @@ VALUES: Final[dict[str, Any]] = {
     "breaks": _said(list[PlaceKeys], "The places where Dynamo breaks graphs."),
     "eager": _said(list[PlaceKeys], "The places where code leaves the compiler."),
 }
-"""What was measured of a test."""
+"""The keys of the values that were measured of a test."""
 COUNTS: Final = ("graphs", "recompiles")
-"""Those that count by layer, and are compared and merged alike: one that is absent is zero."""
+"""Keys with counts by layer that are compared and merged in the same way; a missing count is zero.
+"""
 RUNS: Final = ("executions", "reads", "work")
-"""Those of what ran: a layer without executions and reads was recorded without them."""
+"""Keys with counts of runs; a layer without executions and reads was recorded without them."""
 
 BY_FILE: Final = ("functions", "lines")
-"""Those that hold ``file::name``; a file has them by file."""
+"""Keys with values by ``file::name``; a file groups them by file."""
 
 REMARKS: Final = {
     "note": _said(Words, "The user's own words; kept by every update."),
@@ -178,12 +180,12 @@ File: Final = _form(
 
 
 def keys(form: type[Struct]) -> tuple[str, ...]:
-    """The keys of a form, in the order in which they are written."""
+    """Return the keys of a form, in the order in which they are written."""
     return form.__struct_fields__
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a baseline file."""
+    """Return the JSON Schema of a baseline file."""
     from msgspec.json import schema_components
 
     _, found = schema_components((File, Entry, Cases), ref_template="#/$defs/{name}")

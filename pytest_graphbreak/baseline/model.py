@@ -1,7 +1,7 @@
-"""What a baseline knows of a test, and what it expects of one profile. Pure data.
+"""What a baseline knows of a test, and what it expects of one profile. Data only.
 
-The rules of profiles and overrides (docs/reference/baseline-file.md) live in
-``Entry.expected``; nothing else resolves them.
+The rules of profiles and overrides (docs/reference/baseline-file.md) are implemented in
+``Entry.expected`` and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pytest_graphbreak.text.output import UserError
 
 
 class BaselineError(UserError):
-    """A baseline that cannot be read or written, or a node id that has none.
+    """A baseline that cannot be read or written, or a node id that cannot have one.
 
-    ``path`` and ``line`` (1-based) say where, each None if there is no such
-    place. ``also`` holds further errors that were found in the same look.
+    ``path`` and ``line`` (1-based) are the place of the error, each None if there is no such place.
+    ``also`` holds further errors that were found at the same time.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class BaselineError(UserError):
 
 
 WHOLE: Final = frozenset({"breaks", "eager", *BY_FILE})
-"""The values that an override replaces whole; the others it replaces layer by layer."""
+"""The values that an override replaces as a whole; others are replaced layer by layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
     """The values of a profile that differ from the plain values.
 
-    Of ``WHOLE``, those in ``named`` are its own, also where they are empty. ``causes`` are those of
-    the layers in it, and of those in ``graphs``; other layers have the plain ones.
+    The keys of ``WHOLE`` in ``named`` are its own, even if empty. The layers in ``causes`` and in
+    ``graphs`` have their own causes; other layers have the plain ones.
     """
 
     values: Values = field(default_factory=Values)
@@ -76,14 +76,14 @@ class Override:
 
     @property
     def layers(self) -> frozenset[str]:
-        """The layers that it names, also with an explicit zero."""
+        """The layers that it names, including those with an explicit zero."""
         found = {*self.causes_of, *self.values.recompiles}
         for key in self.named & {"breaks", "eager"}:
             found.update(layers_of(getattr(self.values, key)) or (PLACES_LAYER,))
         return frozenset(found)
 
     def over(self, plain: Values) -> Values:
-        """The values of the profile, where ``plain`` are the plain ones."""
+        """Return the values of the profile, given the plain values."""
         own = {key: getattr(self.values, key) for key in VALUES}
         found = {key: getattr(plain, key) for key in VALUES}
         for key in VALUES.keys() - WHOLE - {"causes"}:
@@ -95,7 +95,7 @@ class Override:
         return Values(**{**found, "causes": (*kept, *self.values.causes)})
 
     def inherited_ops(self, plain: Values) -> dict[str, int]:
-        """The plain captured operations that it takes over: not where it names the graphs."""
+        """Return the captured operations of ``plain`` for the layers whose graphs it omits."""
         named = self.values.graphs
         return {layer: count for layer, count in plain.ops.items() if layer not in named}
 
@@ -104,14 +104,13 @@ class Override:
 class Expected:
     """What one profile is judged by.
 
-    ``profile`` is whose values these are and ``versions`` the compilers that measured them;
-    ``recorded`` says whether the requested profile was itself recorded.
-    ``own`` are the layers that it recorded itself. ``breaks_with`` and
-    ``eager_with`` measured those lists, which can be older than
-    ``versions`` where an override names counts only: compare reasons with them.
-    ``packages`` are the versions of what owned places when the file was written.
-    ``ops_with`` says by layer which version of its compiler counted the captured
-    operations, ``causes_with`` which found the causes of its graphs.
+    ``profile`` is the profile of the values and ``versions`` the compilers that measured them;
+    ``recorded`` says whether the requested profile was itself recorded. ``own`` are the layers that
+    it recorded itself. ``breaks_with`` and ``eager_with`` are the versions that measured those
+    lists, which can be older than ``versions`` if an override names counts only; reasons must be
+    compared with them. ``packages`` are the versions of packages that owned places when the file
+    was written. ``ops_with`` gives by layer the compiler version that counted the captured
+    operations, ``causes_with`` the one that found the causes of its graphs.
     """
 
     values: Values
@@ -126,13 +125,12 @@ class Expected:
     causes_with: Mapping[str, str | None] = field(default_factory=dict)
 
     def judged(self, observed: Collection[str]) -> tuple[str, ...]:
-        """The layers to judge when ``observed`` were there, in the order of ``LAYERS``.
+        """Return the layers to judge when ``observed`` were present, in the order of ``LAYERS``.
 
-        A recorded profile is judged on every observed layer (absent is zero),
-        and on the layers that it recorded itself also where they were not
-        there: that is how one is lost. Another profile's values are a guide
-        only on the layers that they have, where those were observed. A layer that
-        is not judged by itself is where it has values.
+        A recorded profile is judged on every observed layer (absent is zero), and on the layers
+        that it recorded itself even if they were not observed, which detects a lost layer. The
+        values of another profile are a guide only, on the layers that they have and that were
+        observed. A layer that is only judged when named is judged if it has values.
         """
         layers = {*observed} & self.values.layers
         if self.recorded:
@@ -140,23 +138,23 @@ class Expected:
         return tuple(layer for layer in LAYERS if layer in layers)
 
     def counts_ops(self, layer: str, versions: Versions, packages: Mapping[str, str]) -> bool:
-        """Whether captured operations can be compared with what was measured now.
+        """Return whether captured operations can be compared with those measured now.
 
-        Another minor version of a compiler captures the same code in other nodes, and
-        another version of a package is other code. ``packages`` are those of now.
+        Another minor version of a compiler captures the same code in different nodes, and another
+        version of a package contains different code. ``packages`` are the current versions.
         """
         return same_minor(made_by(layer, versions), self.ops_with.get(layer)) and all(
             packages.get(name, version) == version for name, version in self.packages.items()
         )
 
     def unseen(self, observed: Collection[str]) -> tuple[str, ...]:
-        """The layers that have values here, were not observed, and are not judged."""
+        """Return the layers that have values here, were not observed, and are not judged."""
         layers = self.values.layers - {*observed} - {*self.judged(observed)}
         return tuple(layer for layer in LAYERS if layer in layers)
 
 
 def by_layer(layers: Iterable[str], versions: Versions) -> dict[str, str | None]:
-    """``made_by`` for each of some layers."""
+    """Return the result of ``made_by`` for each of the layers."""
     return {layer: made_by(layer, versions) for layer in layers}
 
 
@@ -164,8 +162,8 @@ def by_layer(layers: Iterable[str], versions: Versions) -> dict[str, str | None]
 class Entry:
     """One test, or one case of a parametrized test, in a baseline file.
 
-    ``profile`` and ``versions`` are the entry's own or its file's. ``values`` is
-    None where there are overrides only. ``line`` (1-based) is that of its key.
+    ``profile`` and ``versions`` are those of the entry or else of its file. ``values`` is None if
+    there are only overrides. ``line`` (1-based) is that of its key.
     """
 
     file: str
@@ -187,23 +185,23 @@ class Entry:
 
     @property
     def place(self) -> str:
-        """``path:line``, for messages."""
+        """The entry's ``path:line``, for messages."""
         return f"{shown(self.path)}:{self.line}"
 
     @property
     def is_remark(self) -> bool:
-        """Whether it holds nothing but what people wrote."""
+        """Whether it contains only remarks that people wrote."""
         said = self.note is not None or self.ungated is not None
         return said and self.values in (None, Values()) and not self.overrides
 
     @property
     def recorded(self) -> frozenset[str]:
-        """The profiles that it was recorded on; none where it is a mere remark."""
+        """The profiles that it was recorded on; empty for a mere remark."""
         base = () if self.values is None else (self.profile,)
         return frozenset((*base, *self.overrides))
 
     def expected(self, profile: str) -> Expected | None:
-        """What ``profile`` is judged by; None if nothing here says."""
+        """Return what ``profile`` is judged by, or None if the entry has nothing for it."""
         base, known = profile == self.profile, profile in self.overrides
         if self.values is None and not known:
             return None
@@ -238,9 +236,9 @@ class Entry:
 
 @dataclass(slots=True)
 class Entries:
-    """What a baseline file says of a test, on which line: its entry, or one for each case.
+    """What a baseline file contains for a test: its entry, or one for each case, and its line.
 
-    The entry of a test without cases has the key None. The remarks hold for all cases.
+    The entry of a test without cases has the key None. The remarks apply to all cases.
     """
 
     note: str | None
@@ -249,7 +247,7 @@ class Entries:
     entries: dict[str | None, Entry] = field(default_factory=dict)
 
     def find(self, case: str | None) -> Entry | None:
-        """The entry of the test or of a case, with the remarks on its test; None if none."""
+        """Return the entry of the test or of a case, with the remarks on its test, or None."""
         entry = self.entries.get(case)
         if entry is None or case is None:
             return entry
@@ -259,7 +257,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A baseline file, and the test file that it is for."""
+    """A baseline file, and the test file that it belongs to."""
 
     path: Path
     file: str
@@ -269,7 +267,7 @@ class Document:
     tests: dict[str, Entries] = field(default_factory=dict)
 
     def entry(self, test: str, case: str | None) -> Entry | None:
-        """The entry of a test; for a case also where only its test has something to say."""
+        """Return the entry of a test or a case; a case may have only the remarks of its test."""
         known = self.tests.get(test)
         if known is None:
             return None
@@ -290,7 +288,7 @@ class Document:
         return found
 
     def entries(self) -> Iterator[Entry]:
-        """Every test and case that has an entry of its own, in the order of the file."""
+        """Yield every test and case that has an entry of its own, in the order of the file."""
         for test in self.tests.values():
             for case in test.entries:
                 entry = test.find(case)
@@ -300,10 +298,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was observed of one test, to be written; ``versions`` of the compilers that made it.
+    """What was observed of one test, to be written; ``versions`` are those of the compilers.
 
-    ``layers`` are those that were there: only they are compared and written.
-    ``packages`` are the versions of those that own its places.
+    ``layers`` are the observed layers: only they are compared and written. ``packages`` are the
+    versions of the packages that own its places.
     """
 
     nodeid: str
@@ -315,5 +313,5 @@ class Measured:
 
 
 def nodeid_of(file: str, test: str, case: str | None) -> str:
-    """The inverse of ``split_nodeid``."""
+    """Return the node id of a test, as the inverse of ``split_nodeid``."""
     return f"{file}::{test}" if case is None else f"{file}::{test}[{case}]"

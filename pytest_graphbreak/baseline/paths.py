@@ -1,4 +1,4 @@
-"""From a node id to its baseline: which file, which key. And never outside the directory."""
+"""Maps node ids to baselines: the file and the key, never outside the directory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pytest_graphbreak.model.budget import writable
 
 SUFFIX = ".yaml"
 _BARE = ".~"
-"""Ends the name of a test file that has no dot, so that ``test_a`` is not ``test_a.py``."""
+"""The end of the name for a test file without a dot, so that ``test_a`` differs from ``test_a.py``.
+"""
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str, str | None]:
-    """File, test and case of a node id.
+    """Return file, test and case of a node id.
 
-    The file is the text before the first ``::``. The case is the text in
-    the first ``[`` and the last ``]`` of the rest, if the rest ends with one;
-    both may hold ``/``, ``::``, brackets, quotes and newlines. ``BaselineError``
-    if this names no test, or a file that is not inside the root directory.
+    The file is the text before the first ``::``. The case is the text between the first ``[`` and
+    the last ``]`` of the rest, if the rest ends with ``]``; both may contain ``/``, ``::``,
+    brackets, quotes and newlines. Raises ``BaselineError`` if the id names no test, or a file that
+    is not inside the root directory.
     """
     file, colons, rest = nodeid.partition("::")
     if not colons or not rest:
@@ -32,11 +33,11 @@ def split_nodeid(nodeid: str) -> tuple[str, str, str | None]:
 
 
 def baseline_path(directory: Path, file: str) -> Path:
-    """Where the baseline of a test file lives: its path, mirrored under ``directory``.
+    """Return the path of the baseline of a test file: its path, mirrored under ``directory``.
 
-    ``test_a.py`` has ``test_a.yaml``; any other name keeps its suffix
-    (``test_a.txt.yaml``), and so does a Python file with a dot in its stem
-    (``test_a.b.py.yaml``): no two files share a baseline.
+    ``test_a.py`` has ``test_a.yaml``; any other name keeps its suffix (``test_a.txt.yaml``), and so
+    does a Python file with a dot in its stem (``test_a.b.py.yaml``), so that no two files share a
+    baseline.
     """
     _refuse_outside(file, file)
     parent, _, name = file.rpartition("/")
@@ -47,7 +48,7 @@ def baseline_path(directory: Path, file: str) -> Path:
 
 
 def mirrored_file(directory: Path, path: Path) -> str:
-    """The inverse of ``baseline_path``: the test file that a baseline mirrors."""
+    """Return the test file that a baseline mirrors, as the inverse of ``baseline_path``."""
     parent, slash, name = path.relative_to(directory).as_posix().rpartition("/")
     stem = name.removesuffix(SUFFIX)
     file = stem.removesuffix(_BARE) if "." in stem else stem + ".py"
@@ -55,7 +56,10 @@ def mirrored_file(directory: Path, path: Path) -> str:
 
 
 def inside(directory: Path, path: Path) -> Path:
-    """The real path of a baseline file. ``BaselineError`` if a link leads out of ``directory``."""
+    """Return the real path of a baseline file.
+
+    Raises ``BaselineError`` if a link leads out of ``directory``.
+    """
     root, real = os.path.realpath(directory), os.path.realpath(path)
     if not real.startswith(root.rstrip(os.sep) + os.sep):
         raise BaselineError(
@@ -89,7 +93,7 @@ def _refuse_outside(nodeid: str, file: str) -> None:
 
 
 def _is_encodable(file: str) -> bool:
-    """Whether the system can name such a file; a lone surrogate of a JSON text is no character."""
+    """Return whether the system can represent the name; it cannot represent lone surrogates."""
     try:
         os.fsencode(file)
     except UnicodeEncodeError:

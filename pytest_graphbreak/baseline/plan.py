@@ -1,4 +1,4 @@
-"""What an entry becomes when a test was measured: pure data in, pure data out.
+"""Computes what an entry becomes after a measurement. Data in, data out.
 
 The rules are those of docs/reference/baseline-file.md, "What an update writes".
 """
@@ -21,22 +21,21 @@ _Item = TypeVar("_Item", bound=Cause | BaselinePlace)
 
 
 def of_concern(measured: Measured, expected: Expected | None) -> Measured:
-    """The measurement, without layers that are judged where they are named only, and are not."""
+    """Return the measurement without layers that are only judged when named and are not named."""
     named = expected.own | expected.values.layers if expected is not None else frozenset[str]()
     layers = tuple(layer for layer in measured.layers if layer in JUDGED or layer in named)
     return measured if layers == measured.layers else replace(measured, layers=layers)
 
 
-# what differs
+# comparing
 
 
 def differing(expected: Expected | None, measured: Measured) -> frozenset[str]:
-    """The observed layers on which a measurement is not what is written.
+    """Return the observed layers on which a measurement differs from what is written.
 
-    Counts, places, and how often a place broke are compared; reasons and ids
-    only with the same minor version of the compiler, captured operations also only
-    with the same packages. Layers of which nothing is known
-    differ where anything was measured on them.
+    Counts, places, and how often a place broke are compared; reasons and ids only with the same
+    minor version of the compiler, captured operations only with the same packages as well. If
+    nothing is known of a layer, it differs if anything was measured on it.
     """
     if expected is None:
         return frozenset(measured.layers)
@@ -47,7 +46,7 @@ def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
     old, new = expected.values, measured.values
     if any(_at(old, key, layer) != _at(new, key, layer) for key in COUNTS):
         return True
-    # What was recorded without them is not written again for them.
+    # An entry that was recorded without them is not written again for them.
     if old.knows_runs(layer) and any(_at(old, key, layer) != _at(new, key, layer) for key in RUNS):
         return True
     ops = new.ops.get(layer)
@@ -75,7 +74,7 @@ def _differs(layer: str, expected: Expected, measured: Measured) -> bool:
 
 
 def missing(expected: Expected | None, measured: Measured) -> frozenset[str]:
-    """The observed layers that nothing here judges, and on which something was measured."""
+    """Return the observed layers that nothing here judges, and on which something was measured."""
     if expected is None:
         return frozenset(measured.layers)
     return differing(expected, measured) - {*expected.judged(measured.layers)}
@@ -87,14 +86,14 @@ def _at(values: Values, key: str, layer: str) -> int:
 
 
 def _same_causes(before: Iterable[Cause] | None, after: Iterable[Cause] | None) -> bool:
-    """Whether a layer's graphs have the causes that are written; so do those not known.
+    """Return whether the graphs of a layer have the same causes; true if either is unknown.
 
-    Which line called what was compiled again is no difference by itself.
+    A different calling line of a recompile is no difference by itself.
     """
     if before is None or after is None:
         return True
     before = [*before]
-    old = {item.place for item in before if not item.guard}  # of an earlier version
+    old = {item.place for item in before if not item.guard}  # entries of an earlier version
 
     def counted(items: Iterable[Cause]) -> Counter[tuple[str, ...]]:
         found: Counter[tuple[str, ...]] = Counter()
@@ -115,7 +114,7 @@ def same_places(
     was_with: Versions,
     now_with: Versions,
 ) -> bool:
-    """Whether two lists name the same places, as often, and for the same reasons."""
+    """Return whether two lists name the same places, equally often, and for the same reasons."""
     old, new = by_place(before), by_place(after)
     if old.keys() != new.keys():
         return False
@@ -126,7 +125,7 @@ def same_places(
 
 
 def _same(before: BaselinePlace, after: BaselinePlace, wording: bool) -> bool:
-    # What was left out of an entry written by hand is not compared.
+    # Keys that were left out of an entry written by hand are not compared.
     return before.count == after.count and not (
         wording
         and (
@@ -137,7 +136,7 @@ def _same(before: BaselinePlace, after: BaselinePlace, wording: bool) -> bool:
 
 
 def by_place(items: Iterable[BaselinePlace]) -> dict[tuple[str, str, str], BaselinePlace]:
-    """Each place once, in order of appearance; counts of one place are added up."""
+    """Return each place once, in order of appearance, with the counts of equal places added up."""
     found: dict[tuple[str, str, str], BaselinePlace] = {}
     for item in items:
         before = found.get(item.key)
@@ -147,14 +146,14 @@ def by_place(items: Iterable[BaselinePlace]) -> dict[tuple[str, str, str], Basel
     return found
 
 
-# what is written
+# writing
 
 
 def written(entry: Entry, measured: Measured, layers: Collection[str], file: Document) -> Entry:
-    """The entry as it will be: ``measured`` on ``layers``, all else as it is.
+    """Return the updated entry: ``measured`` on ``layers``, everything else as it is.
 
-    An entry that is new has neither values nor overrides. A profile that the plain values do not
-    belong to goes under ``overrides``.
+    A new entry has neither values nor overrides. If the plain values belong to another profile, the
+    measurement goes under ``overrides``.
     """
     if measured.profile != entry.profile or measured.profile in entry.overrides:
         return _overridden(entry, measured, layers, file)
@@ -164,7 +163,7 @@ def written(entry: Entry, measured: Measured, layers: Collection[str], file: Doc
 
 
 def merged(old: Values, measured: Measured, layers: Collection[str]) -> Values:
-    """Values as they were, but as measured on some layers; zeros and what is empty is left out."""
+    """Return the old values, with those of ``layers`` as measured and without zeros."""
     new = measured.values
     found: dict[str, Any] = {}
     for key in (*COUNTS, *RUNS, "ops"):
@@ -184,7 +183,7 @@ def _counts(
 
 
 def _of(layers: Collection[str]) -> list[str]:
-    """Which of ``BY_FILE`` some layers have: functions are Dynamo's, lines those of devices."""
+    """Return which keys of ``BY_FILE`` apply: functions to Dynamo, lines to device layers."""
     there = PLACES_LAYER in layers, any(layer != PLACES_LAYER for layer in layers)
     return [key for key, has in zip(BY_FILE, there, strict=True) if has]
 
@@ -225,7 +224,7 @@ def _in_place(
     layers: Collection[str],
     updated: Callable[[_Item, _Item], _Item],
 ) -> tuple[_Item, ...]:
-    """Known entries keep their place, ``updated`` by the wanted ones; new ones follow."""
+    """Return items that keep their place, ``updated`` by the wanted ones, followed by new ones."""
     items: list[_Item] = []
     for item in old:
         after = wanted.pop(item.key, None)
@@ -237,7 +236,7 @@ def _in_place(
 
 
 def _place(key: tuple[str, str, str], item: BaselinePlace, count: int) -> BaselinePlace:
-    """A place as it is written, with the reason of an item."""
+    """Return a place as it is written, with the reason of an item."""
     layer, where, code = key
     return BaselinePlace(where, code, count, _text(item.reason), _text(item.id), layer)
 
@@ -260,10 +259,7 @@ def _overridden(entry: Entry, measured: Measured, layers: Collection[str], file:
 
 
 def _override(own: Override, after: Values, entry: Entry, layers: Collection[str]) -> Override:
-    """The override of a profile that has the values ``after``, without what is as the plain ones.
-
-    Only ``layers`` are looked at; what it names of others stays.
-    """
+    """Return the override of a profile with the values ``after``, without plain values."""
     plain, named = entry.values or Values(), set(own.named)
     found: dict[str, Any] = {}
     for key in (*COUNTS, *RUNS):
@@ -275,7 +271,7 @@ def _override(own: Override, after: Values, entry: Entry, layers: Collection[str
         )
         if layer in found["graphs"] or not _same_causes(theirs, ours):
             causes += ours
-            if not ours:  # none are its own: only its graphs can name the layer
+            if not ours:  # none are its own, so only its graphs can name the layer
                 found["graphs"][layer] = after.graphs.get(layer, 0)
     for key in _of(layers):
         same = getattr(after, key) == getattr(plain, key)
@@ -292,7 +288,7 @@ def _override(own: Override, after: Values, entry: Entry, layers: Collection[str
 def _differences(
     own: Override, plain: Values, after: Values, key: str, layers: Collection[str]
 ) -> dict[str, int]:
-    """The counts that an override names."""
+    """Return the counts that an override names."""
     found = {layer: n for layer, n in getattr(own.values, key).items() if layer not in layers}
     for layer in layers:
         if _at(after, key, layer) != _at(plain, key, layer):
@@ -303,7 +299,7 @@ def _differences(
 def _ops(
     own: Override, graphs: Collection[str], after: Values, entry: Entry, layers: Collection[str]
 ) -> dict[str, int]:
-    """The captured operations of an override that differ, or were counted with another compiler."""
+    """Return the captured operations that differ, or were counted with another compiler."""
     plain = (entry.values or Values()).ops
     found = {layer: n for layer, n in own.values.ops.items() if layer not in layers}
     for layer in layers:
@@ -315,7 +311,7 @@ def _ops(
 
 
 def _says_nothing(own: Override, plain: Values, versions: Versions) -> bool:
-    """Whether everything that an override names is as the plain values have it."""
+    """Return whether all values that an override names equal the plain ones."""
     after = own.over(plain)
     return (
         all(
@@ -337,10 +333,10 @@ def _says_nothing(own: Override, plain: Values, versions: Versions) -> bool:
 def _versions(
     own: Versions, measured: Measured, file: Document, layers: Collection[str], always: bool
 ) -> Versions:
-    """The versions of compilers of an entry: those of its file where they are the same.
+    """Return the compiler versions of an entry, using those of its file if they are the same.
 
-    They are written ``always``, or where the layer is written that takes the user's own code: what
-    is below it has no reasons to compare.
+    They are written if ``always`` is true, or if a layer is written that takes the user's own code:
+    layers below it have no reasons to compare.
     """
     top = {DESCRIPTIONS[layer].compiler for layer in layers if DESCRIPTIONS[layer].above is None}
     found = dict(own)

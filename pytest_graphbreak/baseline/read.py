@@ -1,8 +1,8 @@
-"""Reading one baseline file, strictly: its text in, its entries with line numbers out.
+"""Strict reading of one baseline file: text in, entries with line numbers out.
 
-The types of ``form`` say what is allowed. A check is made of each of them, which goes
-down the tree of nodes and converts it, so that every error knows its node: whatever is not as
-docs/reference/baseline-file.md says is a ``BaselineError`` with file and line.
+The types of ``form`` define what is allowed. Each type is turned into a check that descends the
+tree of nodes and converts it, so that every error knows its node. Whatever does not conform to
+docs/reference/baseline-file.md raises a ``BaselineError`` with file and line.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ from pytest_graphbreak.model.layers import CAUSES, COMPILERS
 from pytest_graphbreak.text.files import uncollected
 
 LARGEST = 32 * 1024 * 1024
-"""Bytes of a file that is read; 100,000 tests are about 20 MB."""
+"""Maximum size of a file in bytes; 100,000 tests take about 20 MB."""
 LONGEST_LINE = 100_000
 _CUT_OFF = re.compile(
     rb"(?:^|[\r\n])[ -]+(?:(?!note:|ungated:)[a-z]+: *(?:[^\s\[{\"'][^\r\n]*)?)?\Z"
 )
-"""A last line without an end that is a key with an unquoted value, or is before one."""
+"""A last line without line end that is a key with an unquoted value, or the start of one."""
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 
 Raw = dict[str, Any]
 Read = Callable[[Node, str], Any]
-"""Checks and converts a node; the text is what an error calls it."""
+"""A function that checks and converts a node; the text is its name in an error message."""
 
 
-# the text of a file
+# reading the text of a file
 
 
 def load(path: Path, file: str) -> Document | None:
-    """Read a file; None if there is none. ``file`` is the test file that it is for.
+    """Read a file, or return None if there is none. ``file`` is the test file it belongs to.
 
-    ``BaselineError`` with the line of the first fault.
+    Raises ``BaselineError`` with the line of the first error.
     """
     text = load_text(path)
     return None if text is None else document(text, path, file)
 
 
 def load_text(path: Path) -> str | None:
-    """The text of a file, with its line ends and byte order mark as they are; None if absent."""
+    """Return the text of a file, with line ends and byte order mark, or None if absent."""
     try:
         with open(path, "rb", opener=_open_at_once) as stream:
             status = os.fstat(stream.fileno())
@@ -108,7 +108,7 @@ def load_text(path: Path) -> str | None:
 
 
 def is_cut_off(data: bytes) -> bool:
-    """Whether a file may have lost its end: what is left of a value is a value, too."""
+    """Return whether a file may have lost its end, since part of a value is a value as well."""
     return _CUT_OFF.search(data[-LONGEST_LINE:]) is not None
 
 
@@ -117,21 +117,24 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-# what it says
+# reading the contents
 
 
 def document(text: str, path: Path, file: str) -> Document:
-    """Check the text of a baseline file. ``BaselineError`` with the line of the first fault."""
+    """Check the text of a baseline file.
+
+    Raises ``BaselineError`` with the line of the first error.
+    """
     return parsed(text, path, file)[0]
 
 
 def parsed(text: str, path: Path, file: str) -> tuple[Document, Mapping]:
-    """As ``document``, with the nodes of the text without its byte order mark."""
+    """Return the same as ``document``, and the nodes of the text without its byte order mark."""
     try:
         with uncollected():
             root = parse(text.removeprefix("\ufeff"))
             if isinstance(root, Mapping) and "version" in root.items:
-                # First, since the keys of another version may be others.
+                # This comes first, since the keys of another version may differ.
                 _check_version(root.items["version"][1])
             raw = _reader(form.File)(root, "the file")
             assert isinstance(root, Mapping)
@@ -173,8 +176,8 @@ def _document(raw: Raw, root: Mapping, path: Path, file: str) -> Document:
 def _entry(top: Document, test: str, case: str | None, raw: Raw, line: int) -> Entry:
     recorded = not form.VALUES.keys().isdisjoint(raw)
     overrides = raw.get("overrides", {})
-    # An entry of zeros has no key left. One that has only overrides, or only a
-    # reason not to be judged, was not recorded.
+    # An entry of zeros has no key left. An entry with only overrides, or only a reason not to be
+    # judged, was not recorded.
     zeros = not overrides and "ungated" not in raw
     return Entry(
         file=top.file,
@@ -197,7 +200,7 @@ def _override(top: Document, raw: Raw) -> Override:
 
 
 def _versions(raw: Raw, above: Versions) -> Versions:
-    """The versions of compilers that are stated, and those of the file."""
+    """Return the stated versions of compilers, completed by those of the file."""
     own = {name: raw[name] for name in COMPILERS if name in raw}
     return {**above, **own} if own else above
 
@@ -212,7 +215,7 @@ def _values(raw: Raw) -> Values:
     return Values(**found)
 
 
-# checks of nodes, made of the types
+# checks of nodes, created from the types
 
 
 @cache
@@ -239,7 +242,7 @@ def _made(kind: inspect.Type) -> Read:
 
 
 def _test(node: Node, what: str) -> Raw:
-    """A test; one with cases has other keys."""
+    """Check and convert a test; a test with cases has other keys."""
     if not isinstance(node, Mapping) or "cases" not in node.items:
         return _reader(form.Entry)(node, what)  # type: ignore[no-any-return]
     values = {*form.keys(form.Entry)} - {*form.REMARKS}
@@ -300,7 +303,7 @@ def _mapping(kind: inspect.DictType, said: Raw) -> Read:
 
 
 def _items(kind: inspect.ListType) -> Read:
-    """A list in which no two items have one ``key``."""
+    """Return a check of a list in which no two items have the same ``key``."""
     assert isinstance(kind.item_type, inspect.StructType)
     one, noun = _made(kind.item_type), _NOUN[kind.item_type.cls]
 

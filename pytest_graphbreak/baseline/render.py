@@ -1,10 +1,9 @@
-"""An entry to YAML text, in the one form that we write.
+"""Renders an entry as YAML text, in the one form that this package writes.
 
-Block style with two blanks a level; counts, what is empty, and a case that has
-nothing but counts in braces on one line. A text is unquoted where every YAML
-reader takes it for that text, else in double quotes, or in single quotes where
-that saves escapes. Nothing is folded: a text is on one line, however long, and
-so is a key; one of several lines is a block.
+Block style indented by two blanks; counts, empty values, and a case that has nothing but counts are
+in braces on one line. A text is unquoted if every YAML reader takes it for that text, else in
+double quotes, or in single quotes if that saves escapes. Nothing is folded: a text or a key is on
+one line, however long; a text of several lines is a block.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from pytest_graphbreak.model.layers import COMPILERS, LAYERS
 
 INDENT = 2
 LONGEST_COMPACT = 80
-"""Characters of a case in braces, beside its key and what is in ``_LONG``."""
+"""Maximum number of characters of a case in braces, without its key and the keys of ``_LONG``."""
 LONGEST_KEY = 1000
-"""Characters of a key in the form ``key: value``; YAML itself ends at 1,024."""
+"""Maximum number of characters of a key in the form ``key: value``; YAML's own limit is 1,024."""
 
 _PLAIN = re.compile(r"[A-Za-z_/](?:[!-9;-~]|:(?=[!-~])| (?=[!-\"$-~]))*")
 _PLAIN_IN_FLOW = re.compile(r"[A-Za-z_/][\w./()+*=<>-]*(?: [A-Za-z_][\w./()+*=<>-]*)*", re.ASCII)
@@ -36,18 +35,18 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0
 
 
 _LONG = (*form.BY_FILE, *form.RUNS)
-"""What a case in braces may have beside its ``LONGEST_COMPACT``."""
+"""Keys that do not count towards ``LONGEST_COMPACT`` in a case in braces."""
 
 
 class Braces(dict[str, Any]):
-    """A mapping on one line."""
+    """A mapping that is written on one line."""
 
 
-# entries as plain data, in the order in which their keys are written
+# entries as plain data, with keys in the order in which they are written
 
 
 def file(top: Document) -> dict[str, Any]:
-    """A file whose tests are all still to be written."""
+    """Return a file with all of its tests, as plain data."""
     found = {"version": form.VERSION, "profile": top.profile, **top.versions}
     if top.packages:
         found["packages"] = packages(top.packages)
@@ -56,12 +55,12 @@ def file(top: Document) -> dict[str, Any]:
 
 
 def packages(versions: Map[str, str]) -> Braces:
-    """The versions of packages, by name."""
+    """Return the versions of packages, sorted by name."""
     return Braces(sorted(versions.items()))
 
 
 def test(known: Entries, top: Document) -> dict[str, Any]:
-    """A test, with its cases if it has any; ``top`` is its file."""
+    """Return a test, with its cases if it has any; ``top`` is its file."""
     if None in known.entries:
         return entry(known.entries[None], top)
     cases = {str(name): case(item, top) for name, item in known.entries.items()}
@@ -69,7 +68,7 @@ def test(known: Entries, top: Document) -> dict[str, Any]:
 
 
 def case(item: Entry, top: Document) -> dict[str, Any]:
-    """A case: on one line where it has nothing but counts and is short."""
+    """Return a case, on one line if it has nothing but counts and is short."""
     found = entry(item, top)
     short = Braces({key: value for key, value in found.items() if key not in _LONG})
     fits = not _remarks(item) and all(map(is_inline, found.values()))
@@ -77,14 +76,14 @@ def case(item: Entry, top: Document) -> dict[str, Any]:
 
 
 def entry(item: Entry, top: Document) -> dict[str, Any]:
-    """The keys of an entry; what the file says, too, is left out."""
+    """Return the keys of an entry, without what its file states as well."""
     found: dict[str, Any] = _remarks(item)
     if item.profile != top.profile:
         found["profile"] = item.profile
     found |= _versions(item.versions, top)
     values = _values(item.values) if item.values is not None else {}
     if item.values is not None and not values:
-        values["graphs"] = Braces()  # recorded, and nothing there
+        values["graphs"] = Braces()  # recorded, and without any graph
     found |= values
     if item.overrides:
         found["overrides"] = {name: _override(own, top) for name, own in item.overrides.items()}
@@ -124,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 
 def _item(value: BaselinePlace | Cause, cls: type[Struct]) -> dict[str, Any]:
-    """What a place or a cause says, without what is as it would be if it were left out."""
+    """Return the keys of a place or a cause, without those that equal their default."""
     found = {}
     for field in structs.fields(cls):
         said = getattr(value, field.name)
@@ -145,12 +144,12 @@ def _by_file(functions: Map[str, int]) -> Braces:
 
 
 def lines(data: Map[str, Any], indent: int) -> list[str]:
-    """The lines of a mapping in block style, each key behind ``indent`` blanks; no line ends."""
+    """Return the lines of a mapping in block style, indented, without line ends."""
     return [line for name in data for line in item_lines(name, data[name], indent)]
 
 
 def item_lines(name: str, value: Any, indent: int) -> list[str]:
-    """The lines of one key and its value."""
+    """Return the lines of one key and its value."""
     blanks = " " * indent
     text = scalar(name)
     found = [f"{blanks}{text}:"]
@@ -168,7 +167,7 @@ def item_lines(name: str, value: Any, indent: int) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text of several lines can be written as it is, in a block."""
+    """Return whether a text of several lines can be written as it is, in a block."""
     rows = text.removesuffix("\n").split("\n")
     return (
         len(rows) > 1
@@ -181,7 +180,7 @@ def _is_block(text: str) -> bool:
 
 
 def _dash_lines(item: Any, indent: int) -> list[str]:
-    """The lines of a list's item, its dash behind ``indent`` blanks."""
+    """Return the lines of a list item, with the dash indented by ``indent`` blanks."""
     if is_inline(item):
         return [" " * indent + "- " + inline(item)]
     first, *rest = lines(item, indent + 2)
@@ -189,14 +188,17 @@ def _dash_lines(item: Any, indent: int) -> list[str]:
 
 
 def is_inline(value: Any) -> bool:
-    """Whether a value is written on the line of its key; a list of one item in braces is."""
+    """Return whether a value is written on the line of its key.
+
+    This includes a list of one item in braces.
+    """
     if isinstance(value, list) and len(value) == 1:
         return isinstance(value[0], Braces)
     return not isinstance(value, dict | list) or not value or isinstance(value, Braces)
 
 
 def inline(value: Any, flow: bool = False) -> str:
-    """A value on one line. ``flow``: inside of braces or brackets, where more is quoted."""
+    """Return a value on one line. ``flow`` means inside braces or brackets: more is quoted."""
     if isinstance(value, dict):
         return "{" + ", ".join(_flow_item(name, item) for name, item in value.items()) + "}"
     if isinstance(value, list):
@@ -205,7 +207,7 @@ def inline(value: Any, flow: bool = False) -> str:
 
 
 def _flow_item(name: str, value: Any) -> str:
-    """A key and its value inside of braces."""
+    """Return a key and its value inside braces."""
     text = scalar(name, flow=True)
     if len(text) > LONGEST_KEY:
         text = f"? {text} "
@@ -213,7 +215,7 @@ def _flow_item(name: str, value: Any) -> str:
 
 
 def scalar(text: str, flow: bool = False) -> str:
-    """A text as YAML: as it is, or in quotes."""
+    """Return a text as YAML: as it is, or in quotes."""
     text = writable(text)
     pattern = _PLAIN_IN_FLOW if flow else _PLAIN
     if pattern.fullmatch(text) and text.lower() not in _WORDS:
@@ -236,11 +238,11 @@ def _escaped(character: str) -> str:
 
 # Changing entries in the text of a baseline file; every other byte stays as it is.
 #
-# An entry is replaced whole, removed or added; entries are the tests of a file, and the cases of
-# a test. An entry begins with the line of its key and ends with its last line, or the comment
-# lines directly below that are indented deeper than its key. Where it is removed, the comment
-# lines directly above it that are not indented deeper go with it, and the blank lines on one
-# side. A new one follows the last one, and follows a blank line if that one does.
+# An entry is replaced as a whole, removed or added; entries are the tests of a file, and the cases
+# of a test. An entry begins with the line of its key and ends with its last line, or with the
+# comment lines directly below that are indented deeper than its key. When an entry is removed, so
+# are the comment lines directly above it that are not indented deeper, and the blank lines on one
+# side. A new entry follows the last one, after a blank line if there is one before that one.
 
 Lines = list[str]
 
@@ -248,7 +250,7 @@ Lines = list[str]
 class Editor:
     """Collects edits of one text, then applies them all.
 
-    ``text`` has no byte order mark and is the one that the nodes were parsed from.
+    ``text`` has no byte order mark and is the text that the nodes were parsed from.
     """
 
     def __init__(self, text: str) -> None:
@@ -258,10 +260,10 @@ class Editor:
         self.edits: list[tuple[int, int, str]] = []
 
     def result(self) -> str:
-        """The text with all edits made."""
+        """Return the text with all edits applied."""
         parts: list[str] = []
         done = 0
-        # At one place, what is inserted comes in the order in which it was asked for.
+        # Insertions at the same place are made in the order in which they were requested.
         for start, end, new in sorted(self.edits, key=lambda edit: edit[:2]):
             parts += (self.text[done:start], new)
             done = max(done, end)
@@ -271,7 +273,7 @@ class Editor:
         return text.removesuffix(self.newline) if self.open_end and not cut else text
 
     def entries(self, node: Mapping, changed: Map[str, Lines | None]) -> None:
-        """Replace entries by lines, remove those that are None, and add those that are not there.
+        """Replace entries by lines, remove those that are None, and add new ones.
 
         ``node`` is in block style, and at least one of its entries stays.
         """
@@ -297,7 +299,7 @@ class Editor:
                 self.insert(last[1], ["", *new] if spaced else new)
 
     def value(self, root: Mapping, name: str, value: Map[str, Any], order: Sequence[str]) -> None:
-        """Give a key of a mapping in block style a new value; ``order`` is that of its keys."""
+        """Set the value of a key of a mapping in block style; ``order`` has all keys."""
         if name not in root.items:
             before = [key for key in order[: order.index(name)] if key in root.items]
             at = self.regions(root)[before[-1]][1]
@@ -314,14 +316,14 @@ class Editor:
             self.insert(self._line_end(node.end), lines(value, root.column + INDENT))
 
     def has_lines(self, node: Mapping) -> bool:
-        """Whether each key of a mapping begins a line."""
+        """Return whether each key of a mapping begins a line."""
         starts = (start_of(key) for key, _ in node.items.values())
         return not node.flow and all(
             self.text[self._line_start(at) : at].strip() in ("", "?") for at in starts
         )
 
     def regions(self, node: Mapping) -> dict[str, tuple[int, int]]:
-        """The lines of each entry of a mapping in block style: where they start and end."""
+        """Return the range of lines of each entry of a mapping in block style: start and end."""
         found = {}
         for name, (key, value) in node.items.items():
             end = self._line_end(self._leaf_end(end_of(value)))
@@ -337,13 +339,13 @@ class Editor:
         self.replace(position, position, new)
 
     def _above(self, start: int, column: int, floor: int) -> int:
-        """Where the comment lines begin that belong to the entry below them."""
+        """Return where the comment lines begin that belong to the entry below them."""
         while start > floor and 0 <= self._comment_column(start - 1) <= column:
             start = self._line_start(start - 1)
         return start
 
     def _with_blanks(self, start: int, end: int, floor: int, is_last: bool) -> tuple[int, int]:
-        """The lines of an entry that goes, and the blank lines on one side of them."""
+        """Return the range of a removed entry, including the blank lines on one side of it."""
         above, below = start, end
         while above > floor and self._is_blank(above - 1):
             above = self._line_start(above - 1)
@@ -365,7 +367,7 @@ class Editor:
         return len(self.text) if found < 0 else found + 1
 
     def _leaf_end(self, position: int) -> int:
-        """The end of a node without the blank lines that a block scalar's mark includes."""
+        """Return the end of a node without the blank lines that a block scalar's mark includes."""
         while self.text[position - 1].isspace():
             position -= 1
         return position

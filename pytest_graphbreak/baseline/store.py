@@ -1,4 +1,4 @@
-"""The baselines of a directory: looked up by node id, checked as a whole, stale entries found."""
+"""The baselines of a directory: look-up by node id, checks, and stale entries."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from pytest_graphbreak.text.files import hold, in_one_step, uncollected, write
 
 
 class Baselines:
-    """Reads each file once, when it is first asked for.
+    """The baselines of a directory; each file is read once, when it is first needed.
 
-    Every method that reads raises ``BaselineError`` on a file that is not as it
-    has to be.
+    Every method that reads raises ``BaselineError`` for a file that is not valid.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -33,7 +32,7 @@ class Baselines:
         self._documents: dict[str, Document | BaselineError | None] = {}
 
     def document(self, file: str) -> Document | None:
-        """The baseline file of a test file; None if it has none."""
+        """Return the baseline file of a test file, or None if it has none."""
         if file not in self._documents:
             path = baseline_path(self.directory, file)
             try:
@@ -47,21 +46,21 @@ class Baselines:
         return found
 
     def entry(self, nodeid: str) -> Entry | None:
-        """The entry of a test; None if it has none."""
+        """Return the entry of a test, or None if it has none."""
         file, test, case = split_nodeid(nodeid)
         document = self.document(file)
         return None if document is None else document.entry(test, case)
 
     def expected(self, nodeid: str, profile: str) -> Expected | None:
-        """What a test is judged by on a profile; None if no baseline says."""
+        """Return what a test is judged by on a profile, or None if no baseline has it."""
         entry = self.entry(nodeid)
         return None if entry is None else entry.expected(profile)
 
     def check(self, wanted: Callable[[str], bool] = lambda file: True) -> None:
         """Read the baseline files of the wanted test files.
 
-        A baseline that can be for none is taken for one with its own name. ``BaselineError`` with
-        the first fault of each bad one.
+        ``wanted`` gets the own name of a baseline that cannot belong to any test file. Raises
+        ``BaselineError`` with the first error of each invalid file.
         """
         faults = []
         with uncollected():
@@ -85,11 +84,11 @@ class Baselines:
             )
 
     def files(self) -> list[str]:
-        """The test files that have a baseline file, sorted; also those that are gone."""
+        """Return the test files that have a baseline file, sorted, even if they are gone."""
         return [file for file, _ in self._found() if file is not None]
 
     def entries(self) -> Iterator[Entry]:
-        """Every entry of every file."""
+        """Yield every entry of every file."""
         for file in self.files():
             document = self.document(file)
             if document is not None:
@@ -103,13 +102,13 @@ class Baselines:
         *,
         profile: str,
     ) -> list[Entry]:
-        """The entries whose test is gone.
+        """Return the entries whose test is gone.
 
-        ``collected`` are the node ids of the run. Only ``complete_files``, of
-        which every test was collected, are looked at, and ``gone_files``, which
-        the caller knows to be gone: all that these have is stale. Else an entry
-        that was never recorded on the run's ``profile`` is not judged: a test
-        may be there on another torch or device alone.
+        ``collected`` are the node ids of the run. Only two kinds of files are checked:
+        ``complete_files``, of which every test was collected, and ``gone_files``, which the caller
+        knows to be gone and of which all entries are stale. In complete files, an entry that was
+        never recorded on the run's ``profile`` is skipped, since its test may exist only on another
+        torch or device.
         """
         tests = {file: set[tuple[str, str | None]]() for file in complete_files}
         for nodeid in collected:
@@ -130,7 +129,7 @@ class Baselines:
         return sorted(found, key=lambda stale: (stale.path, stale.line))
 
     def _found(self) -> list[tuple[str | None, Path]]:
-        """Every YAML file with the test file that it is for; None if it can be for none."""
+        """Return every YAML file with its test file, or with None if it cannot belong to one."""
         if not self.directory.exists():
             return []
         if not self.directory.is_dir():
@@ -160,7 +159,7 @@ def _missing(
     names = {test for test, _ in tests}
     for test, known in document.tests.items():
         for case, entry in known.entries.items():
-            # A mere remark on a test holds for all of its cases.
+            # A remark on a test applies to all of its cases.
             if (test, case) in tests or (case is None and test in names and entry.is_remark):
                 continue
             if not entry.recorded or profile in entry.recorded:
@@ -168,9 +167,9 @@ def _missing(
 
 
 def _walk(directory: Path) -> Iterator[tuple[str, str]]:
-    """Every file below with its directory; links to directories are not followed.
+    """Yield every file below a directory, with its parent; links to directories are not followed.
 
-    ``os.walk`` of Python before 3.12 calls itself, and Python's stack is finite.
+    Recursion is avoided, since ``os.walk`` of Python before 3.12 recurses and the stack is finite.
     """
     left = [os.fspath(directory)]
     while left:
@@ -190,17 +189,17 @@ def _walk(directory: Path) -> Iterator[tuple[str, str]]:
             ) from None
 
 
-# Writing files so that nothing is lost: one writer at a time, and each file in one step.
+# Writing files safely: one writer at a time, and each file replaced in one step.
 #
 # A hidden file that a killed writer left is removed by the next one (``clear``).
 
 HIDDEN = ".graphbreak"
-"""A directory of a baselines directory; in it is the lock."""
+"""A directory in a baselines directory; it contains the lock."""
 _LEFT = re.compile(r"\.graphbreak-[0-9a-f]{16}\.tmp")
 
 
 def lock_path(directory: Path) -> Path:
-    """The lock of a baselines directory, in the directory itself: where every writer finds it."""
+    """Return the lock of a baselines directory; it is inside, where every writer finds it."""
     return Path(os.path.realpath(directory), HIDDEN, "lock")
 
 
@@ -208,15 +207,16 @@ def lock_path(directory: Path) -> Path:
 def locked(directory: Path, timeout: float) -> Iterator[None]:
     """Hold the lock of a baselines directory; wait up to ``timeout`` seconds for it.
 
-    The system frees the lock of a process that ends, however it ends.
-    ``BaselineError`` if it cannot be had.
+    The system frees the lock of a process that ends, however it ends. Raises ``BaselineError`` if
+    the lock cannot be acquired.
     """
     from filelock import FileLock, Timeout
 
     path = lock_path(directory)
     try:
         _make_hidden(path)
-        # Who may write the baselines may lock them: a container's root leaves the file to others.
+        # Whoever may write the baselines may lock them: root in a container leaves the file to
+        # others.
         lock = FileLock(path, mode=0o666)
         lock.acquire(timeout=timeout)
     except Timeout:
@@ -239,7 +239,7 @@ def locked(directory: Path, timeout: float) -> Iterator[None]:
 
 
 def _make_hidden(lock: Path) -> None:
-    """The directory of the lock, which git ignores. A link there is not followed."""
+    """Create the directory of the lock, ignored by git. Links there are not followed."""
     folder = lock.parent
     os.makedirs(folder, exist_ok=True)
     for path in (folder, lock, folder / ".gitignore"):
@@ -250,7 +250,7 @@ def _make_hidden(lock: Path) -> None:
 
 
 def clear(directory: Path) -> None:
-    """Remove what killed writers left here, and nothing of a writer that lives."""
+    """Remove what killed writers left here, but nothing of a running writer."""
     with suppress(OSError):
         for name in os.listdir(directory):
             if _LEFT.fullmatch(name) and not _is_locked(directory / name):
@@ -258,7 +258,7 @@ def clear(directory: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a living process holds its temporary file; it does so until that is in place."""
+    """Return whether a running process still holds its temporary file."""
     with suppress(OSError), open(path, "rb", opener=_open_own) as file:
         return not hold(file.fileno())
     return True
@@ -269,7 +269,7 @@ def _open_own(path: str, flags: int) -> int:
 
 
 def sync(directory: Path) -> None:
-    """Make new names in a directory outlive a loss of power, where that can be asked for."""
+    """Make new names in a directory survive a loss of power, where the system supports it."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -281,8 +281,8 @@ def sync(directory: Path) -> None:
 def replace(path: Path, text: str) -> None:
     """Put a file with this text in place of the old one, if there is one, in one step.
 
-    Mode and owner stay. ``BaselineError`` if it cannot be written; the old
-    file then is as it was.
+    Mode and owner are kept. Raises ``BaselineError`` if the file cannot be written; the old file is
+    then unchanged.
     """
     try:
         os.makedirs(path.parent, exist_ok=True)
@@ -295,7 +295,7 @@ def replace(path: Path, text: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file. ``BaselineError`` if it cannot be removed."""
+    """Remove a file. Raises ``BaselineError`` if it cannot be removed."""
     try:
         path.unlink()
     except OSError as error:

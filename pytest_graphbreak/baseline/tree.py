@@ -1,9 +1,9 @@
-"""YAML text to a tree with positions: the strict, safe part of YAML that baselines are made of.
+"""Parses YAML text into a tree with positions, allowing only a strict and safe subset.
 
-Only the parser of PyYAML is used (the C one where there is one); it makes
-events and never objects. Nesting is counted as the events come: deep input
-costs libyaml's composer the whole stack. Not allowed: tags, anchors, aliases, a
-second document, keys that are not text, the same key twice.
+Only the parser of PyYAML is used (the C one if available); it produces events and never objects.
+Nesting is counted while the events arrive, since deep input would use up the stack in libyaml's
+composer. Not allowed: tags, anchors, aliases, a second document, keys that are not text, the same
+key twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pytest_graphbreak.baseline.model import BaselineError
 from pytest_graphbreak.text.files import uncollected
 
 DEEPEST = 16
-"""Levels of nesting; a baseline has ten."""
+"""Maximum levels of nesting; a baseline has ten."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVERS = yaml.resolver.Resolver.yaml_implicit_resolvers
@@ -46,9 +46,9 @@ Scalar = ScalarEvent
 class Mapping:
     """Keys and values in order.
 
-    ``start`` and ``end`` are offsets into the text in characters, ``line`` is
-    1-based, ``column`` that of the first key. In block style ``end`` is the end
-    of the last value, else it is behind the closing brace.
+    ``start`` and ``end`` are offsets into the text in characters, ``line`` is 1-based, ``column``
+    is that of the first key. In block style ``end`` is the end of the last value, else the position
+    after the closing brace.
     """
 
     items: dict[str, tuple[Scalar, Node]]
@@ -61,7 +61,7 @@ class Mapping:
 
 @dataclass(slots=True)
 class Sequence:
-    """Items in order; ``end`` and ``line`` as those of a mapping."""
+    """Items in order; ``end`` and ``line`` are as in a mapping."""
 
     items: list[Node]
     end: int
@@ -72,7 +72,7 @@ Node = Scalar | Mapping | Sequence
 
 
 def start_of(key: Scalar) -> int:
-    """Where a key begins, as an offset in characters."""
+    """Return where a key begins, as an offset in characters."""
     return _start(key)
 
 
@@ -82,7 +82,7 @@ def end_of(node: Node) -> int:
 
 
 def line_of(node: Node) -> int:
-    """The line of a node, 1-based."""
+    """Return the line of a node, 1-based."""
     return _line(node) if isinstance(node, Scalar) else node.line
 
 
@@ -101,9 +101,9 @@ def _line(event: Any) -> int:
     return event.start_mark.line + 1  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=4096)  # most of a file are the same few keys and numbers
+@lru_cache(maxsize=4096)  # most of a file consists of the same few keys and numbers
 def plain_kind(text: str) -> str:
-    """What YAML 1.1 takes an unquoted text for: ``str``, ``int``, ``bool``, ``null``, ..."""
+    """Return the type of unquoted text in YAML 1.1: ``str``, ``int``, ``bool``, ``null``, ..."""
     for tag, pattern in _RESOLVERS.get(text[:1], ()):
         if pattern.match(text):
             return str(tag).rpartition(":")[2]
@@ -111,16 +111,16 @@ def plain_kind(text: str) -> str:
 
 
 def kind(node: Node) -> str:
-    """As ``plain_kind``, of any node: also ``mapping`` and ``sequence``."""
+    """Return the type of any node, like ``plain_kind``, or ``mapping`` or ``sequence``."""
     if isinstance(node, Scalar):
         return "str" if node.style else plain_kind(node.value)
     return "mapping" if isinstance(node, Mapping) else "sequence"
 
 
 def parse(text: str) -> Node:
-    """The one document of ``text``, which has no byte order mark.
+    """Return the only document of ``text``, which has no byte order mark.
 
-    ``BaselineError`` with the line of whatever is not allowed, and without a path.
+    Raises ``BaselineError`` with the line of whatever is not allowed, and without a path.
     """
     conflict = _CONFLICT.search(text)
     if conflict:
@@ -156,8 +156,8 @@ class _Builder:
             raise _error("a second YAML document", line, "a file holds one; merge them")
         return node
 
-    # The two loops below see every event of a file, 20 a test: types are
-    # compared by identity, and scalars are checked in place.
+    # The two loops below process every event of a file, 20 for each test: types are compared by
+    # identity, and scalars are checked in place.
 
     def node(self, event: Any, depth: int) -> Node:
         if type(event) is AliasEvent or event.anchor is not None or event.tag is not None:
@@ -205,7 +205,7 @@ class _Builder:
     def refused(
         self, event: Any, items: dict[str, tuple[Scalar, Node]] | None = None
     ) -> BaselineError:
-        """What is wrong with an event that is not allowed at its place."""
+        """Return the error for an event that is not allowed at its place."""
         line = _line(event)
         if type(event) is AliasEvent:
             return _error(f"an alias (*{event.anchor})", line, "write the values out")
@@ -229,7 +229,7 @@ def _error(message: str, line: int, step: str) -> BaselineError:
 
 
 def _explained(error: yaml.YAMLError, text: str) -> BaselineError:
-    """PyYAML's error in our form, named as a reader of the file would name it."""
+    """Convert an error of PyYAML to one in the words of a reader of the file."""
     found = _UNREADABLE.search(text)
     if found and isinstance(error, yaml.reader.ReaderError):
         return BaselineError(
@@ -252,11 +252,11 @@ def _explained(error: yaml.YAMLError, text: str) -> BaselineError:
 
 
 def line_at(text: str, index: int) -> int:
-    """The line of an offset, 1-based."""
+    """Return the line of an offset, 1-based."""
     return text.count("\n", 0, index) + 1
 
 
 def brief(text: str) -> str:
-    """A text in quotes, cut where it is long, for a message."""
+    """Return a text in quotes, cut if it is long, for a message."""
     quoted = repr(text)
     return quoted if len(quoted) <= 80 else f"{quoted[:77]}..."

@@ -1,8 +1,7 @@
-"""Bringing baseline files to what was measured, from pytest or from outside of it.
+"""Updates baseline files to what was measured, from pytest or from elsewhere.
 
-All files are read, planned and checked before the first one is written, under
-the lock. What is about to be written is read back first: a text that would not
-say what was intended is never put in place.
+All files are read, planned and checked under the lock before the first one is written. A new text
+is read back first: a text that would not say what was intended is never put in place.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from pytest_graphbreak.model.layers import COMPILERS, LAYERS
 from pytest_graphbreak.text.files import uncollected
 
 LOCK_TIMEOUT = 60.0
-"""Seconds to wait for another run that writes."""
+"""Seconds to wait for another run that is writing."""
 
 Mode = Literal["update", "record"]
 
@@ -46,16 +45,14 @@ def update(
     base_profile: str | None = None,
     lock_timeout: float = LOCK_TIMEOUT,
 ) -> Changes:
-    """Write what was measured; return what changed.
+    """Write what was measured and return what changed.
 
-    ``update`` writes where a measurement is not what its profile expects,
-    ``record`` only what no entry speaks of. ``prune`` are entries to drop.
-    ``base_profile`` is the profile of files that are made; without it, that of
-    the first measurement in each. Whether a change may be written (a lost
-    layer, CI) is for the caller to know. Waits up to ``lock_timeout`` seconds
-    for another writer. ``BaselineError`` if a file cannot be read, changed or
-    written; nothing is written then, except files before one that the system
-    refused to write.
+    ``update`` writes where a measurement differs from what its profile expects, ``record`` only
+    where no entry exists. ``prune`` are entries to remove. ``base_profile`` is the profile of newly
+    created files; without it, that of the first measurement in each. The caller decides whether a
+    change may be written (a lost layer, CI). Waits up to ``lock_timeout`` seconds for another
+    writer. Raises ``BaselineError`` if a file cannot be read, changed or written; then nothing is
+    written, except for files that precede one that the system refused to write.
     """
     work = _by_file(measured, prune)
     if not work:
@@ -83,7 +80,7 @@ def preview(
     prune: Iterable[Entry] | None = None,
     base_profile: str | None = None,
 ) -> Changes:
-    """What ``update`` would do; nothing is written or locked."""
+    """Return what ``update`` would do; nothing is written or locked."""
     return _planned(directory, _by_file(measured, prune), "update", base_profile)
 
 
@@ -92,7 +89,7 @@ Key = tuple[str, "str | None"]
 
 @dataclass(slots=True)
 class _Work:
-    """What there is to do to one file: measurements by test and case, and entries to drop."""
+    """The work on one file: measurements by test and case, and entries to remove."""
 
     measured: dict[Key, list[Measured]]
     pruned: list[Key]
@@ -131,7 +128,7 @@ def _planned(
 def _planned_file(
     path: Path, file: str, todo: _Work, mode: Mode, base_profile: str | None
 ) -> tuple[list[Change], str | None, str | None]:
-    """What becomes of the entries of a file, and its text before and after."""
+    """Return the changes of the entries of a file, and its text before and after."""
     text, root = load_text(path), None
     if text is None:
         job = _File(_new_document(path, file, todo, base_profile), mode)
@@ -145,7 +142,7 @@ def _planned_file(
 
 
 def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) -> Document:
-    """What a file that is made says at its top."""
+    """Return a new document with the keys at the top of a new file."""
     items = [item for several in todo.measured.values() for item in several]
     profile = base_profile or (items[0].profile if items else "")
     first = next((item for item in items if item.profile == profile), items[0] if items else None)
@@ -156,12 +153,12 @@ def _new_document(path: Path, file: str, todo: _Work, base_profile: str | None) 
 
 
 class _File:
-    """One baseline file on its way from what it says to what it will say."""
+    """One baseline file, on its way from the old to the new contents."""
 
     def __init__(self, before: Document, mode: Mode) -> None:
         self.before = before
         self.mode = mode
-        # Entries are replaced and never changed; only what holds them is copied.
+        # Entries are replaced and never changed; only their containers are copied.
         self.tests = {
             name: replace(known, entries=dict(known.entries))
             for name, known in before.tests.items()
@@ -171,7 +168,7 @@ class _File:
         self.changes: list[Change] = []
 
     def prune(self, keys: Iterable[Key]) -> None:
-        """Drop entries that are there; a test goes with its last case."""
+        """Remove entries if present; a test is removed with its last case."""
         for test, case in keys:
             known = self.tests.get(test)
             if known is not None and case in known.entries:
@@ -180,7 +177,7 @@ class _File:
                     del self.tests[test]
 
     def measure(self, key: Key, several: Iterable[Measured]) -> None:
-        """Take the measurements of one test, those of its plain values first."""
+        """Take the measurements of one test, starting with those of its plain values."""
         entry = self.after.entry(*key)
         base = entry.profile if entry is not None else self.before.profile
         for item in sorted(several, key=lambda item: item.profile != base):
@@ -208,9 +205,9 @@ class _File:
         )
 
     def _in_the_way(self, key: Key) -> list[str | None]:
-        """The entries of a test that go where one is written for ``key``.
+        """Return the entries of a test that are removed when one is written for ``key``.
 
-        pytest has one function of a name: it has parameters, or it has none.
+        pytest has one function of a name: either it has parameters, or it has none.
         """
         test, case = key
         known = self.tests.get(test)
@@ -218,7 +215,7 @@ class _File:
         return [other for other in entries if (other is None) != (case is None)]
 
     def _would_drop(self, key: Key) -> bool:
-        """Whether an entry that says more than a remark would go."""
+        """Return whether an entry would be removed that is more than a remark."""
         others = self._in_the_way(key)
         return any(other is not None or not self._is_remark(key[0]) for other in others)
 
@@ -226,7 +223,7 @@ class _File:
         return self.tests[test].entries[None].is_remark
 
     def _put(self, key: Key, item: Measured, layers: list[str]) -> Entry:
-        """Write a measurement into the entry of a test, which is made if there is none."""
+        """Write a measurement into the entry of a test, creating it if there is none."""
         test, case = key
         self.touched.add(test)
         known = self.tests.setdefault(test, Entries(None, None, 0))
@@ -270,7 +267,7 @@ class _File:
     # text
 
     def text(self, old: str | None, root: Mapping | None) -> str | None:
-        """The file's text as it will be; None for no file."""
+        """Return the new text of the file, or None for no file."""
         if not self.touched:
             return old
         if not self.tests:
@@ -319,7 +316,7 @@ class _File:
         editor.entries(tests, changed)
 
     def _edit_cases(self, editor: Editor, tests: Mapping, name: str) -> bool:
-        """Change cases of a test, and nothing else of it; False where that cannot be."""
+        """Change only the cases of a test; return False if that is not possible."""
         before, after = self.before.tests.get(name), self.tests.get(name)
         if before is None or after is None or not before.entries.keys() & after.entries.keys():
             return False
@@ -344,7 +341,7 @@ class _File:
         return True
 
     def _read_back(self, new: str) -> None:
-        """What was written must say what was meant, and be a file that we read."""
+        """Check that the new text is a valid file and contains what was intended."""
         after, problem = self.after, ""
         try:
             read = document(new, after.path, after.file)

@@ -1,4 +1,4 @@
-"""What a test is compared with: the cap in its code and its recorded baseline. Pure data."""
+"""What a test is compared with: the cap in its code and its recorded baseline. Data only."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from pytest_graphbreak.model.forms import (
 from pytest_graphbreak.model.layers import BREAKING, COMPILERS, DESCRIPTIONS, JUDGED
 
 PLACES_LAYER: Final = BREAKING[0]
-"""The layer of a place that names none. Places are judged and written with their layer only."""
+"""The layer of a place that names none. Places are judged and written only with their layer."""
 
 
 class Cap(Data, frozen=True):
-    """The most that a piece of code may make; None where nothing is said.
+    """The maximum counts that a piece of code allows; None where it sets no limit.
 
-    ``every`` holds for each layer that was observed and is judged without being
-    named, ``layers`` for one by name and wins over ``every``. ``recompiles`` holds
-    for each layer, too, ``breaks`` for the number of distinct graph breaks. ``executions`` and
-    ``reads`` hold for each layer, or for those that they name.
-    ``by`` is whose cap it is, as texts say it: the ``marker`` of a test, a ``block``
-    in it, the ``option`` of a command. A report names a marker only.
+    ``every`` applies to each observed layer that is judged without being named. ``layers`` applies
+    to single layers by name and takes precedence over ``every``. ``recompiles`` also applies to
+    each layer, ``breaks`` to the number of distinct graph breaks. ``executions`` and ``reads``
+    apply to each layer, or to the layers that they name. ``by`` says who set the cap, in the words
+    of the messages: the ``marker`` of a test, a ``block`` in it, the ``option`` of a command. A
+    report contains only caps of markers.
     """
 
     every: Count | None = None
@@ -46,11 +46,11 @@ class Cap(Data, frozen=True):
     by: Annotated[Text, LOCAL] = "marker"
 
     def graphs(self, layer: str) -> int | None:
-        """The most graphs of one layer."""
+        """Return the maximum number of graphs of a layer, or None if there is no limit."""
         return self.layers.get(layer, self.every if layer in JUDGED else None)
 
     def runs(self, layer: str) -> tuple[int | None, int | None]:
-        """The most executions and the most reads of one layer."""
+        """Return the maximum number of executions and of reads of a layer."""
         return _of_layer(self.executions, layer), _of_layer(self.reads, layer)
 
 
@@ -59,9 +59,9 @@ def _of_layer(limit: int | Mapping[str, int] | None, layer: str) -> int | None:
 
 
 def writable(text: str) -> str:
-    """The text with lone surrogates written out (``\\udc80``): they are no Unicode text.
+    """Return the text with lone surrogates escaped (``\\udc80``), since they are not valid Unicode.
 
-    A file name that is not UTF-8 has them (PEP 383), and no UTF-8 file can.
+    A file name that is not UTF-8 contains them (PEP 383), but a UTF-8 file cannot.
     """
     if text.isascii():
         return text
@@ -69,16 +69,15 @@ def writable(text: str) -> str:
 
 
 def place_key(where: str, code: str) -> tuple[str, str]:
-    """The identity of a place: no line number, white space in the code normalised."""
+    """Return the identity of a place, without line number and with normalised white space."""
     return writable(where), writable(" ".join(code.split()))
 
 
 class BaselinePlace(Data, frozen=True):
-    """A place that broke, or left the compiler, when the baseline was recorded.
+    """A place that broke or left the compiler when the baseline was recorded.
 
-    ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason``
-    and ``id`` are None where the baseline does not state them. ``layer`` is what
-    the code broke, or left.
+    ``where`` is ``file::qualified.name``, ``code`` the source line; ``reason`` and ``id`` are None
+    where the baseline does not state them. ``layer`` is the layer that the code broke or left.
     """
 
     where: Text = ""
@@ -98,10 +97,10 @@ def layers_of(places: Iterable[BaselinePlace]) -> frozenset[str]:
 
 
 class Cause(Data, frozen=True):
-    """Why a layer had graphs when the baseline was recorded, and where: ``count`` of them.
+    """Why and where a layer had graphs when the baseline was recorded; ``count`` is how many.
 
-    Of what was compiled again, ``guard`` is what varied, without its values (``shape of x``), and
-    ``called`` the line that called it; an entry of an earlier version has neither.
+    For a recompile, ``guard`` is what varied, without its values (``shape of x``), and ``called``
+    is the line that made the call. Entries of earlier versions have neither.
     """
 
     layer: LayerName
@@ -114,7 +113,7 @@ class Cause(Data, frozen=True):
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Cause and place, whatever varied there."""
+        """The cause and its place, without what varied there."""
         return (self.layer, self.cause, *place_key(self.where, self.code))
 
     @property
@@ -122,19 +121,19 @@ class Cause(Data, frozen=True):
         return (*self.place, *place_key(self.guard, self.called))
 
     def as_written(self) -> Cause:
-        """The same cause in the form in which a file holds its texts."""
+        """Return the same cause with its texts in the form in which a file stores them."""
         layer, cause, where, code, guard, called = self.key
         return Cause(layer, cause, where, code, self.count, guard, called)
 
 
 class Values(Data, frozen=True):
-    """Counts by layer, and places. What is absent is zero.
+    """Counts by layer, and places. A missing count is zero.
 
-    ``ops`` are captured operations; a layer that is absent there was not recorded.
-    ``causes`` are those of all graphs but the plain ones (``judging.causes``);
-    ``functions`` are those that held most operations, with how many, by
-    ``file::qualified.name``; ``lines`` those that ran graphs on a device, or read values, by
-    ``LineRuns.line``.
+    ``ops`` are captured operations; a layer missing from it was recorded without them. ``causes``
+    are the causes of all graphs except the plain ones (``judging.causes``); ``functions`` maps the
+    functions with the most operations, as ``file::qualified.name``, to their number of operations;
+    ``lines`` maps the lines that ran graphs on a device or read values, as named by
+    ``LineRuns.line``, to how often they did.
     """
 
     graphs: Counts = {}
@@ -160,9 +159,9 @@ class Values(Data, frozen=True):
     ] = {}
 
     def causes_of(self, layer: str) -> tuple[Cause, ...] | None:
-        """Why a layer has the graphs that are not plain; None where it is not known.
+        """Return why a layer has the graphs that are not plain, or None if that is unknown.
 
-        A file of an earlier version does not know it, and neither does a run without reasons.
+        It is unknown in a file of an earlier version and in a run without reasons.
         """
         graphs = self.graphs.get(layer, 0)
         found = tuple(item for item in self.causes if item.layer == layer)
@@ -171,18 +170,18 @@ class Values(Data, frozen=True):
         if not found and layer not in self.ops:
             return None
         plain = graphs - sum(item.count for item in found)
-        if DESCRIPTIONS[layer].above is None:  # there one graph at most is plain: the only entry
+        if DESCRIPTIONS[layer].above is None:  # at most one graph is plain: the only entry
             single = not any(DESCRIPTIONS[layer].cause(item.cause).is_plain for item in found)
             return found if plain == 0 or (plain == 1 and single) else None
         return found if plain >= 0 else None
 
     def knows_runs(self, layer: str) -> bool:
-        """Whether runs and reads of a layer were recorded."""
+        """Return whether executions or reads of a layer were recorded."""
         return layer in self.executions or layer in self.reads
 
     @property
     def layers(self) -> frozenset[str]:
-        """The layers that have anything."""
+        """The layers with any count or place."""
         found = {layer for layer, count in self.graphs.items() if count}
         found |= {layer for layer, count in self.recompiles.items() if count}
         return frozenset((*found, *layers_of(self.breaks), *layers_of(self.eager)))
@@ -199,9 +198,9 @@ else:
 
 
 class Recorded(_Versioned, frozen=True):
-    """What the baseline said for the profile of a test, as its report has it."""
+    """What the baseline contains for the profile of a test, as the report shows it."""
 
     @property
     def versions(self) -> dict[str, str]:
-        """Those of the compilers that are known."""
+        """The versions of the compilers, as far as they are known."""
         return {name: at for name in COMPILERS if (at := getattr(self, name))}

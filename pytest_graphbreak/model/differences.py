@@ -1,4 +1,4 @@
-"""One difference from what was recorded or allowed. Pure data."""
+"""A single difference from what was recorded or allowed. Data only."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from pytest_graphbreak.model.record import (
     Where,
 )
 
-# The verdicts on a test, and what is done with each of them.
+# The verdicts on a test, and how each of them is treated.
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictKind:
-    """One verdict.
+    """A verdict on a test.
 
-    It ``fails`` a gated test, or is reported (``strict``: it fails one under
-    ``graph_budget_strict``). ``by_change``: a change of a number can lead to it. ``one`` and
-    ``several`` are what the first line of a comment says of tests that it fails.
+    A verdict that ``fails`` makes a gated test fail; others are only reported (those with
+    ``strict`` make a test fail under ``graph_budget_strict``). ``by_change`` says whether a changed
+    number can lead to it. ``one`` and ``several`` are the words for failed tests in the first line
+    of a comment.
     """
 
     name: str
@@ -60,14 +61,14 @@ ALL: Final = (
     VerdictKind("ok"),
     VerdictKind("none"),
 )
-"""The most urgent first."""
+"""All verdicts, the most urgent first."""
 VERDICTS: Final = tuple(one.name for one in ALL)
 FAILING: Final = tuple(one.name for one in ALL if one.fails)
 """Verdicts that fail a gated test."""
 STRICT: Final = tuple(one.name for one in ALL if one.strict)
 """Verdicts that fail a gated test under ``graph_budget_strict``."""
 MEANINGS: Final = tuple(one.name for one in ALL if one.by_change)
-"""The verdicts that a change of a number can lead to."""
+"""The verdicts that a changed number can lead to."""
 
 
 Item = Break | Eager | Recompile | Graph | LineRuns
@@ -81,7 +82,7 @@ LISTS: Final = {
     "execution": "execution_list",
     "read": "read_list",
 }
-"""The list of a record that holds the items of a kind. A kind without one has no items."""
+"""The list of a record that holds the items of a kind. A kind without a list has no items."""
 
 KINDS: Final = (*LISTS, "ops", "function", "work")
 
@@ -98,14 +99,14 @@ else:
 class Difference(Data, frozen=True, rename={"parent": "with"}):
     """One difference between what was known before and what was observed.
 
-    ``total``: the number of a whole layer, or for breaks and eager of all layers; else it is of
-    one place. ``cause`` is why a graph exists. ``before`` is None where nobody knows what was
-    there. ``by`` says whose number ``before`` is: ``baseline``, or that of ``Cap.by``.
-    ``verdict`` is what the total by itself leads to. ``parent`` is the number of the change that
-    made this one, in the same list, ``items`` the numbers of what it is about in the list of the
-    record that ``LISTS`` names. ``was`` is the id, the reason or the name before, where only
-    that differs.
-    ``unsure``: of several functions that are compiled, which one is new is not known.
+    ``total`` is true for the number of a whole layer (for breaks and eager, of all layers), false
+    for the number of one place. ``cause`` is why a graph exists. ``before`` is None if the earlier
+    number is unknown. ``by`` says where ``before`` comes from: ``baseline``, or the source of a cap
+    (``Cap.by``). ``verdict`` is the verdict that the total leads to by itself. ``parent`` is the
+    index of the change in the same list that caused this one; ``items`` are indices into the list
+    of the record that ``LISTS`` names. ``was`` is the earlier id, reason or name if only that
+    differs. ``unsure`` is true if it is not known which of several compiled functions is the new
+    one.
     """
 
     kind: Annotated[Kind, says("What changed.")]
@@ -155,21 +156,21 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
 
     @property
     def growth(self) -> int:
-        """How many more; fewer are below 0."""
+        """The increase of the number; negative for a decrease."""
         return self.after - (self.before or 0)
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing like it was known at this place."""
+        """Whether nothing like it was known at this place before."""
         return not self.total and not self.before and self.after > 0
 
     @property
     def is_gone(self) -> bool:
-        """Whether a place has less than it had."""
+        """Whether the number of a place decreased."""
         return not self.total and bool(self.before) and self.growth < 0
 
     def found(self, record: Record) -> tuple[Item, ...]:
-        """What happened, as the record has it."""
+        """Return the items of the record that this difference is about."""
         if self.kind not in LISTS:
             return ()
         known: Sequence[Item] = getattr(record, LISTS[self.kind])
@@ -177,7 +178,7 @@ class Difference(Data, frozen=True, rename={"parent": "with"}):
 
 
 def check_differences(changes: Sequence[Difference], record: Record) -> None:
-    """Raise ``BadValue`` where a number names no change and no item of the record."""
+    """Raise ``BadValue`` if an index refers to no change or to no item of the record."""
     for number, change in enumerate(changes):
         known = len(getattr(record, LISTS[change.kind])) if change.kind in LISTS else 0
         if any(item >= known for item in change.items):

@@ -1,8 +1,8 @@
-"""Kinds of values of the data, each with its bounds; how data is read, and what is wrong with it.
+"""Types of the values in the data, with their bounds, and functions to read and check data.
 
-The data are msgspec Structs whose fields are of these kinds (``record``, ``budget``, ``report``).
-Reading, checking, writing and the JSON Schema come from their types. Keys that no field has are
-ignored; one that is missing has the default of its field, and one without a default must be there.
+The data are msgspec Structs whose fields have these types (``record``, ``budget``, ``report``).
+Reading, checking, writing and the JSON Schema are derived from the types. Unknown keys are ignored.
+A missing key gets the default of its field; a key without a default is required.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from msgspec import Meta, Struct, inspect
 from pytest_graphbreak.model.layers import BREAKING, LAYERS
 
 Plain = dict[str, Any]
-"""A mapping of exact builtin types, as JSON would give it."""
+"""A mapping of exact builtin types, as parsed from JSON."""
 
 LONGEST_TEXT: Final = 20_000
-"""Characters of a text (a reason, a line of source); what is over is cut."""
+"""Maximum number of characters of a text (a reason, a source line); longer ones are cut."""
 LONGEST_FACT: Final = 200
-"""Characters of a version, a device, a platform; what is over is cut."""
+"""Maximum number of characters of a version, a device or a platform; longer ones are cut."""
 LONGEST_NAME: Final = 4096
-"""Characters of a node id or a file name; a longer one is refused."""
+"""Maximum number of characters of a node id or a file name; longer ones are refused."""
 MOST_COUNT: Final = 10_000_000
 MOST_SETTINGS: Final = 1000
 _CUT: Final = "..."
 _SHOWN: Final = 200
-"""Characters of a fault: it may quote a long text of the input."""
+"""Maximum number of characters of an error message, which may quote a long text of the input."""
 
 OPTIONAL: Final = Meta(extra_json_schema={"optional": True})
-"""Marks a key that a report may lack."""
+"""Marks a key that may be missing from a report."""
 LOCAL: Final = Meta(extra_json_schema={"local": True})
-"""Marks a field that a report does not have."""
+"""Marks a field that is not part of a report."""
 
 
 def says(description: str) -> Meta:
-    """What the schema says of a key beside its type."""
+    """Return metadata with the description of a key for the schema."""
     return Meta(description=description)
 
 
 def defined(name: str) -> Meta:
-    """Where the schema describes a kind of value: once, by this name."""
+    """Return metadata that makes the schema define a type once, under this name."""
     return Meta(extra_json_schema={"is": name})
 
 
@@ -54,9 +54,9 @@ Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
 Times = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Seconds = Annotated[float, Meta(ge=0, le=MOST_COUNT)]
 AnyCause = Annotated[Text, defined("cause")]
-"""One of the causes; what a report of a later version names is taken, too."""
+"""The name of a cause; names of causes from reports of later versions are accepted as well."""
 
-if TYPE_CHECKING:  # the words are known when the layers are
+if TYPE_CHECKING:  # the literals are only known after the layers are loaded
     LayerName = str
     Breaking = str
 else:
@@ -72,14 +72,14 @@ Functions = Mapping[Text, Count]
 Settings = Annotated[
     Mapping[Fact, bool | int | float | Fact | None], Meta(max_length=MOST_SETTINGS)
 ]
-"""Flags, numbers and text by the names of settings of torch."""
+"""Flags, numbers and texts, by the names of settings of torch."""
 
 Form = TypeVar("Form")
 Own = TypeVar("Own", bound="Data")
 
 
 class Data(Struct, frozen=True):
-    """What crosses processes as a dict of exact builtin types."""
+    """Base of the data that is passed between processes as a dict of exact builtin types."""
 
     def to_dict(self) -> Plain:
         found: Plain = msgspec.to_builtins(self)
@@ -87,18 +87,21 @@ class Data(Struct, frozen=True):
 
     @classmethod
     def from_dict(cls: type[Own], data: Mapping[str, Any]) -> Own:
-        """The inverse of ``to_dict``. Raises ``BadValue``."""
+        """Create an object from the result of ``to_dict``. Raises ``BadValue``."""
         return read(cls, data)
 
 
 def versioned(base: type[Struct], packages: Iterable[str], kind: Any) -> type[Struct]:
-    """The same with a key for the version of each package: which there are, the layers say."""
+    """Return a subclass of ``base`` with a key for the version of each of the packages.
+
+    The packages are a parameter since the layers define them.
+    """
     keys = [(name, kind, None) for name in packages]
     return msgspec.defstruct(base.__name__, keys, bases=(base,), frozen=True)
 
 
 class BadValue(ValueError):
-    """What is wrong, and where: ``place`` is like ``tests[3].graphs``."""
+    """An error in the data: what is wrong, and at which place, such as ``tests[3].graphs``."""
 
     def __init__(self, message: str, place: str = "") -> None:
         super().__init__(message)
@@ -107,7 +110,7 @@ class BadValue(ValueError):
 
 
 def read(form: type[Form], data: object) -> Form:
-    """Builtin types as their description has them; text that is too long is cut.
+    """Convert builtin types to ``form``, cutting texts that are too long.
 
     Raises ``BadValue``.
     """
@@ -124,10 +127,13 @@ def read(form: type[Form], data: object) -> Form:
 
 
 def decode(form: type[Form], text: bytes) -> Form:
-    """The same of JSON. Raises ``BadValue``, ``RecursionError``, and ``ValueError`` for no JSON."""
+    """Convert JSON text to ``form``, like ``read``.
+
+    Raises ``BadValue``, ``RecursionError``, and ``ValueError`` if the text is not JSON.
+    """
     try:
         return msgspec.json.decode(text, type=form)
-    except msgspec.DecodeError:  # a fault, text that is too long, or half of a surrogate pair
+    except msgspec.DecodeError:  # invalid data, text that is too long, or a lone surrogate
         return read(form, json.loads(text, parse_constant=_no_constant))
 
 
@@ -136,7 +142,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _shortened(value: Any, form: inspect.Type) -> Any:
-    """A value with each text cut to what its type allows. Where a name is expected, none is."""
+    """Return a value with each text cut to the maximum length of its type. Names are never cut."""
     match form, value:
         case inspect.Metadata(type=inner), _:
             return _shortened(value, inner)
@@ -158,7 +164,7 @@ def _shortened(value: Any, form: inspect.Type) -> Any:
 
 
 def _bad_value(fault: msgspec.ValidationError) -> BadValue:
-    """What msgspec says, such as ``Expected `int`, got `str` - at `$.tests[1].attempts```."""
+    """Convert a msgspec error, such as ``Expected `int`, got `str` - at `$.tests[1].attempts```."""
     words, _, at = str(fault).rpartition(" - at ")
     words, place = (words, at.rpartition("`$")[2].strip("`.")) if words else (at, "")
     return BadValue(words if len(words) <= _SHOWN else f"{words[:_SHOWN]}{_CUT}", place)

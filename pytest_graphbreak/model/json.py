@@ -1,7 +1,7 @@
-"""The report as JSON: where reading and writing differ from the types.
+"""The report as JSON, where reading and writing differ from the types.
 
-The keys of a record are among those of its test, its notes are one text, its captured operations
-are said, and a place that is not known is ``{}``.
+The keys of a record are merged into those of its test, the notes are joined into one text, captured
+operations are written out, and an unknown place is ``{}``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class _Version(Struct, frozen=True):
     version: Any = None
 
     def check(self) -> None:
-        """Raise ``BadValue`` for another version: nothing else is known of it."""
+        """Raise ``BadValue`` if the version is another one, whose format is unknown."""
         if type(self.version) is not int or self.version != VERSION:
             raise BadValue(f"{str(self.version)[:40]!r} where {VERSION} is expected", "version")
 
 
 @cache
 def _test_form() -> Any:
-    """A test as JSON has it."""
+    """Return the type of a test as it is in JSON."""
     record = structs.fields(Record)
     at = [field.name for field in record].index("frames")
     keys = [*map(_key, record[:at]), ("ops", _OPS, {}), *map(_key, record[at:])]
@@ -63,7 +63,7 @@ def _key(field: structs.FieldInfo) -> tuple[str, Any, Any]:
 
 @cache
 def form() -> Any:
-    """The whole report as JSON has it."""
+    """Return the type of the whole report as it is in JSON."""
     tests: Any = tuple[_test_form(), ...]  # type: ignore[misc]
     return msgspec.defstruct(
         "Report",
@@ -78,9 +78,10 @@ def form() -> Any:
 
 
 def report_of(data: object, name: str = "") -> RunReport:
-    """What builtin types say, or the text of JSON as bytes.
+    """Read a report from builtin types, or from JSON text as bytes.
 
-    Raises ``BadValue``, of another version before all else, and what ``decode`` does.
+    Raises ``BadValue`` (for an unsupported version before any other error), and the errors of
+    ``decode``.
     """
     source: Any = decode if isinstance(data, bytes) else read
     try:
@@ -109,7 +110,7 @@ def _check_profile(profile: str | None) -> None:
 
 
 def _share(record: Record, seen: dict[Any, Any]) -> None:
-    """Most of a report are the same few places: kept once, they take a tenth of the memory."""
+    """Share equal places: a report repeats few of them, and sharing cuts memory to a tenth."""
     located = (*record.breaks, *record.eager, *record.recompile_list, *record.graph_list)
     for name in ("where", "stack"):
         for item in located:
@@ -118,7 +119,7 @@ def _share(record: Record, seen: dict[Any, Any]) -> None:
 
 
 def entry_of(data: object) -> TestReport:
-    """One of the ``tests`` of a report. Raises ``BadValue``."""
+    """Read one item of the ``tests`` of a report. Raises ``BadValue``."""
     return _test(read(_test_form(), data))
 
 
@@ -133,7 +134,7 @@ def _test(item: Any) -> TestReport:
 
 
 def document(environment: RunEnvironment, session: SessionReport, tests: Iterable[Plain]) -> Plain:
-    """A whole report, of ``tests`` that are as it has them."""
+    """Return a whole report from ``tests`` that are already in JSON form."""
     return {
         "version": VERSION,
         "environment": environment.to_dict(),
@@ -143,12 +144,12 @@ def document(environment: RunEnvironment, session: SessionReport, tests: Iterabl
 
 
 def report_json(report: RunReport) -> Plain:
-    """A report as JSON has it, of exact builtin types."""
+    """Return a report in its JSON form, of exact builtin types."""
     return document(report.environment, report.session, map(entry_json, report.tests))
 
 
 def entry_json(test: TestReport) -> Plain:
-    """A test as its report has it."""
+    """Return a test as it is in the report."""
     found: Plain = {}
     for name in TestReport.__struct_fields__:
         if name == "record":
@@ -170,7 +171,7 @@ _PLAIN: Final = Difference("graph")
 
 
 def _change_json(change: Plain) -> None:
-    """What is not known of a change is left out."""
+    """Remove the unknown values of a change."""
     change["where"] = change["where"] if any(change["where"].values()) else {}
     for name in ("cause", "reason", "id", "was", "unsure", "by"):
         if change[name] == getattr(_PLAIN, name):
@@ -207,7 +208,7 @@ def _record_json(record: Record) -> Plain:
 
 
 def _baseline_json(plain: Plain) -> Plain:
-    """A place that names no layer is Dynamo's."""
+    """Remove the layer from places of Dynamo, which is the default, and empty optional keys."""
     for name in ("breaks", "eager"):
         for place in plain[name]:
             if place["layer"] == PLACES_LAYER:
@@ -223,5 +224,5 @@ def _baseline_json(plain: Plain) -> Plain:
 
 
 def _first(item: Plain, *keys: str) -> Plain:
-    """The same with these of its keys first, in this order."""
+    """Return the same mapping with these keys first, in this order."""
     return {key: item[key] for key in keys if key in item} | item

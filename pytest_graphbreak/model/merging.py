@@ -1,4 +1,4 @@
-"""One record of several: of what a layer saw, of all layers, of all processes."""
+"""Merging of records: of one layer, of all layers, and of all processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record_of(
     errors: Iterable[str] = (),
     notes: Iterable[str] = (),
 ) -> Record:
-    """Return what was observed of one layer. A place that is repeated is kept once."""
+    """Return a record of what was observed on one layer, with repeated places merged."""
     return merge(
         [
             Record(
@@ -48,9 +48,9 @@ def record_of(
 
 
 def merge(records: Sequence[Record]) -> Record:
-    """One record of all: counts added up, lists one after the other, a place once.
+    """Merge records: add up counts, concatenate lists, and keep each place once.
 
-    What is said of settings is of no one process or layer, and is left out.
+    Settings are left out, since they belong to no single process or layer.
     """
     layers = {layer for record in records for layer in record.layers}
     return Record(
@@ -78,7 +78,7 @@ Placed = TypeVar("Placed", Break, Eager, LineRuns)
 
 
 def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
-    """One item for each place, in order of first appearance, counts added up."""
+    """Return one item for each place, in order of first appearance, with counts added up."""
     seen: dict[tuple[str, ...], Placed] = {}
     for item in items:
         known = seen.get(item.key)
@@ -87,7 +87,7 @@ def _places(items: Iterable[Placed]) -> tuple[Placed, ...]:
 
 
 def _together(one: Placed, other: Placed) -> Placed:
-    """One place that came up twice. In two processes: then it is that of neither."""
+    """Merge two items of one place; the process is dropped if they come from different ones."""
     process = one.process if one.process == other.process else None
     both = replace(one, count=one.count + other.count, process=process)
     if not isinstance(both, LineRuns) and not isinstance(other, LineRuns):
@@ -109,7 +109,7 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _known(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The sums by layer; one that is zero says that it was counted, and is kept."""
+    """Return the sums by layer; zeros are kept, since they show that a layer was counted."""
     total: dict[str, int] = {}
     for count in counts:
         for layer, number in count.items():
@@ -117,11 +117,11 @@ def _known(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return {layer: total[layer] for layer in LAYERS if layer in total}
 
 
-# What child processes did, taken apart and named: records in, records out.
+# Separating and naming the records of child processes.
 
 
 def since(after: Record, before: Record | None) -> Record:
-    """What was added to a record that only grows."""
+    """Return what was added to a growing record since ``before``."""
     if before is None:
         return after
     return replace(
@@ -164,7 +164,7 @@ def _later(after: Sequence[Placed], before: Sequence[Placed]) -> tuple[Placed, .
 
 
 def _grown(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    """The growth of counts of which zero says that there was something to count."""
+    """Return the growth of counts; zeros are kept, since they show that a layer was counted."""
     return {layer: max(0, count - before.get(layer, 0)) for layer, count in after.items()}
 
 
@@ -177,9 +177,9 @@ def _later_runs(after: Sequence[LineRuns], before: Sequence[LineRuns]) -> tuple[
 
 
 def of_process(record: Record, process: str) -> Record:
-    """The record of a child, marked with its name.
+    """Return the record of a child process, marked with its name.
 
-    What kept an idle child from being watched is a note: its test lost nothing.
+    An error in an idle child becomes a note, since the test lost nothing by it.
     """
     errors = tuple(f"in the process {process}: {error}" for error in record.errors)
     notes = tuple(f"in the process {process}: {note}" for note in (record.note,) if note)
@@ -197,9 +197,9 @@ def of_process(record: Record, process: str) -> Record:
 
 
 def numbered(names: Iterable[str], records: Sequence[Record]) -> list[str]:
-    """A name for each process: those of one name are numbered, by what they did.
+    """Return a name for each process; processes of the same name are numbered by their records.
 
-    Not by their ids or by which was first, which change from run to run.
+    Process ids and start order are not used, since they change from run to run.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for position, name in enumerate(names):

@@ -1,8 +1,8 @@
 """Names for source places that are the same on every machine.
 
-A place is named by its file, the qualified name of the function around it, and
-the text of its line. Nothing here imports the code that it names: a file is
-parsed, once, and only when a frame of it has to be shown.
+A place is named by its file, the qualified name of the function around it, and the text of its
+line. The code that is named is never imported: a file is parsed once, and only when one of its
+frames has to be shown.
 """
 
 from __future__ import annotations
@@ -47,47 +47,50 @@ LIBRARIES = frozenset(
         "xdist",
     }
 )
-"""Packages whose frames are machinery: never the line that a reader would edit."""
+"""Packages whose frames are machinery and never a line that a reader would edit."""
 
 _SITE = re.compile(r".*/(?:site|dist)-packages/(?=.)")
 _HASH = re.compile(r"_?(?!\d+$)[0-9a-f]{12,64}")
 _RESUME = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+")
 _WORD = re.compile(r"\w+")
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
-"""Functions of their own until Python 3.11, and lines of the function around them since."""
+"""Separate functions until Python 3.11, and part of the surrounding function since then."""
 _BLOCKS = (ast.Module, ast.stmt, ast.ExceptHandler, ast.match_case)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Naming(Protocol):
-    """Names places: those of this machine (``Places``), or of the one that wrote a log."""
+    """Names places of this machine (``Places``), or of the machine that wrote a log."""
 
     def frame(self, filename: str, line: int, name: str = "", code: str | None = None, /) -> Frame:
-        """The place of a line."""
+        """Return the place of a line."""
         ...
 
     def definition(self, filename: str, line: int, name: str, /) -> Frame:
-        """The ``def`` of a function."""
+        """Return the place of the ``def`` of a function."""
         ...
 
     def is_user(self, filename: str, /) -> bool:
-        """Whether a frame of this file can be shown as the user's own or a model's code."""
+        """Return whether a frame of this file can be shown as the user's own or a model's code."""
         ...
 
     def is_written(self, filename: str, /) -> bool:
-        """As ``is_user``, and test infrastructure is no exception."""
+        """Return the same as ``is_user``, but also true for test infrastructure."""
         ...
 
     def disabled(self, file: str, function: str, /) -> Frame | None:
-        """The line of a file that keeps a function out of the compiler, by its qualified name."""
+        """Return the line of a file that disables a function, given its qualified name."""
         ...
 
     def lines(self, file: str, /) -> Sequence[str]:
-        """The text of a file, line by line; nothing where it cannot be read."""
+        """Return the lines of a file, or nothing if it cannot be read."""
         ...
 
     def whole(self, end: str, line: int, code: str, known: str, /) -> str:
-        """The file that ends so and has this line, ``known`` or another; empty if none is found."""
+        """Return the file whose path ends with ``end`` and that has this line.
+
+        That is ``known`` or another file; an empty string if none is found.
+        """
         ...
 
 
@@ -99,11 +102,11 @@ class _Scope(NamedTuple):
     first: int
     last: int
     line: int
-    """Of ``def`` or ``class``, where ``first`` is that of the first decorator."""
+    """The line of ``def`` or ``class``; ``first`` is that of the first decorator."""
 
 
 class _Source(NamedTuple):
-    """What was parsed from the lines of a file; ``lines`` shows whether it is still true."""
+    """The scopes parsed from the lines of a file; ``lines`` is kept to detect changes."""
 
     lines: list[str]
     scopes: tuple[_Scope, ...]
@@ -125,13 +128,13 @@ class Places:
         self._sources: dict[tuple[str, bool], _Source] = {}
 
     def file(self, filename: str) -> str:
-        """The stable name of a file, with ``/`` between directories.
+        """Return the stable name of a file, with ``/`` between directories.
 
-        Looked up in this order: site-packages (also one inside the root), the
-        root, the longest entry of ``sys.path`` that holds the file, the package
-        that the file is in. Directories that are a hash are left out. What is
-        no file (``<string>``, a doctest, a notebook cell) keeps its name, but
-        for the numbers in it that change from run to run.
+        The name is relative to the first of these: site-packages (also one inside the root), the
+        root, the longest entry of ``sys.path`` that contains the file, the parent of the package
+        that contains the file. Directories named by a hash are left out. A pseudo-file
+        (``<string>``, a doctest, a notebook cell) keeps its name, except for numbers in it that
+        change from run to run.
         """
         name = self._files.get(filename)
         if name is None:
@@ -139,15 +142,14 @@ class Places:
         return name
 
     def frame(self, filename: str, line: int, name: str = "", code: str | None = None) -> Frame:
-        """The place of ``line`` (1-based, 0 for unknown) of ``filename``.
+        """Return the place of ``line`` (1-based, 0 for unknown) of ``filename``.
 
-        ``name`` is the code object's name (``forward``); the frame has the
-        qualified name (``Head.forward``), where the file has such a function
-        around that line. The name that Dynamo gives to the rest of a function
-        after a break is taken back to that function. Without a name, or with
-        that of a comprehension, the function around the line is taken, as every
-        version of Python would name it. ``code`` replaces the line's
-        text where the caller knows it better than the file.
+        ``name`` is the code object's name (``forward``); the frame has the qualified name
+        (``Head.forward``) if the file has such a function around that line. The name that Dynamo
+        gives to the rest of a function after a break is mapped back to that function. Without a
+        name, or with that of a comprehension, the function around the line is used, so that all
+        versions of Python give the same name. ``code`` replaces the text of the line if the caller
+        knows it better than the file.
         """
         name = function_name(name)
         lines = _lines(filename)
@@ -160,27 +162,27 @@ class Places:
         return Frame(self.file(filename), function, max(line, 0), code.strip())
 
     def definition(self, filename: str, line: int, name: str) -> Frame:
-        """The ``def`` of a function; ``line`` is any of it, such as that of its decorator."""
+        """Return the place of the ``def`` of a function; ``line`` may be any of its lines."""
         scope = self._scope(filename, _lines(filename), line, name)
         return self.frame(filename, scope.line if scope else line, name)
 
     def is_user(self, filename: str) -> bool:
-        """Whether a frame of this file can be shown as the user's own or a model's code.
+        """Return whether a frame of this file can be shown as the user's own or a model's code.
 
-        Not so for torch, pytest, the standard library, ourselves, files that are
-        generated, and test infrastructure (``pass_over``).
+        This is false for torch, pytest, the standard library, this package, generated files, and
+        test infrastructure (``pass_over``).
         """
         return self.is_written(filename) and not self._is_infra(filename)
 
     def is_written(self, filename: str) -> bool:
-        """As ``is_user``, and test infrastructure is no exception."""
+        """Return the same as ``is_user``, but also true for test infrastructure."""
         known = self._written.get(filename)
         if known is None:
             known = self._written[filename] = _is_user(filename)
         return known
 
     def disabled(self, file: str, function: str) -> Frame | None:
-        """A line of its decorators, or one that calls ``disable`` with its name."""
+        """Return a decorator that disables a function, or a ``disable`` call with its name."""
         lines, scope = _lines(file), self._named(file, function)
         decorators = range(scope.first, scope.line) if scope else ()
         for number in decorators:
@@ -193,7 +195,7 @@ class Places:
         return None
 
     def defined(self, file: str, function: str) -> Frame | None:
-        """The ``def`` of a function, by its qualified name."""
+        """Return the place of the ``def`` of a function, given its qualified name."""
         scope = self._named(file, function)
         return self.frame(file, scope.line, scope.name) if scope else None
 
@@ -202,11 +204,14 @@ class Places:
         return next((one for one in scopes if one.qualname == function), None)
 
     def lines(self, file: str) -> Sequence[str]:
-        """The text of a file as it is now; nothing where it cannot be read."""
+        """Return the current lines of a file, or nothing if it cannot be read."""
         return _lines(file)
 
     def whole(self, end: str, line: int, code: str, known: str) -> str:
-        """The file, of ``known`` and those that are imported, that ends so and has this line."""
+        """Return the file whose path ends with ``end`` and that has this line, or an empty string.
+
+        Candidates are ``known`` and the files of imported modules.
+        """
         if os.path.isabs(end):
             return end
         imported = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
@@ -214,10 +219,9 @@ class Places:
         return next((file for file in files if linecache.getline(file, line).strip() == code), "")
 
     def pass_over(self, infra: Sequence[str]) -> None:
-        """Name no place in these files, or the files in these directories: what calls them is.
+        """Treat files, or directories of files, as test infrastructure: name their callers instead.
 
-        They are test infrastructure (``graph_budget_infra``): paths, absolute or
-        relative to the root.
+        ``infra`` are the paths of ``graph_budget_infra``, absolute or relative to the root.
         """
         self.infra = tuple(str(self.root / path) for path in infra)
         self._passed.clear()
@@ -248,7 +252,7 @@ class Places:
         return _without_hashes(path[len(top) :])
 
     def _scope(self, filename: str, lines: list[str], line: int, name: str) -> _Scope | None:
-        """The innermost scope of that name around a line; without a name, any function."""
+        """Return the innermost scope of that name around a line; without a name, any function."""
         if not lines or name == "<module>":
             return None
         scopes = self._parsed(filename, lines, name.startswith("<"))
@@ -262,7 +266,7 @@ class Places:
     def _parsed(
         self, filename: str, lines: list[str], expressions: bool = False
     ) -> tuple[_Scope, ...]:
-        """The scopes of a file that has these lines."""
+        """Return the scopes of a file that has these lines."""
         key = (filename, expressions)
         source = self._sources.get(key)
         if source is None or source.lines is not lines:
@@ -272,12 +276,12 @@ class Places:
 
 @cache
 def places(root: Path) -> Places:
-    """One ``Places`` for each root directory, so that files are parsed once a process."""
+    """Return the ``Places`` of a root directory, shared so that a process parses each file once."""
     return Places(root)
 
 
 def function_name(name: str) -> str:
-    """The user's function: ``torch_dynamo_resume_in_f_at_12`` is the rest of ``f``.
+    """Return the user's function: ``torch_dynamo_resume_in_f_at_12`` is the rest of ``f``.
 
     Source: ``TORCH_DYNAMO_RESUME_IN_PREFIX`` of torch/_dynamo/resume_execution.py.
     """
@@ -287,18 +291,18 @@ def function_name(name: str) -> str:
 
 
 def is_resume(name: str) -> bool:
-    """Whether Dynamo made this code object: the rest of a function after a break."""
+    """Return whether Dynamo made this code object for the rest of a function after a break."""
     return _RESUME.fullmatch(name) is not None
 
 
 def _pseudo(filename: str) -> str:
-    """The name of what is no file, else an empty string."""
+    """Return the name of a pseudo-file, or an empty string for a file."""
     if found := re.fullmatch(r"<ipython-input-(\d+)-[0-9a-f]+>", filename):
         return f"<ipython-input-{found[1]}>"
     if re.search(r"[/\\]ipykernel_\d+[/\\]\d+\.py$", filename):
         return "<notebook>"
     if filename.startswith("<"):
-        # torch.fx numbers its generated modules through the process: <eval_with_key>.12
+        # torch.fx numbers its generated modules across the process: <eval_with_key>.12
         name = re.sub(r"^(<eval_with_key>)\.\d+", r"\1", filename)
         return re.sub(r"0x[0-9a-fA-F]+", "0x...", name)
     if not filename:
@@ -318,7 +322,7 @@ def _posix(path: str) -> str:
 
 
 def _directories(paths: Iterable[str]) -> list[str]:
-    """Absolute forms of directories, as given and with links followed, each ending in ``/``."""
+    """Return absolute directories, with and without links resolved, each ending in ``/``."""
     found = []
     for path in paths:
         for absolute in (os.path.abspath(path), os.path.realpath(path)):
@@ -329,7 +333,7 @@ def _directories(paths: Iterable[str]) -> list[str]:
 
 
 def _package_parent(path: str) -> str:
-    """The directory that holds the outermost package around a file, ending in ``/``."""
+    """Return the parent directory of the outermost package around a file, ending in ``/``."""
     directory = os.path.dirname(path)
     while os.path.isfile(os.path.join(directory, "__init__.py")):
         above = os.path.dirname(directory)
@@ -356,7 +360,7 @@ def _is_user(filename: str) -> bool:
 
 
 def _machinery() -> Iterator[str]:
-    """Directories of libraries that are imported from elsewhere than site-packages."""
+    """Yield the directories of libraries that are imported from outside site-packages."""
     yield from _directories(
         [
             sysconfig.get_path("stdlib"),
@@ -372,29 +376,29 @@ def _machinery() -> Iterator[str]:
 
 
 def _lines(filename: str) -> list[str]:
-    """The lines of a file as it is now; none where there is no text.
+    """Return the current lines of a file, or none if it has no text.
 
     ``linecache`` also knows the sources of doctests and notebook cells.
     """
     try:
         linecache.checkcache(filename)
         return linecache.getlines(filename)
-    except Exception:  # a loader of the user's may raise anything
+    except Exception:  # a custom loader may raise anything
         return []
 
 
 def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
-    """The scopes of a source text; none if it cannot be parsed (a template, newer syntax).
+    """Return the scopes of a source text; none if it cannot be parsed (a template, newer syntax).
 
-    Functions and classes only, or with ``expressions`` also lambdas and generator
-    expressions, for which every expression of the file has to be looked at.
+    These are functions and classes only. With ``expressions`` they include lambdas and generator
+    expressions, which takes a look at every expression of the file.
     """
     try:
         tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     found: list[_Scope] = []
-    # An explicit stack: generated sources nest deeper than Python recurses.
+    # An explicit stack is used, since generated sources nest deeper than Python recurses.
     todo: list[tuple[ast.AST, str]] = [(tree, "")]
     while todo:
         node, prefix = todo.pop()
@@ -415,7 +419,7 @@ def _scopes(lines: list[str], expressions: bool) -> tuple[_Scope, ...]:
 
 
 def _parts(node: ast.AST) -> tuple[Iterable[ast.AST], str, Iterable[ast.AST]]:
-    """Children evaluated in the scope around a node, its own name if it is a scope, the rest."""
+    """Return a node's children in the outer scope, its name if it is a scope, and the rest."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return [*node.decorator_list, node.args], node.name, node.body
     if isinstance(node, ast.ClassDef):
@@ -423,7 +427,7 @@ def _parts(node: ast.AST) -> tuple[Iterable[ast.AST], str, Iterable[ast.AST]]:
     if isinstance(node, ast.Lambda):
         return [node.args], "<lambda>", [node.body]
     if isinstance(node, ast.GeneratorExp):
-        # The first iterable is evaluated outside: a lambda in it belongs there.
+        # The first iterable is evaluated in the outer scope, and so is a lambda in it.
         first = node.generators[0]
         inside = [child for child in ast.iter_child_nodes(node) if child is not first]
         return [first.iter], "<genexpr>", [*inside, first.target, *first.ifs]

@@ -1,8 +1,8 @@
-"""The data: what was observed while one test, script or log ran.
+"""The data that is observed while one test, script or log runs.
 
-Everything here is frozen, knows neither pytest nor torch, and says what the JSON report has of
-it: reading, writing and the schema come from these types (see ``forms``). Observers make these
-objects; verdicts and reports read them.
+All types are frozen, independent of pytest and torch, and describe the JSON report: reading,
+writing and the schema are derived from them (see ``forms``). Observers create these objects;
+verdicts and reports read them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Frame(Data, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identity that survives edits elsewhere in the file: no line number."""
+        """The identity of the place; it has no line number, so it survives edits elsewhere."""
         return (self.file, self.function, " ".join(self.code.split()))
 
 
@@ -71,7 +71,7 @@ During = Annotated[
 
 
 class _Attributed(Data, frozen=True, kw_only=True):
-    """What a compiler spent time on: the time, and the model that it was for."""
+    """Something a compiler spent time on, with the time and the model that it was for."""
 
     seconds: Annotated[
         Seconds | None,
@@ -101,10 +101,9 @@ class _AtPlace(_Attributed, frozen=True):
 class Break(_AtPlace, frozen=True):
     """A graph break: Dynamo gave up in the middle of a frame.
 
-    ``count`` says how often this place broke. ``stack`` runs from the
-    outermost user frame to ``where``, which is its last frame. ``disabled`` is the line that keeps
-    the function out of the compiler that is called there, where one does. ``raised`` is the line
-    of torch that gave up.
+    ``count`` is how often this place broke. ``stack`` runs from the outermost user frame to
+    ``where``, which is its last frame. ``disabled`` is the line that disables the called function,
+    if it is disabled. ``raised`` is the line of torch that gave up.
     """
 
     id: Annotated[Text | None, says("The GB id, where torch gives one.")] = None
@@ -131,11 +130,11 @@ class Eager(_AtPlace, frozen=True):
 
 
 class Recompile(_Attributed, frozen=True):
-    """A frame compiled again. ``graph`` is the name of the new graph (``0/1``).
+    """A recompile of a frame. ``graph`` is the name of the new graph (``0/1``).
 
-    ``guard`` is the user's line that the failed guard comes from, where the compiler says it, and
-    ``origin`` the one that sets what the guard is about, where the source shows it;
-    ``stack`` is the call that did it, from the outermost user frame inwards.
+    ``guard`` is the user's line that the failed guard comes from, if the compiler states it, and
+    ``origin`` the line that sets the guarded value, if the source shows it; ``stack`` is the call
+    that caused it, from the outermost user frame inwards.
     """
 
     layer: LayerName
@@ -156,7 +155,8 @@ class Recompile(_Attributed, frozen=True):
 
 
 CACHED: Final = ("compiled", "loaded", "found")
-"""Where a graph's code came from: a compiler, a cache on disk, or the memory of the process."""
+"""Where the code of a graph came from: a compiler, a cache on disk, or the memory of the process.
+"""
 
 if TYPE_CHECKING:
     Cached = str
@@ -165,18 +165,16 @@ else:
 
 
 class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
-    """One graph of one layer, with the one cause that it has.
+    """A graph of a layer, with its one cause.
 
-    ``reason`` is the evidence in a user's words (``aten::histc runs on the
-    CPU``), ``module`` the path of the nn.Module it came from, ``sources`` the
-    names of the graphs above that became this one (``from`` in JSON),
-    ``process`` the child process that made it, or None for the test's own, ``during`` what the
-    test said that it was doing.
-    ``stack`` of a device graph runs from the outermost user frame to ``where``.
-    ``origin`` of a graph outside of ``jit`` is the function that is called without it.
-    ``functions`` says of a dynamo graph how many of its operations each function
-    holds, by ``file::qualified.name``: those of the functions that it calls, too.
-    ``cached`` is one of ``CACHED``, or None where the layer does not know.
+    ``reason`` is the evidence in a user's words (``aten::histc runs on the CPU``), ``module`` the
+    path of the nn.Module it came from, ``sources`` the names of the graphs of the layer above that
+    became this one (``from`` in JSON), ``process`` the child process that made it, or None for the
+    test's own, ``during`` what the test said that it was doing. ``stack`` of a device graph runs
+    from the outermost user frame to ``where``. ``origin`` of a graph outside of ``jit`` is the
+    function that is called without it. ``functions`` maps the functions of a dynamo graph, as
+    ``file::qualified.name``, to their number of operations, including those of the functions that
+    they call. ``cached`` is one of ``CACHED``, or None where the layer does not know.
     """
 
     layer: LayerName
@@ -220,11 +218,11 @@ class Graph(_Attributed, frozen=True, rename={"sources": "from"}):
 
 
 class LineRuns(Data, frozen=True):
-    """Runs of compiled graphs, or reads of values, that one line asked for.
+    """Runs of compiled graphs, or reads of values, caused by one line.
 
-    ``cause`` says what asked: ``call`` of a compiled function, ``sync``, ``access`` (a value was
-    read that was not computed yet), ``item`` and ``copy`` (reads), ``fallback`` (an operation that
-    ran on the host), ``other``. ``graph`` is the graph that ran, where the layer knows it, and
+    ``cause`` says what caused them: ``call`` of a compiled function, ``sync``, ``access`` (a value
+    was read that was not computed yet), ``item`` and ``copy`` (reads), ``fallback`` (an operation
+    that ran on the host), ``other``. ``graph`` is the graph that ran, if the layer knows it, and
     ``ops`` the captured operations that ran: those of the graph, times ``count``.
     """
 
@@ -244,18 +242,18 @@ class LineRuns(Data, frozen=True):
 
     @property
     def line(self) -> str:
-        """The line as a baseline names it: ``file::function cause: code``."""
+        """The name of the line in a baseline: ``file::function cause: code``."""
         file, function, code = self.where.key
         return f"{file}::{function} {self.cause}: {code}"
 
     @property
     def reason(self) -> str:
-        """Nothing: the cause says it."""
+        """An empty text, since the cause is the reason."""
         return ""
 
     @property
     def stack(self) -> tuple[Frame, ...]:
-        """The line alone: the calls that led there are not kept."""
+        """The line alone, since the calls that led there are not kept."""
         return (self.where,)
 
 
@@ -267,15 +265,15 @@ class Frames(Data, frozen=True):
 
 
 AND: Final = "; "
-"""Between the notes of a record."""
+"""Separates the notes of a record."""
 
 
 class Record(Data, frozen=True):
-    """Everything that was observed in one window: of one layer, or of all together.
+    """Everything that was observed in one window, of one layer or of all layers.
 
-    Counts map a layer to a number of graphs; a layer that was observed and
-    made none is in ``layers`` and not in ``graphs``. A count is never derived from
-    ``graph_list``: where an observer can count but not explain, it still counts.
+    Counts map a layer to a number of graphs; an observed layer without graphs is in ``layers`` and
+    not in ``graphs``. A count is never derived from ``graph_list``, since an observer may be able
+    to count but not to explain.
     """
 
     layers: Annotated[
@@ -321,15 +319,15 @@ class Record(Data, frozen=True):
 
     @property
     def note(self) -> str | None:
-        """All notes as one text."""
+        """All notes as one text, or None without notes."""
         return AND.join(self.notes) or None
 
     def noted(self, *notes: str) -> Record:
-        """The same record with more to be said of it; an empty note says nothing."""
+        """Return the same record with additional notes; empty notes are ignored."""
         return replace(self, notes=tuple(dict.fromkeys(filter(None, (*self.notes, *notes)))))
 
     def check(self) -> None:
-        """Raise ``BadValue`` where something is counted on a layer that was not observed."""
+        """Raise ``BadValue`` if something is counted on a layer that was not observed."""
         for key in ("graphs", "recompiles", "executions", "reads"):
             counts: Mapping[str, int] = getattr(self, key)
             for layer, count in counts.items():
@@ -339,11 +337,10 @@ class Record(Data, frozen=True):
 
     @property
     def headline(self) -> str:
-        """The deepest layer that made graphs, else the deepest observed. For display only.
+        """The deepest layer that made graphs, else the deepest observed one. For display only.
 
-        A layer is observed as soon as its library is loaded, which an earlier
-        test may have done: what a test sees of itself must not depend on that.
-        One that is not judged by itself makes no headline.
+        A layer is observed as soon as its library is loaded, possibly by an earlier test, and what
+        a test shows must not depend on that. Layers that are only judged when named are left out.
         """
         observed = [layer for layer in LAYERS if layer in self.layers and layer in JUDGED]
         active = [layer for layer in observed if self.graphs.get(layer)]
@@ -351,9 +348,9 @@ class Record(Data, frozen=True):
 
     @property
     def ops(self) -> dict[str, int]:
-        """Captured operations by layer: what its graphs call, summed.
+        """The number of captured operations of all graphs, by layer.
 
-        Only of layers of which every graph is known: a part of them says nothing.
+        Only layers of which every graph is known are included, since a partial sum is meaningless.
         """
         known = {layer: [g for g in self.graph_list if g.layer == layer] for layer in self.graphs}
         return {
@@ -376,14 +373,17 @@ class Record(Data, frozen=True):
 
     @property
     def functions(self) -> dict[str, int]:
-        """How many captured operations each function holds, in all dynamo graphs."""
+        """The number of captured operations of each function, in all dynamo graphs."""
         found: Counter[str] = Counter()
         for graph in self.graph_list:
             found.update(graph.functions)
         return dict(found)
 
     def is_explained(self, layer: str) -> bool:
-        """Whether each graph of a layer is known: a part of them says nothing of the rest."""
+        """Return whether each graph of a layer is known.
+
+        If only some are known, they tell nothing about the rest.
+        """
         known = sum(graph.layer == layer for graph in self.graph_list)
         return known == self.graphs.get(layer, 0)
 

@@ -1,4 +1,4 @@
-"""The JSON report: what a run, a script or a log came to, as docs/reference/report.md has it."""
+"""The JSON report: the results of a run, a script or a log (docs/reference/report.md)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pytest_graphbreak.model.record import Record
 
 VERSION: Final = 1
 MOST_SHARDS: Final = 10_000
-"""Groups into which a run may be split."""
+"""The maximum number of groups into which a run may be split."""
 MOST_PACKAGES: Final = 1000
 LONGEST_PROFILE: Final = 256
 LONGEST_MESSAGE: Final = 200_000
-"""Characters of what a failed test showed; what is over is cut."""
+"""Maximum number of characters of a failed test's message; longer ones are cut."""
 
 OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed", "xpassed", "crashed")
 
@@ -64,10 +64,10 @@ else:
 
 
 class RunEnvironment(_Versioned, frozen=True):
-    """What measured; None for what is not there or not known.
+    """Versions and devices of the measurement; None for what is missing or unknown.
 
-    ``profile`` is the label under which counts are compared, ``packages`` are the versions of those
-    that own places.
+    ``profile`` is the label under which counts are compared, ``packages`` are the versions of the
+    packages that own places.
     """
 
     python: Fact | None = None
@@ -82,19 +82,19 @@ class RunEnvironment(_Versioned, frozen=True):
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """Those of the packages that the layers name."""
+        """The versions of the packages that the layers name."""
         return {name: getattr(self, name) for name in VERSIONS}
 
 
 class Shard(Data, frozen=True):
-    """Which group of how many a run took."""
+    """Which group a run took, and of how many."""
 
     group: Group
     of: Group
 
 
 class SessionReport(Data, frozen=True):
-    """What the whole run came to."""
+    """The results of a whole run."""
 
     exit: Annotated[Count | None, says("The exit code of the run.")] = None
     collected: Annotated[
@@ -130,7 +130,7 @@ class SessionReport(Data, frozen=True):
 
 
 class Around(Data, frozen=True):
-    """What was compiled around a test; ``own`` is what its own fixtures compiled."""
+    """Counts of what was compiled around a test; ``own`` counts what its own fixtures compiled."""
 
     graphs: Counts = {}
     phases: Annotated[
@@ -149,13 +149,13 @@ class Around(Data, frozen=True):
 
 
 class Budget(Data, frozen=True):
-    """How many graphs a test may make."""
+    """The number of graphs that a test may make."""
 
     graphs: Counts = {}
 
 
 class StepCounts(Data, frozen=True):
-    """What one step of a block ``graph_budget.steps()`` made and ran, by layer."""
+    """Counts of one step of a ``graph_budget.steps()`` block, by layer."""
 
     graphs: Counts = {}
     executions: Counts = {}
@@ -163,7 +163,7 @@ class StepCounts(Data, frozen=True):
 
 
 class TestReport(Data, frozen=True):
-    """One test, its last attempt; or a script, or a log, whose path is its ``nodeid``.
+    """The last attempt of a test; or a script or a log, whose path is its ``nodeid``.
 
     ``changes`` is None where nothing was judged, and in a report of an earlier version.
     """
@@ -240,15 +240,15 @@ class TestReport(Data, frozen=True):
     ] = None
 
     def check(self) -> None:
-        """Raise ``BadValue`` for what is about something that is not there."""
+        """Raise ``BadValue`` if something refers to an item or a layer that is not there."""
         self.record.check()
         check_differences(self.changes or (), self.record)
 
 
 class RunReport(Struct, frozen=True):
-    """One report: ``name`` identifies it, ``given`` is the path that was typed.
+    """A report; ``name`` identifies it, and ``given`` is the path that was typed.
 
-    They differ where a directory or an archive was named.
+    They differ if a directory or an archive was named.
     """
 
     environment: RunEnvironment
@@ -259,10 +259,10 @@ class RunReport(Struct, frozen=True):
 
     @property
     def profile(self) -> str:
-        """What counts are filed under; ``none`` for a log that was read, which says none."""
+        """The profile that counts are filed under; ``none`` for a log, which states none."""
         return self.environment.profile or "none"
 
     @property
     def versions(self) -> dict[str, str]:
-        """Those of the compilers that were there."""
+        """The versions of the compilers that were present."""
         return {name: at for name in COMPILERS if (at := self.environment.versions.get(name))}

@@ -1,10 +1,10 @@
-"""The JSON Schemas of the files that are written, derived from what the code says of them.
+"""The JSON Schemas of the files that are written, derived from the code.
 
     python -m pytest_graphbreak.model.schemas
 
-writes them into the package. Those of the report and of a baseline file are all of them derived,
-from ``model.report`` and from ``BASELINE``, which is found by its name and not imported above; of
-that of a comparison, the lists of layers and causes.
+writes them into the package. The schemas of the report and of a baseline file are derived
+completely: from ``model.report``, and from ``BASELINE``, which is loaded by name and not imported
+at the top. In the schema of a comparison, only the lists of layers and causes are derived.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _READING: Final = {
 
 
 def schema(name: str) -> Plain:
-    """The schema of ``report``, ``baseline`` or ``comparison``, for the layers that there are."""
+    """Return the schema of ``report``, ``baseline`` or ``comparison``, for the existing layers."""
     found: Plain = json.loads(derived(name))
     return found
 
 
 def derived(name: str) -> str:
-    """The text of a schema, as it is to be."""
+    """Return the derived text of a schema file."""
     if name == "report":
         return f"{_text(report())}\n"
     if name == "baseline":
@@ -75,7 +75,7 @@ def derived(name: str) -> str:
 
 
 def report() -> Plain:
-    """The schema of the report, from its types."""
+    """Return the schema of the report, derived from its types."""
     (_, found) = msgspec.json.schema_components([form()])
     definitions = {name: _written(one) for name, one in found.items()}
     whole = definitions.pop("Report")
@@ -83,7 +83,7 @@ def report() -> Plain:
 
 
 def _written(said: Any) -> Any:
-    """What holds for what is written: no defaults and no bounds, which are for reading."""
+    """Return the schema for written data: without defaults and bounds, which are for reading."""
     if isinstance(said, list):
         return [_written(one) for one in said]
     if not isinstance(said, dict):
@@ -107,7 +107,7 @@ def _about(said: Plain) -> Plain:
 
 
 def _text(value: Any, indent: str = "", before: int = 0) -> str:
-    """JSON as a person would lay it out: what fits on a line is on one line."""
+    """Format JSON for people: whatever fits on a line is on one line."""
     line = json.dumps(value)
     if len(indent) + before + len(line) < WIDTH or not value or not isinstance(value, dict | list):
         return line

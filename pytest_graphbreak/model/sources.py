@@ -1,10 +1,9 @@
 """Finds the source files that a log names, on the machine that reads it.
 
-A log often comes from elsewhere (``/root/tt-xla/venv/lib/...``). A file is
-looked for where the log says, then in the user's own directories, then among the
-packages that are installed here. A log is not trusted: what it names is opened
-only if it is a regular Python file that lies, with links followed, below the
-user's directories, or in an installed package.
+A log often comes from another machine (``/root/tt-xla/venv/lib/...``). A file is looked for at the
+path in the log, then in the user's own directories, then among the installed packages. A log is not
+trusted: a file that it names is opened only if it is a regular Python file that lies, with links
+resolved, below the user's directories, or in an installed package.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ _MACHINERY: Final = re.compile(
     r"/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)"
     r"|/(?:tt_torch|torch_xla|pjrt_plugin_tt|ttxla_tools|_pytest|pluggy)/|/bin/(?:pytest|py\.test)$"
 )
-"""Frames that are nobody's model: the standard library, and machinery run from a checkout."""
+"""Files of no model: the standard library, and machinery that runs from a checkout."""
 
 _LARGEST: Final = 10 * 1024 * 1024
 _FILES: Final = 20_000
 _LONGEST: Final = 4096
 _DEEPEST: Final = 32
-"""So many directories of a name are looked for below the user's own."""
+"""The maximum number of directories of a name that are looked for below the user's own."""
 
 
 class Sources:
-    """Names places of a log, with their source lines where the files are found here."""
+    """Names places of a log, with their source lines if the files are found here."""
 
     def __init__(self, places: Places, more: Iterable[Path] = ()) -> None:
-        """The user's directories are the root of ``places`` and ``more``."""
+        """Set the user's directories: the root of ``places`` and ``more``."""
         self._places = places
         self._roots = [str(places.root), *map(str, more)]
         self._below = [os.path.join(os.path.realpath(root), "") for root in self._roots]
@@ -48,7 +47,7 @@ class Sources:
         self.frame = lru_cache(_FILES)(self._frame)
 
     def definition(self, file: str, line: int, name: str) -> Frame:
-        """The ``def`` of a function; the line itself where the file is not here."""
+        """Return the place of the ``def`` of a function, or the line itself without the file."""
         here = self.find(file)
         if here is None:
             return self.frame(file, line, name)
@@ -63,14 +62,14 @@ class Sources:
         return () if here is None else self._places.lines(here)
 
     def whole(self, end: str, line: int, code: str, known: str) -> str:
-        """``known`` where it ends so, else a file that is found here; empty if there is none."""
+        """Return ``known`` if it ends with ``end``, else a file found here, or an empty string."""
         return known if known.endswith(end) else self.find(end) or ""
 
     def is_user(self, file: str) -> bool:
         return self.is_written(file) and self._places.is_user(file)
 
     def _find(self, file: str) -> str | None:
-        """The file on this machine, or None."""
+        """Return the path of the file on this machine, or None."""
         if not file.endswith(".py") or "\0" in file or len(file) > _LONGEST:
             return None
         candidates = [file] if os.path.isabs(file) else []
@@ -87,10 +86,11 @@ class Sources:
         return next((path for path in candidates if self._may(path) and _readable(path)), None)
 
     def _may(self, file: str) -> bool:
-        """Whether a log may have this file shown.
+        """Return whether a file may be shown that a log names.
 
-        A checkout may come from others as well, with links in it that lead out; what is
-        installed here was installed by the user, who may have linked it from a cache.
+        A checkout may come from others and contain links that lead out of it, so links are
+        resolved. Installed packages were installed by the user, who may have linked them from a
+        cache.
         """
         try:
             if os.path.normpath(file).startswith(tuple(self._installed)):
@@ -103,7 +103,10 @@ class Sources:
         return not _MACHINERY.search(file) and self._places.is_written(file)
 
     def _frame(self, file: str, line: int, name: str = "", code: str | None = None) -> Frame:
-        """A line; ``code`` is its text where the log has it, which is truer than a file here."""
+        """Return the place of a line.
+
+        ``code`` from the log is preferred to the text of a file here.
+        """
         here = self.find(file)
         if here is not None:
             return self._places.frame(here, line, name, code)
@@ -111,7 +114,7 @@ class Sources:
 
 
 def _packages() -> list[str]:
-    """Where packages are installed for this Python."""
+    """Return the directories where packages are installed for this Python."""
     return [
         os.path.abspath(entry)
         for entry in sys.path

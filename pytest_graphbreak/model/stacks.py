@@ -1,4 +1,4 @@
-"""Stacks of Python frames: as sensors see them, and as torch prints them in its logs."""
+"""Stacks of Python frames, as sensors see them and as torch prints them in its logs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _FRAME: Final = re.compile(
     re.M,
 )
 _LONGEST: Final = 1000
-"""Characters kept of a source line."""
+"""The maximum number of characters kept of a source line."""
 
 RUNNERS: Final = ("_pytest/python.py", "_pytest/unittest.py")
-"""How the files end whose frames call the function of a test."""
+"""The ends of the names of the files that call the function of a test."""
 
 
 class Line(NamedTuple):
     """A frame of a stack: file as Python has it, 1-based line, name of the code object.
 
-    ``code`` is the text of the line, None where only the file has it.
+    ``code`` is the text of the line, or None if only the file has it.
     """
 
     file: str
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def read(text: str) -> tuple[Line, ...]:
-    """The frames of a traceback, outermost first."""
+    """Return the frames of a traceback, outermost first."""
     return tuple(
         Line(
             intern(file), int(line), intern(name), intern(code.strip()[:_LONGEST]) if code else None
@@ -45,7 +45,7 @@ def read(text: str) -> tuple[Line, ...]:
 
 
 def since_test(lines: Sequence[Line]) -> Sequence[Line]:
-    """The frames inside of the call of a test, of those that run from the outermost inwards."""
+    """Return the frames inside the call of a test; ``lines`` run from the outermost inwards."""
     for number in range(len(lines), 0, -1):
         if lines[number - 1].file.endswith(RUNNERS):
             return lines[number:]
@@ -53,10 +53,9 @@ def since_test(lines: Sequence[Line]) -> Sequence[Line]:
 
 
 def users(lines: Iterable[Line], places: Naming) -> tuple[Frame, ...]:
-    """The user's frames, outermost first, as one stack of real functions; else the innermost.
+    """Return the user's frames, outermost first, or the innermost frame if there are none.
 
-    Where the rest of a function was being compiled, the function is one frame
-    and not two.
+    If the rest of a function was being compiled, that function is one frame and not two.
     """
     kept: list[Line] = []
     for line in lines:
@@ -65,10 +64,10 @@ def users(lines: Iterable[Line], places: Naming) -> tuple[Frame, ...]:
         kept.append(line)
     user = [line for line in kept if places.is_user(line.file)]
     frames = [places.frame(*line) for line in user or kept[-1:]]
-    # A comprehension is a frame at the same line, until Python 3.11.
+    # Until Python 3.11, a comprehension is a separate frame at the same line.
     return tuple(frame for i, frame in enumerate(frames) if frame not in frames[i + 1 : i + 2])
 
 
 def function(line: Line) -> tuple[str, str]:
-    """The file and the name of the function; the rest of a function counts as that function."""
+    """Return the file and the name of the function, for the rest of a function as well."""
     return line.file, function_name(line.name)
