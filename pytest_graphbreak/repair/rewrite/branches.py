@@ -55,7 +55,7 @@ def _part(test: ast.expr) -> str:
         return f"torch.as_tensor({text}).reshape(())"
     if isinstance(test, ast.Call) and _name(test.func) in _ASKS - {"bool"}:
         return f"torch.tensor(bool({ast.unparse(test)}))"
-    if isinstance(test, ast.Name | ast.Attribute):  # not as_tensor: a list that holds one zero is true
+    if isinstance(test, ast.Name | ast.Attribute):  # not as_tensor: a list [0] is true
         return f"({ast.unparse(test)} | torch.tensor(False)).reshape(()).bool()"
     return condition(test)
 

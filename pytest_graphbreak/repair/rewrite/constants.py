@@ -86,7 +86,7 @@ class _Constants(cst.CSTTransformer):
         if m.matches(node, _READ):
             assert isinstance(node.func, cst.Attribute)
             value = node.func.value
-            if node.func.attr.value == "item":  # a tensor of one number may have any number of dimensions
+            if node.func.attr.value == "item":  # one number, any dimensions
                 value = cst.Call(
                     func=cst.Attribute(value, cst.Name("reshape")),
                     args=[cst.Arg(cst.Tuple(elements=[]))],

@@ -177,7 +177,7 @@ def _start(name: str, plan: _Plan) -> str:
     before = plan.place.before.get(name)
     if isinstance(before, ast.Call) and ast.unparse(before.func) in _CONSTANT:
         return f"torch.empty_like({name}).copy_({name})"
-    if isinstance(before, ast.Name | ast.Attribute | ast.Subscript):  # no two inputs may be the same tensor
+    if isinstance(before, ast.Name | ast.Attribute | ast.Subscript):  # inputs may not alias
         return f"{name}.clone()"
     kind = plan.numbers.get(name)
     return name if kind is None else _NUMBERS[kind].format(name)
