@@ -1,7 +1,7 @@
-"""From a break to a patch that is proved, and to a script that shows it alone.
+"""Finds a proven patch for a graph break, and writes a script that reproduces the break alone.
 
-``target`` says what is run, ``trial`` runs it in a fresh process (``child`` is
-what runs there), ``remedies`` propose patches, ``search`` tries them and keeps
-what is proved, ``build`` writes the source. Nothing here imports torch but
-``child`` and what only it imports.
+``target`` describes what to run, ``trial`` runs it in a fresh process (``child`` is the code that
+runs there), ``remedies`` propose patches, ``search`` tries them and keeps those that are proven,
+and ``build`` writes the source. Nothing here imports torch except ``child`` and the modules that
+only it imports.
 """

@@ -1,10 +1,9 @@
-"""Writes the patched program: the user's source, with what the patches say.
+"""Writes the patched program: the user's source with the patches applied.
 
-The copy keeps every line that no patch touches. What has to run first goes in
-behind the first import of torch, and does so only where the file is what
-runs: whoever imports it gets his own definitions and no patch. Functions of
-other modules are changed in memory, by giving them a new body; no file of
-another package is touched.
+The copy keeps every line that no patch touches. Code that has to run first is inserted after the
+first import of torch, and it runs only if the file is the program: a module that imports the file
+gets its own definitions and no patch. Functions of other modules are changed in memory, by giving
+them a new body; no file of another package is touched.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ def _graphbreak_wrap(module, name, wrapper):
 
 
 class BuildError(ValueError):
-    """A patch cannot be written down, and why; without a word where it does not apply at all."""
+    """Raised with the reason why a patch cannot be written; without text if it does not apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a stable file name is on this machine: its path, and the module it is."""
+    """The location of a stable file name on this machine: its path and its module."""
 
     path: Path
     module: str
@@ -75,11 +74,11 @@ def build(
     header: str = "",
     test: str = "",
 ) -> str:
-    """The source of the patched program, which patches nothing where it is only imported.
+    """Return the source of the patched program, which patches nothing if it is only imported.
 
-    ``own`` is the stable name of the user's file, ``sites`` where other files
-    are, ``test`` what follows ``::`` in the node id of the test that is run.
-    Raises ``BuildError`` if a rewrite fits nothing.
+    ``own`` is the stable name of the user's file, ``sites`` the locations of other files, and
+    ``test`` the part after ``::`` in the node id of the test that is run. Raises ``BuildError`` if
+    a rewrite fits nothing.
     """
     head: list[str] = []
     patched: dict[tuple[str, str], str] = {}
@@ -107,7 +106,7 @@ def build(
 
 
 def _with_helpers(head: str) -> str:
-    """The statements behind the import of torch, with the functions that they call."""
+    """Return the statements for after the import of torch, with the functions that they call."""
     for name, helper in (("_graphbreak_replace(", _REPLACE), ("_graphbreak_wrap(", _WRAP)):
         if name in head:
             head = f"{helper.strip()}\n\n\n{head}"
@@ -115,15 +114,15 @@ def _with_helpers(head: str) -> str:
 
 
 def home(where: Frame) -> tuple[str, str] | None:
-    """Module and function of a place in a body that a patch put in, or None."""
+    """Return the module and function of a place in a body that a patch put in, or None."""
     found = _PATCHED.fullmatch(where.file)
     return (found["module"], found["function"]) if found else None
 
 
 def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
-    """The other module that a place is in, or None where it is the user's own file.
+    """Return the other module that a place is in, or None for the user's own file.
 
-    Raises ``BuildError`` for a function that no other file can change.
+    Raises ``BuildError`` for a function that cannot be changed from another file.
     """
     if where.file == own:
         return None
@@ -136,7 +135,7 @@ def origin(where: Frame, own: str, sites: Mapping[str, Site]) -> Site | None:
 
 
 def rewritten(source: str, edit: Rewrite) -> str:
-    """The source with one edit. Raises ``BuildError`` if it fits nothing."""
+    """Return the source with one edit applied. Raises ``BuildError`` if it fits nothing."""
     from pytest_graphbreak.repair.rewrite import apply
     from pytest_graphbreak.repair.rewrite.scope import UnfitError
 
@@ -150,7 +149,7 @@ def rewritten(source: str, edit: Rewrite) -> str:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file. Raises ``BuildError``."""
+    """Return the text of a file. Raises ``BuildError``."""
     try:
         return read(path).text
     except (OSError, SourceError) as error:
@@ -158,7 +157,7 @@ def text_of(path: Path) -> str:
 
 
 def _function(source: str, name: str) -> str:
-    """The ``def`` of a qualified name, without decorators, moved to the left."""
+    """Return the ``def`` of a qualified name, dedented and without decorators."""
     body: list[ast.stmt] = ast.parse(source).body
     found: ast.stmt | None = None
     for part in name.split("."):
@@ -175,7 +174,7 @@ def _function(source: str, name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Source as a readable literal of Python."""
+    """Return source as a readable Python literal."""
     if "'''" in text or text.endswith("\\"):
         return repr(text)
     literal = "r" if "\\" in text else ""
@@ -183,7 +182,7 @@ def _quoted(text: str) -> str:
 
 
 def _with_head(source: str, head: str, header: str, test: str) -> str:
-    """The source with the patches behind its first import of torch."""
+    """Return the source with the patches after its first import of torch."""
     text = lines(source)
     if text and not text[-1].endswith("\n"):
         text[-1] += "\n"
@@ -201,7 +200,7 @@ def _with_head(source: str, head: str, header: str, test: str) -> str:
 
 
 _FIRST: Final = re.compile(r"#!|[ \t\f]*#.*?coding[:=]")
-"""What is only seen in the first two lines: ``#!``, and the encoding (PEP 263)."""
+"""Lines that only count if they are among the first two: ``#!`` and the encoding (PEP 263)."""
 
 _AS_TEST: Final = """
 import os
@@ -224,7 +223,7 @@ __test__ = _graphbreak_on
 
 
 def _guarded(head: str, test: str) -> str:
-    """The definitions of the patches; what changes anything only where the file is what runs."""
+    """Return the patches, with all but their definitions guarded to run only in the program."""
     source = lines(head)
     plain: list[str] = []
     acts: list[str] = []
@@ -245,7 +244,7 @@ def _guarded(head: str, test: str) -> str:
 
 
 def _indented(text: str) -> str:
-    """In a block. The lines of a long string stay as they are."""
+    """Indent a statement for a block. The lines of a long string stay as they are."""
     inside: set[int] = set()
     for one in ast.walk(ast.parse(text)):
         if isinstance(one, ast.Constant | ast.JoinedStr) and one.end_lineno is not None:
@@ -257,7 +256,11 @@ def _indented(text: str) -> str:
 
 
 def _places(source: str) -> tuple[int, int]:
-    """After which lines statements may go in: the first of all, and behind an import of torch."""
+    """Return the lines after which statements may be inserted: at the top, and after torch.
+
+    The first is that after the docstring and ``__future__`` imports, the second that after the
+    first import of torch.
+    """
     body = ast.parse(source).body
     first = 0
     for number, one in enumerate(body):
@@ -275,16 +278,16 @@ def _places(source: str) -> tuple[int, int]:
 
 
 _OURS: Final = ("op", "scalar_op", "constants", "all_constants")
-"""Rewrites with a function that is the fixed script's own."""
+"""Rewrites that call a function defined in the fixed script."""
 _LONGEST: Final = 88
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """``text`` is for ``patch -p1`` where the packages are; ``left_out`` are titles of patches.
+    """A diff for ``patch -p1`` in the directory of the packages, and the patches that it lacks.
 
-    Those change settings of the program, or need a helper of it, so no file of a
-    library can hold them.
+    ``left_out`` has the titles of these patches: they change settings of the program, or need a
+    helper in it, so no file of a library can hold them.
     """
 
     text: str
@@ -297,10 +300,10 @@ def difference(
     kept: Sequence[tuple[SourcePatch, Break | None]],
     sites: Mapping[str, Site],
 ) -> Diff:
-    """The diff of all files that the patches rewrite: the user's own, too.
+    """Return the diff of all files that the patches rewrite, including the user's own.
 
-    ``own`` is the stable name of the user's file. Raises ``BuildError`` for a
-    patch that does not fit, which a patch that was tried does.
+    ``own`` is the stable name of the user's file. Raises ``BuildError`` for a patch that does not
+    fit, which does not happen for a patch that was tried.
     """
     was: dict[str, str] = {}
     now: dict[str, str] = {}
@@ -321,7 +324,7 @@ def difference(
 
 
 def _explained(before: str, after: str, item: Break) -> str:
-    """With the reason in one comment above the first line that changed."""
+    """Return the changed text with the reason as a comment above the first line that changed."""
     old, new = lines(before), lines(after)
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     first = next((block[3] for block in blocks if block[0] != "equal"), len(new))

@@ -1,10 +1,9 @@
-"""Notes what goes into compiled callables and what comes out, and calls them again.
+"""Records the inputs and outputs of compiled callables, and calls them again.
 
-``torch.compile`` is replaced by one that compiles as before and puts a thin
-function around what it returns; if the program itself puts a wrapper around
-``torch.compile``, as patches do, ours goes around that one. Only calls from
-eager code are noted: what one compiled function calls inside another belongs to
-the outer one.
+``torch.compile`` is replaced by a function that compiles as before and wraps the result in a thin
+function; if the program itself wraps ``torch.compile``, as patches do, ours wraps that wrapper.
+Only calls from eager code are recorded: a call from one compiled function to another belongs to the
+outer one.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from pytest_graphbreak.repair import sizes
 from pytest_graphbreak.repair.compare import Flat, flatten
 
 MOST_CALLS: Final = 64
-"""Calls of one run whose outputs are kept."""
+"""The number of calls of one run whose outputs are kept."""
 MOST_ENTRIES: Final = 4
-"""Compiled callables that are called again with other inputs."""
+"""The number of compiled callables that are called again with other inputs."""
 VARIANTS: Final = ("negated", "random", "zero", "large", "fewer")
-"""Inputs that the program did not use itself: the branches that it did not take."""
+"""Inputs that the program did not use itself, for the branches that it did not take."""
 OTHER_SIZES: Final = ("shorter above", "shorter below", "shorter", "longer")
-"""More of them where sizes vary: sizes between and beyond, all above zero, all below."""
+"""Further inputs if sizes vary: sizes between and beyond, with values all above or below zero."""
 
 
 @dataclass(slots=True)
 class CompiledCall:
-    """One compiled callable, with the inputs of its first call and how it was called."""
+    """A compiled callable, with the inputs and the modes of its first call."""
 
     original: Any
     compiled: Callable[..., Any]
@@ -47,14 +46,14 @@ class CompiledCall:
 
 
 class Capture:
-    """Everything that one run put into compiled code and got out of it."""
+    """Everything that one run passed into compiled code and got out of it."""
 
     def __init__(self, *, allow_breaks: bool) -> None:
         self.entries: list[CompiledCall] = []
         self.fullgraph = False
         self.options: dict[str, Any] = {}
         self.recompiled = 0
-        """For how many of the other inputs of the same sizes something was compiled again."""
+        """The number of other inputs of the same sizes for which something was compiled again."""
         self._allow_breaks = allow_breaks
         self._calls: list[tuple[Any, ...]] = []
         self._shapes: dict[str, list[sizes.Call]] = {}
@@ -65,7 +64,7 @@ class Capture:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Stand in for ``torch.compile``. Its own entry in the module is not touched."""
+        """Stand in for ``torch.compile`` without touching its own entry in the module."""
         recorder, kind = self, type(torch)
 
         class Watched(kind):  # type: ignore[valid-type, misc]
@@ -84,7 +83,7 @@ class Capture:
             torch.__class__ = kind
 
     def _layer(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        """A ``torch.compile`` that notes, as long as it is the outermost; else ``inner``."""
+        """Return a ``torch.compile`` that records if it is the outermost, else calls ``inner``."""
 
         @functools.wraps(inner)
         def layer(model: Any = None, **options: Any) -> Any:
@@ -149,11 +148,11 @@ class Capture:
         return result
 
     def varies(self) -> list[dict[str, Any]]:
-        """Which sizes vary from call to call, as plain data."""
+        """Return the sizes that vary from call to call, as plain data."""
         return sizes.varying_sizes(self._shapes)
 
     def numbers(self) -> dict[str, list[str]]:
-        """The Python numbers that vary from call to call, by the name of what was compiled."""
+        """Return the Python numbers that vary from call to call, by the name of the callable."""
         vary = {
             name: [key for key, values in seen.items() if len(values) > 1]
             for name, seen in self._numbers.items()
@@ -161,11 +160,11 @@ class Capture:
         return {name: keys for name, keys in vary.items() if keys}
 
     def calls(self) -> list[Flat]:
-        """Result and arguments of each call, as they were when it returned."""
+        """Return the result and arguments of each call, as they were when it returned."""
         return [flatten([_leaves(item) for item in call]) for call in self._calls]
 
     def state(self) -> Flat:
-        """Gradients, buffers, and parameters where they were trained, at the end of the run."""
+        """Return the gradients, buffers and trained parameters at the end of the run."""
         found: Flat = []
         for number, entry in enumerate(self.entries):
             module = _module(entry.original)
@@ -183,12 +182,12 @@ class Capture:
         return found
 
     def rerun(self, *, eager: bool) -> list[Flat | str]:
-        """The results for other inputs; where a call raises, the word ``raises``."""
+        """Return the results for other inputs; for a call that raises, a text ``raises ...``."""
         found: list[Flat | str] = []
         for entry in [entry for entry in self.entries if entry.called][:MOST_ENTRIES]:
             dims = sizes.varying(self._shapes.get(sizes.name_of(entry.original), []))
             for number, kind in enumerate(VARIANTS + (OTHER_SIZES if dims else ())):
-                # A number that was baked into a graph shows where each has its own seed.
+                # With a seed for each, a number that was baked into a graph shows.
                 seed(number + 1)
                 before = _compiled()
                 found.append(self._variant(entry, kind, dims, eager))
@@ -216,7 +215,10 @@ class Capture:
             self._depth -= 1
 
     def warm(self) -> float | None:
-        """The best of some calls of the first callable with its own inputs, in seconds."""
+        """Return the shortest time in seconds of some calls of the first callable.
+
+        The calls are made with its own inputs.
+        """
         entry = next((entry for entry in self.entries if entry.called), None)
         if entry is None:
             return None
@@ -241,30 +243,30 @@ class Capture:
 
 
 def _compiled() -> int:
-    """How many graphs Dynamo has made."""
+    """Return the number of graphs that Dynamo has made."""
     made: int = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     return made
 
 
 @contextlib.contextmanager
 def error_kept(answer: dict[str, Any]) -> Iterator[None]:
-    """What the program raises goes into ``answer`` as ``error``, except for an interrupt."""
+    """Store what the program raises in ``answer`` as ``error``, except for an interrupt."""
     try:
         yield
     except KeyboardInterrupt:
         raise
-    except BaseException as raised:  # SystemExit and pytest's outcomes among them
+    except BaseException as raised:  # includes SystemExit and pytest's outcomes
         if not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
             answer["error"] = f"{type(raised).__name__}: {raised}".splitlines()[0]
 
 
 def _named(option: Any) -> Any:
-    """An option of ``torch.compile`` as it can be written down; an object becomes None."""
+    """Return an option of ``torch.compile`` if it can be written down, or None for an object."""
     return option if isinstance(option, str | bool | int | float) else None
 
 
 def seed(number: int = 0) -> None:
-    """The same random numbers in every run: torch, Python and numpy."""
+    """Seed torch, Python and numpy, for the same random numbers in every run."""
     import sys
 
     torch.manual_seed(number)
@@ -274,7 +276,7 @@ def seed(number: int = 0) -> None:
 
 
 def wait() -> None:
-    """Let the device finish what it was given."""
+    """Wait until the device has finished its work."""
     import sys
 
     if "torch_xla" in sys.modules:
@@ -284,7 +286,7 @@ def wait() -> None:
 
 
 def _skip(function: Callable[..., Any]) -> None:
-    """Keep Dynamo from compiling our own frame, where this torch has a setting for it."""
+    """Keep Dynamo from compiling our own frame, if this torch has a setting for it."""
     import torch._C._dynamo.eval_frame as inside
 
     skip = getattr(inside, "skip_code", None)
@@ -302,12 +304,12 @@ def _has_grad(value: Any) -> bool:
 
 
 def _lazy(tensor: torch.Tensor) -> bool:
-    """Whether looking at the tensor would make graphs of its own."""
+    """Return whether looking at the tensor would make graphs of its own."""
     return tensor.device.type not in ("cpu", "cuda")
 
 
 def copied(value: Any) -> Any:
-    """The same arguments for another call, which may change them in place."""
+    """Return a copy of the arguments for another call, which may change them in place."""
     return tree_map(_copy, value)
 
 
@@ -318,7 +320,7 @@ def _copy(leaf: Any) -> Any:
 
 
 def _kept(value: Any) -> Any:
-    """Inputs for later calls. On a lazy device they are held, not copied: a copy is a graph."""
+    """Return inputs for later calls. On a lazy device they are not copied: a copy is a graph."""
     return tree_map(
         lambda leaf: leaf if not isinstance(leaf, torch.Tensor) or _lazy(leaf) else _same(leaf),
         value,
@@ -326,7 +328,7 @@ def _kept(value: Any) -> Any:
 
 
 def _same(leaf: torch.Tensor) -> torch.Tensor:
-    """A copy; a leaf with gradients is held itself, since its gradient comes later."""
+    """Return a copy, or the leaf itself if it has gradients, since its gradient comes later."""
     return leaf if leaf.requires_grad and leaf.is_leaf else _copy(leaf)
 
 
@@ -343,7 +345,7 @@ def _snapshot(value: Any) -> Any:
 
 
 def _leaves(value: Any) -> Any:
-    """What pytree knows how to open, opened: outputs of transformers among it."""
+    """Return the leaves of a value that pytree can open, such as the outputs of transformers."""
     leaves, spec = tree_flatten(value)
     return value if len(leaves) == 1 and leaves[0] is value else [str(spec)[:2000], *leaves]
 
@@ -351,7 +353,7 @@ def _leaves(value: Any) -> Any:
 def _resized(
     model: Any, args: Any, kwargs: Any, dims: dict[str, dict[int, int]], kind: str
 ) -> tuple[Any, Any]:
-    """The arguments with what varies one shorter, or twice as long."""
+    """Return the arguments with sizes that vary one shorter, or twice as long."""
     others: dict[int, torch.Tensor] = {}
     for name, leaf in sizes.tensors(model, args, kwargs):
         other = leaf.detach()
@@ -367,10 +369,10 @@ def _resized(
 
 
 def _varied(leaf: Any, kind: str) -> Any:
-    """Another tensor of the same shape. Integers stay in their range: they may be indices.
+    """Return another tensor of the same shape. Integers stay in range: they may be indices.
 
-    To turn them around changes none that are all alike, as those of a mask are: of
-    ``fewer`` the second half is half as large, or false.
+    Rolling or flipping does not change a tensor whose values are all equal, such as a mask; so for
+    ``fewer`` the second half is halved, or set to false.
     """
     if not isinstance(leaf, torch.Tensor):
         return leaf
@@ -397,9 +399,9 @@ def _varied(leaf: Any, kind: str) -> Any:
 
 
 def _fewer(value: torch.Tensor) -> torch.Tensor:
-    """The second half of each row halved; of what has no rows, all of it.
+    """Return a tensor with the second half of each row halved, or all of it if it has no rows.
 
-    Of a mask each row is padded to another length.
+    A mask is padded to another length in each row.
     """
     value = value.clone()
     if value.dim() > 1 and value.numel() and bool(((value == 0) | (value == 1)).all()):
@@ -419,7 +421,7 @@ def mode(entry: CompiledCall) -> Iterator[None]:
 
 
 def _gradients(entry: CompiledCall, result: Any, args: Any, kwargs: Any) -> Any:
-    """Gradients of a weighted sum of the outputs, for the inputs and the parameters."""
+    """Return gradients of a weighted sum of the outputs, for the inputs and the parameters."""
     outputs = [
         leaf
         for leaf in tree_flatten(result)[0]

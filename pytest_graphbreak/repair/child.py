@@ -1,4 +1,4 @@
-"""Runs a script or a test in a process of its own, and says what happened: a trial's other end."""
+"""Runs a script or a test for a trial, in a process of its own, and reports what happened."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from typing import Any, Final
 Answer = dict[str, Any]
 
 _OTHERS: Final = {"cut": "cut", "timing": "timing", "exporting": "exporting"}
-"""Orders that are no measurement: the key that each has, and the module that does it."""
+"""Orders that are not measurements: the key of each, and the module that carries it out."""
 
 
 def work(order: Answer) -> Answer:
-    """Do what an order of ``trial`` says; the answer."""
+    """Carry out an order of ``trial``, and return the answer."""
     os.chdir(order["cwd"])
     target = Path(order["path"])
     sys.argv = [str(target), *order["arguments"]]
@@ -36,7 +36,7 @@ def work(order: Answer) -> Answer:
 
 
 def _measured(order: Answer) -> Answer:
-    """The run with everything on: counted, outputs kept, compared where there is a reference."""
+    """Run the target with all measurements: count, keep outputs, and compare with a reference."""
     import torch
 
     from pytest_graphbreak import observe
@@ -67,7 +67,7 @@ def _measured(order: Answer) -> Answer:
         if ended["error"] is None and order["outputs"]:
             answer.update(_outputs(order, recorder))
 
-    # Also around a test's fixtures and the import of its module, which may compile what it calls.
+    # This includes a test's fixtures and the import of its module, which may call torch.compile.
     with recorder.installed():
         answer.update(_go(order, around) or {})
     answer["sites"] = _sites(answer.get("record") or {})
@@ -78,7 +78,7 @@ def _measured(order: Answer) -> Answer:
 
 @contextmanager
 def _noted(ended: Answer) -> Iterator[None]:
-    """Keep what a program raises from going on, except Ctrl-C; ``ended`` says how it ended."""
+    """Catch what a program raises, except Ctrl-C, and record in ``ended`` how it ended."""
     try:
         yield
     except SystemExit as left:
@@ -86,8 +86,8 @@ def _noted(ended: Answer) -> Iterator[None]:
             ended["error"] = f"the script ended with {left.code}"
     except KeyboardInterrupt:
         raise
-    except BaseException as raised:  # pytest's own outcomes are no Exceptions
-        # A test over its budget did what it was to do: it is here for that.
+    except BaseException as raised:  # pytest's outcomes are not Exceptions
+        # A test that exceeds its budget did what is expected here.
         over = type(raised).__name__ == "GraphBudgetFailure"
         ended["error"] = None if over else _words(raised)
         ended["traceback"] = traceback.format_exc()
@@ -95,7 +95,7 @@ def _noted(ended: Answer) -> Iterator[None]:
 
 
 def _recorded(order: Answer, recorder: Any) -> Answer:
-    """What is known of the compiled calls."""
+    """Return what is known about the compiled calls."""
     answer: Answer = {
         "fullgraph": recorder.fullgraph,
         "options": recorder.options,
@@ -112,13 +112,13 @@ def _recorded(order: Answer, recorder: Any) -> Answer:
 
 
 def _written() -> int:
-    """How much is on standard output by now, which is a file."""
+    """Return the size of standard output so far, which is a file."""
     sys.stdout.flush()
     return os.fstat(1).st_size
 
 
 def _device() -> str:
-    """The device that torch_xla computes on (``TT``, ``CPU``), or empty without it."""
+    """Return the device that torch_xla computes on (``TT``, ``CPU``), or "" without torch_xla."""
     runtime = sys.modules.get("torch_xla.runtime")
     try:
         return str(runtime.device_type() or "") if runtime is not None else ""
@@ -127,7 +127,7 @@ def _device() -> str:
 
 
 def _same_random() -> None:
-    """Random numbers of inductor's own would differ from eager's: take eager's in both."""
+    """Use eager's random numbers in inductor too, since its own would differ."""
     if importlib.util.find_spec("torch._inductor") is not None:
         import torch._inductor.config as config
 
@@ -135,12 +135,12 @@ def _same_random() -> None:
 
 
 def _outputs(order: Answer, recorder: Any) -> Answer:
-    """Keep the outputs as the reference, or compare them with the one that is there."""
+    """Keep the outputs as the reference, or compare them with the existing one."""
     import torch
 
     own = {"calls": recorder.calls(), "state": recorder.state()}
     reference = order.get("reference")
-    # The reference for inputs that the program never used is the program uncompiled.
+    # For inputs that the program never used, the reference is the uncompiled program.
     own["variants"] = recorder.rerun(eager=reference is None)
     found: Answer = {"warm": recorder.warm(), "trained": bool(own["state"])}
     if reference is None:
@@ -155,9 +155,10 @@ def _outputs(order: Answer, recorder: Any) -> Answer:
 
 
 def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]:
-    """The first difference, and how many inputs were compared: not those where both raise.
+    """Return the first difference, and for how many inputs results were compared.
 
-    With ``own_errors`` the program's own exceptions may be others.
+    Inputs for which both sides raise are not counted. With ``own_errors`` the program's own
+    exceptions may differ.
     """
     from pytest_graphbreak.repair.compare import difference
 
@@ -186,12 +187,12 @@ def _mismatch(wanted: Any, own: Any, own_errors: bool) -> tuple[str | None, int]
 
 
 def _other_error(old: str, new: str) -> str | None:
-    """How an exception that the program raises itself became another; PyTorch's own may vary."""
+    """Return how an exception that the program raises itself changed; PyTorch's own may vary."""
     (kind, _, text), (other, _, said) = (one[7:].partition(":") for one in (old, new))
     if kind == other or kind not in _OWN:
         return None
     if (kind, other, text) == ("AssertionError", "RuntimeError", said):
-        return None  # an assert is an op of Dynamo's graph, without any patch
+        return None  # Dynamo makes an assert an op, even without a patch
     return f"{new[:80]} where the original {old[:80]}"
 
 
@@ -223,7 +224,7 @@ def _script(order: Answer, around: Callable[[], Any]) -> None:
 
 
 def _test(order: Answer, around: Callable[[], Any]) -> Answer:
-    """Run one test with pytest, the window around its call phase."""
+    """Run one test with pytest, and measure its call phase."""
     import pytest
 
     said: Answer = {"reports": []}
@@ -231,7 +232,7 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
     class Watch:
         @pytest.hookimpl(wrapper=True, tryfirst=True)
         def pytest_runtest_call(self, item: Any) -> Iterator[None]:
-            # The failure ends here: what is asked for is what the test did.
+            # A failure is not passed on: the question is what the test did.
             with around():
                 yield
             said["called"] = said.get("called", 0) + 1
@@ -247,10 +248,10 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
                 said["reports"].append("the test was skipped")
 
     nodeid = f"{order['path']}::{order['test']}"
-    # As if the file were run: what ``fix`` writes does nothing where another program imports it.
+    # As if the file were run: a file that ``fix`` writes does nothing if it is imported.
     program = sys.modules["__main__"] = types.ModuleType("__main__")
     program.__file__ = os.path.abspath(order["path"])
-    sys.path.append(os.getcwd())  # last: what is only there is found, as by ``python -m pytest``
+    sys.path.append(os.getcwd())  # last on the path, for modules only found there
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "graph_budget=false"]
     code = pytest.main([*options, nodeid], plugins=[Watch()])
     calls = said.get("called", 0)
@@ -263,7 +264,7 @@ def _test(order: Answer, around: Callable[[], Any]) -> Answer:
 
 
 def _sites(record: Answer) -> dict[str, list[str]]:
-    """Where the files of the breaks are, and which modules they are."""
+    """Return the paths and the modules of the files that the breaks are in."""
     from pytest_graphbreak.model.places import places
 
     named = places(Path.cwd())
@@ -281,10 +282,11 @@ def _sites(record: Answer) -> dict[str, list[str]]:
 
 
 def _homes(base: list[str]) -> dict[str, str]:
-    """The directories that imported modules are in, where this Python does not know them by itself.
+    """Return the directories of imported modules that this Python does not find by itself.
 
-    The script's own, those of pytest's ``pythonpath``, what a ``conftest.py`` puts
-    on the path: a script elsewhere puts them there, too. In the order of the path.
+    Those are the script's own directory, those of pytest's ``pythonpath``, and those that a
+    ``conftest.py`` adds: a script elsewhere puts them on its path, too. They are in the order of
+    the path.
     """
     found: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
@@ -307,7 +309,7 @@ def _homes(base: list[str]) -> dict[str, str]:
 
 
 def _finds(name: str) -> bool:
-    """Whether an import would find a module, whatever is imported already."""
+    """Return whether an import would find a module, even if it is already imported."""
     for finder in sys.meta_path:
         try:
             if finder.find_spec(name, None) is not None:

@@ -1,4 +1,4 @@
-"""Compares what two runs gave: values as plain lists, by dtype, and the weights of modules."""
+"""Compares the results of two runs: values as flat lists, by dtype, and the weights of modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def flatten(value: Any, path: str = "", depth: int = 0) -> Flat:
-    """The leaves of a value. Tensors are copied, so that what is changed later does not matter."""
+    """Return the leaves of a value. Tensors are copied, so later changes do not matter."""
     if isinstance(value, torch.Tensor):
         return [(path, plain(value))]
     if isinstance(value, _PLAIN):
@@ -51,7 +51,7 @@ def _is_number(value: Any) -> bool:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """A dense copy on the CPU, without history."""
+    """Return a dense copy on the CPU, without autograd history."""
     dense = tensor.detach()
     if dense.layout != torch.strided:
         dense = dense.to_dense()
@@ -61,7 +61,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def difference(wanted: Flat, given: Flat) -> str | None:
-    """What differs, in a few words, or None where the values agree."""
+    """Return what differs, in a few words, or None if the values agree."""
     if [path for path, _ in wanted] != [path for path, _ in given]:
         return "the result has another structure"
     for (path, old), (_, new) in zip(wanted, given, strict=True):
@@ -97,7 +97,7 @@ def _tensors(old: torch.Tensor, new: torch.Tensor) -> str | None:
         pass
     else:
         return None
-    # Tolerances of torch.testing are for values around one: the absolute one grows
+    # The tolerances of torch.testing are for values around one: the absolute one has to grow
     # with the largest value of the tensor, since rounding does.
     wide = old.to(torch.complex128 if old.is_complex() else torch.float64)
     fine = torch.where(torch.isfinite(wide.abs()), wide.abs(), 0).max().item()
@@ -116,7 +116,7 @@ def _tensors(old: torch.Tensor, new: torch.Tensor) -> str | None:
 
 
 def digest(module: torch.nn.Module) -> str:
-    """Of the names, dtypes and values of its parameters, and whether they and it train.
+    """Return a hash of a module's parameters (names, dtypes, values) and of what is trained.
 
     Buffers are left out: running a module changes them.
     """
@@ -132,7 +132,7 @@ def digest(module: torch.nn.Module) -> str:
 
 
 def called(entries: Any) -> str | None:
-    """The digest of the module that was compiled and called first; None if there is none."""
+    """Return the digest of the module that was compiled and called first; None if there is none."""
     for entry in entries:
         if not entry.called:
             continue

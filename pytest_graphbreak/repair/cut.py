@@ -1,10 +1,9 @@
-"""Takes the arguments of functions out of a running program, uncompiled.
+"""Takes the arguments of functions out of a running, uncompiled program.
 
-Runs in the process of ``child``. A profile function looks at each Python call;
-the first call of each function that is asked for is written to files, with
-all that it needs to be called again. Where its first argument is a module, the
-names of the program that hold that module are noted too: ``loading`` finds out
-what makes them.
+This runs in the process of ``child``. A profile function looks at each Python call; the first call
+of each wanted function is written to files, with everything that is needed to call it again. If its
+first argument is a module, the names in the program that hold this module are recorded too:
+``loading`` finds out what makes them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Answer = dict[str, Any]
 
 
 def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
-    """Run the target and cut out the functions ``order["cut"]``: pairs of file and function."""
+    """Run the target and cut out the functions in ``order["cut"]``: pairs of file and function."""
     import torch
 
     from pytest_graphbreak.model.places import places
@@ -59,7 +58,7 @@ def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
 
 
 class _FrameCutter:
-    """Finds the frames that are wanted, and saves each once."""
+    """Finds the wanted frames, and saves each once."""
 
     def __init__(
         self, wanted: set[tuple[str, ...]], places: Any, folder: Path, program: str
@@ -127,7 +126,7 @@ class _FrameCutter:
 
 
 def _method(module: Any, code: CodeType, function: str) -> str:
-    """The method of a module that runs this code, itself or inside a decorator; else empty."""
+    """Return the method of a module that runs this code, directly or inside a decorator, or ""."""
     for name in dict.fromkeys(("forward", code.co_name)):
         method = getattr(type(module), name, None)
         while method is not None:
@@ -138,7 +137,10 @@ def _method(module: Any, code: CodeType, function: str) -> str:
 
 
 def _rest(args: list[Any], kwargs: Answer, stem: Path) -> Answer:
-    """The inputs of a call, inline or in a file; ``move`` if the script moves them to a device."""
+    """Return the inputs of a call, inline or in a file.
+
+    ``move`` says whether the script moves them to a device.
+    """
     import torch
     from torch.utils._pytree import tree_flatten, tree_map_only
 
@@ -155,7 +157,7 @@ def _rest(args: list[Any], kwargs: Answer, stem: Path) -> Answer:
 
 
 def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
-    """The positional and the keyword arguments that a frame was called with."""
+    """Return the positional and the keyword arguments that a frame was called with."""
     given = inspect.getargvalues(frame)
     args = [given.locals[name] for name in given.args]
     if given.varargs:
@@ -170,7 +172,7 @@ def _arguments(frame: FrameType) -> tuple[list[Any], Answer]:
 
 
 def _kept(args: list[Any], kwargs: Answer, file: Path) -> Answer:
-    """Save arguments; says why where they cannot be."""
+    """Save arguments, and return where, or the reason if they cannot be saved."""
     import torch
 
     try:
@@ -182,11 +184,11 @@ def _kept(args: list[Any], kwargs: Answer, file: Path) -> Answer:
 
 
 def _holders(frame: FrameType, module: Any, program: str) -> list[Answer]:
-    """The names of the program's file that hold the module, those of the largest models first.
+    """Return the names in the program's file that hold the module, largest models first.
 
-    ``spot`` is the function that has the name: its own name, its first line, the
-    line that is running, and the source of its plain arguments; None for the
-    module, whose running line is ``line``.
+    ``spot`` is the function that has the name: its own name, its first line, the line that is
+    running, and the source of its plain arguments. It is None for the module, whose running line is
+    ``line``.
     """
     found: list[Answer] = []
     for where, names in _namespaces(frame, program):
@@ -202,7 +204,7 @@ def _holders(frame: FrameType, module: Any, program: str) -> list[Answer]:
 
 
 def _named(frame: FrameType, program: str) -> list[Answer]:
-    """As ``_holders``, the names of the function that a frame runs."""
+    """Return the names of the function that a frame runs, in the form of ``_holders``."""
     found: list[Answer] = []
     for where, names in _namespaces(frame, program):
         for name, value in list(names.items()):
@@ -213,7 +215,7 @@ def _named(frame: FrameType, program: str) -> list[Answer]:
 
 
 def _namespaces(frame: FrameType, program: str) -> list[tuple[Answer, dict[str, Any]]]:
-    """The names of the functions of the program that are running, and of its module."""
+    """Return the namespaces of the program's running functions and of its module."""
     every: list[tuple[Answer, dict[str, Any]]] = []
     line = None
     shared: dict[str, Any] | None = None
@@ -239,14 +241,14 @@ def _namespaces(frame: FrameType, program: str) -> list[tuple[Answer, dict[str, 
 
 
 def _modules(names: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Each module in a namespace, in a list or dict of it, or in an attribute of an object."""
+    """Yield each module in a namespace, its lists and dicts, and attributes of its objects."""
     import types
 
     import torch
 
     fixed = (type, types.ModuleType, types.FunctionType, types.MethodType)
     for name, value in list(names.items()):
-        # A method's own is never made by a statement, and pytest has names that nobody can write.
+        # ``self`` is never made by a statement, and some names of pytest are not identifiers.
         if name.startswith("__") or name == "self" or not name.isidentifier():
             continue
         inside: list[tuple[str, Any]] = []
@@ -265,7 +267,7 @@ def _modules(names: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _plain(value: Any) -> str | None:
-    """The source of an argument that is a plain value."""
+    """Return the source of an argument that is a plain value, or None."""
     import torch
 
     if value is None or type(value) in (bool, int, str, torch.dtype):
@@ -276,7 +278,7 @@ def _plain(value: Any) -> str | None:
 
 
 def _inline(args: list[Any], kwargs: dict[str, Any]) -> str | None:
-    """The arguments as Python source, where all of them are small."""
+    """Return the arguments as Python source if all of them are small, else None."""
     parts = [_literal(value) for value in args]
     parts += [None if (t := _literal(v)) is None else f"{k}={t}" for k, v in kwargs.items()]
     known = [part for part in parts if part is not None]
@@ -298,7 +300,7 @@ def _literal(value: Any) -> str | None:
         if value.is_floating_point() and not torch.isfinite(value).all():
             return None
         grad = ", requires_grad=True" if value.requires_grad else ""
-        if value.device.type == "xla":  # ``device`` is a name of the script
+        if value.device.type == "xla":  # the script defines ``device``
             made = f"torch.tensor({value.tolist()!r}, dtype={value.dtype}).to(device)"
             return f"{made}.requires_grad_()" if grad else made
         return f"torch.tensor({value.tolist()!r}, dtype={value.dtype}{grad})"
@@ -306,7 +308,7 @@ def _literal(value: Any) -> str | None:
 
 
 def _needs(file: Path) -> list[str]:
-    """The names of ``__main__`` that a saved file refers to."""
+    """Return the names of ``__main__`` that a saved file refers to."""
     with zipfile.ZipFile(file) as packed:
         name = next(one for one in packed.namelist() if one.endswith("data.pkl"))
         data = packed.read(name)

@@ -1,4 +1,4 @@
-"""Static or dynamic sizes: the same program in each of the ways, each in a process of its own."""
+"""Compares static and dynamic sizes: runs a program each way, each time in a new process."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from pytest_graphbreak.repair.trial import Bench
 
 MARKED: Final = "mark_dynamic"
 _WAYS: Final = {"automatic": None, "dynamic=False": False, "dynamic=True": True, MARKED: None}
-"""What ``torch.compile`` is given as ``dynamic`` in each."""
+"""The value of ``dynamic`` for ``torch.compile`` in each way."""
 FEW: Final = 4
-"""Up to so many sizes are few: a graph for each of them is compiled soon."""
+"""The largest number of sizes that counts as few: a graph for each is soon compiled."""
 _SLOWER: Final = 1.1
-"""A call that takes so much longer is slower; less is within what times vary by."""
+"""A call that takes this many times as long is slower; less is within the noise of timings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What a program did with one way to treat sizes. Times are in seconds.
+    """The result of a program with one way to treat sizes. Times are in seconds.
 
     ``first`` is the time of the first call of compiled code, which compiles, ``all`` that of all
-    calls of the program, ``call`` that of one when all is compiled, on average over the inputs.
+    calls of the program, and ``call`` that of one call once everything is compiled, on average over
+    the inputs.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Way:
         return self.record.recompiles.get("dynamo", 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts and times as plain data."""
+        """Return the counts and times as plain data."""
         return {
             "way": self.name,
             "error": self.error,
@@ -62,10 +63,10 @@ Marks = Mapping[str, list[int]]
 def ways(
     bench: Bench, target: Target, step: Callable[[int, int, str], None]
 ) -> tuple[list[Way], Marks]:
-    """Run a target in each way, and return what each did and the dimensions that vary.
+    """Run a target in each way, and return the results and the dimensions that vary.
 
-    The way ``mark_dynamic`` is there only where a size varies. After a first way that fails or
-    compiles nothing there is no other. ``step`` is called before each. Raises ``ServerError``.
+    The way ``mark_dynamic`` is only used if a size varies. If the first way fails or compiles
+    nothing, no other is tried. ``step`` is called before each. Raises ``ServerError``.
     """
     found: list[Way] = []
     marks: Marks = {}
@@ -102,11 +103,11 @@ def _way(
 
 
 def advice(found: list[Way], marks: Marks) -> str:
-    """Which way to take, and why.
+    """Return which way to take, and why.
 
-    A size that never varies is fixed. Of a few sizes each may have its graph, if its calls are
-    faster. Many sizes share one graph: marked, which says what varies, before ``dynamic=True``,
-    which makes every size dynamic.
+    A size that never varies is fixed. If there are few sizes, each may have its own graph if that
+    makes calls faster. Many sizes share one graph: marking, which says what varies, is preferred to
+    ``dynamic=True``, which makes every size dynamic.
     """
     ran = {way.name: way for way in found if way.error is None}
     static = ran.get("dynamic=False")

@@ -1,4 +1,7 @@
-"""Whether ``torch.export`` takes what a target compiles, strict and not. In a trial's process."""
+"""Checks in a trial's process whether ``torch.export`` accepts what a target compiles.
+
+Both the strict and the non-strict mode are tried.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Answer = dict[str, Any]
 
 
 def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
-    """Run the target without its compiler, then export each callable with its first inputs."""
+    """Run the target uncompiled, then export each compiled callable with its first inputs."""
     recorder = Capture(allow_breaks=True)
     answer: Answer = {"exports": []}
 
@@ -49,7 +52,7 @@ def _exported(entry: CompiledCall, named: Places) -> Answer:
 
 
 def _failure(entry: CompiledCall, named: Places, *, strict: bool) -> Answer | None:
-    """Why an export fails, as a ``Break`` in plain data; None where it does not."""
+    """Return why an export fails, as a ``Break`` in plain data, or None if it succeeds."""
     args, kwargs = copied((entry.args, entry.kwargs))
     try:
         with mode(entry), warnings.catch_warnings():
@@ -63,7 +66,7 @@ def _failure(entry: CompiledCall, named: Places, *, strict: bool) -> Answer | No
 
 
 class _Function(torch.nn.Module):  # type: ignore[misc]
-    """A function as the module that ``torch.export`` asks for."""
+    """A function wrapped in the module that ``torch.export`` requires."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -78,7 +81,7 @@ def _as_module(original: Any) -> torch.nn.Module:
 
 
 def _reason(error: Exception, named: Places) -> Break:
-    """The reason in Dynamo's words, where it has them, and the user's line that is to blame."""
+    """Return the reason, in Dynamo's words if it has any, and the user's line that is to blame."""
     why = messages.reason(str(error))
     lines: Iterable[traceback.FrameSummary] = getattr(error, "real_stack", None) or ()
     stack = _user_frames(lines, named) or _user_frames(

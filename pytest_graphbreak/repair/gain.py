@@ -1,4 +1,4 @@
-"""What a run gained over another, and what all runs of a search did for each break."""
+"""Measures what one run gained over another, and what a search did for each break."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pytest_graphbreak.repair.trial import Trial
 
 
 def graphs(record: Record) -> int:
-    """Graphs of the deepest layer that made any."""
+    """Return the number of graphs of the deepest layer that made any."""
     return record.graphs.get(record.headline, 0)
 
 
 def places(record: Record) -> list[Break]:
-    """What can be fixed one by one: the breaks, and the cuts of xla graphs by their place."""
+    """Return what can be fixed one by one: the breaks, and the cuts of xla graphs by place."""
     found = list(record.breaks)
     cuts: dict[tuple[str, str, str], Break] = {}
     for graph in record.graph_list:
@@ -33,10 +33,10 @@ def places(record: Record) -> list[Break]:
 
 
 def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
-    """Whether a record is a gain: fewer graphs and no code lost, or code won back.
+    """Return whether a record is a gain: fewer graphs and no code lost, or code won back.
 
-    Code that had left the compiler is won back if more is compiled than before,
-    in however many graphs. Where nothing is compiled nothing is gained.
+    Code that had left the compiler is won back if more is compiled than before, in however many
+    graphs. A record in which nothing is compiled is no gain.
     """
     if not graphs(after) or eager(after) > eager(before):
         return False
@@ -49,21 +49,21 @@ def better(before: Record, after: Record, *, may_leave: bool = False) -> bool:
 
 
 def cleaner(before: Record, after: Record) -> bool:
-    """Whether a record has fewer breaks in as many graphs, with no code lost.
+    """Return whether a record has fewer breaks in as many graphs, with no code lost.
 
-    A break before the first operation makes no graph of its own, and is one for ``fullgraph``.
+    A break before the first operation makes no graph of its own, but counts for ``fullgraph``.
     """
     as_many = graphs(after) == graphs(before) and _ops(after) >= _ops(before)
     return as_many and eager(after) <= eager(before) and len(places(after)) < len(places(before))
 
 
 def _lower(record: Record) -> tuple[str, ...]:
-    """All layers but the deepest, which may not pay for what it gains."""
+    """Return all layers but the deepest, which must not pay for its gain."""
     return tuple(layer for layer in record.layers if layer != record.headline)
 
 
 def recompiled(record: Record) -> bool:
-    """Whether code was compiled again, by Dynamo or below it."""
+    """Return whether code was compiled again, by Dynamo or below it."""
     return bool(record.recompile_list) or any(
         graph.cause == "recompile" for graph in record.graph_list
     )
@@ -74,7 +74,7 @@ def eager(record: Record) -> int:
 
 
 def _left(record: Record) -> set[tuple[str, str]]:
-    """Where code left the compiler, whichever copy of a file it is in."""
+    """Return where code left the compiler, whichever copy of a file it is in."""
     return {(item.where.function, " ".join(item.where.code.split())) for item in record.eager}
 
 
@@ -84,7 +84,7 @@ def _ops(record: Record) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One patch that was tried for one problem, and why it was not kept ("" if it was)."""
+    """A patch that was tried for a problem, and why it was not kept ("" if it was)."""
 
     patch: SourcePatch
     why: str
@@ -94,7 +94,7 @@ class Tried:
 class Problem:
     """A break, or the recompiles of the run (``item`` is None), and what was tried for it.
 
-    ``origin`` is the problem whose patch wrote the line that breaks, where a patch did.
+    ``origin`` is the problem whose patch wrote the line that breaks, if a patch did.
     """
 
     item: Break | None
@@ -116,7 +116,7 @@ class Problem:
 
 @dataclass(slots=True)
 class SearchResult:
-    """What a search found. ``last`` is the run of all kept patches together."""
+    """The result of a search. ``last`` is the run of all kept patches together."""
 
     first: Trial
     last: Trial

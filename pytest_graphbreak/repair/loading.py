@@ -1,7 +1,6 @@
-"""How a program loads a model, as text: the statements, and the way from their name to a module.
+"""Writes how a program loads a model: the statements, and the path from a name to a module.
 
-``cut`` finds the names, while the program runs; ``slicing`` finds what they
-need, in its source.
+``cut`` finds the names while the program runs; ``slicing`` finds what they need in its source.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ _FUTURE = "from __future__ import"
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """``top`` goes to the top of a script, ``body`` into its ``main()``.
+    """The source that loads a module: ``top`` for the top of a script, ``body`` for its ``main()``.
 
-    ``module`` is the expression that gives the module, after them; ``root`` is the
-    name of the whole model's class, ``path`` where the module is in it. A function
-    of the program has no ``root``: then ``module`` is its name. ``names`` are all
-    names that the text uses.
+    ``module`` is the expression for the module after these lines; ``root`` is the name of the whole
+    model's class, and ``path`` the location of the module in it. A function of the program has no
+    ``root``, and ``module`` is its name. ``names`` are all names that the text uses.
     """
 
     top: tuple[str, ...]
@@ -46,7 +44,7 @@ class Loading:
 
     @property
     def what(self) -> str:
-        """For people: ``1 of Sequential by its path``."""
+        """A description for people: ``1 of Sequential by its path``."""
         if not self.root:
             return f"{self.module} as the program defines it"
         return f"{self.path} of {self.root} by its path" if self.path else f"{self.root} as loaded"
@@ -55,7 +53,7 @@ class Loading:
 def load(
     source: str, target: Target, found: Sequence[Mapping[str, Any]], names: Iterable[str]
 ) -> Loading:
-    """The first of the ``found`` names that plain statements make, and definitions of ``names``.
+    """Return the first of the ``found`` names that plain statements make, with ``names`` defined.
 
     Raises ``NotPlain``, which says why the best of them is not plain.
     """
@@ -97,15 +95,15 @@ def _load(source: str, target: Target, one: Mapping[str, Any], names: Iterable[s
 def heading(
     own: Iterable[str], top: Sequence[str], homes: Mapping[str, str], *, as_test: bool
 ) -> list[str]:
-    """The beginning of a script: ``own`` imports and ``top``, each once, in their order.
+    """Return the beginning of a script: ``own`` imports and ``top``, each once and in order.
 
-    ``homes`` has the directories of modules that have to be on the path, as source.
-    They are put there where the script is what runs, or is a test: not on import.
+    ``homes`` has the directories of modules that have to be on the path, as source. They are added
+    if the script is run, or is a test, but not on import.
     """
     future = [text for text in top if text.startswith(_FUTURE)]
     rest = [text for text in top if not text.startswith(_FUTURE)]
     lines = [*future, *([""] if future else [])]
-    # What a module of the program's own imports may be in any of the places.
+    # The imports of one of the program's modules may be in any of these directories.
     folders = list(dict.fromkeys(homes.values())) if _imported(rest) & set(homes) else []
     missing = [line for line in own if line not in rest]
     if folders:
@@ -137,7 +135,7 @@ def _kind(text: str) -> str:
 
 
 def _imported(texts: Iterable[str]) -> set[str]:
-    """The first names of all modules that the texts import."""
+    """Return the top-level names of all modules that the texts import."""
     names: set[str] = set()
     for node in ast.walk(ast.parse("\n".join(texts))):
         if isinstance(node, ast.Import):
@@ -148,9 +146,10 @@ def _imported(texts: Iterable[str]) -> set[str]:
 
 
 def located(path: Path, script: Path) -> str:
-    """Source for a path in a file of the directory ``script``.
+    """Return source for a path, for use in a file in the directory ``script``.
 
-    From the file itself where both are in this checkout, so that it holds on every machine.
+    If both are in this checkout, the path is relative to the file, so that it holds on every
+    machine.
     """
     path, script, here = path.resolve(), script.resolve(), Path.cwd().resolve()
     if not (path.is_relative_to(here) and script.is_relative_to(here)):
@@ -166,7 +165,7 @@ def _text(part: str) -> str:
 
 
 def package(path: Path) -> str:
-    """The package that a test file is in, as pytest names it."""
+    """Return the package that a test file is in, as pytest names it."""
     parts: list[str] = []
     for folder in path.resolve().parents:
         if not (folder / "__init__.py").is_file():
@@ -181,15 +180,15 @@ _WHOLE: Final = "the whole program"
 _PRINTS: Final = "torch._logging.set_logs(graph_breaks=True)"
 
 MOST_WIDTH: Final = 60
-"""Longer arguments get a line each."""
+"""Arguments that are longer get a line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes for one target; ``device`` and ``options`` are what the original compiled with.
+    """Writes scripts for a target; ``device`` and ``options`` are those of the original's compile.
 
-    ``out`` is the directory that the scripts go to, ``homes`` where the modules are
-    that Python does not find by itself.
+    ``out`` is the directory for the scripts, ``homes`` that of each module that Python does not
+    find by itself.
     """
 
     target: Target
@@ -207,10 +206,10 @@ class Writer:
     def by_path(
         self, item: Break, frame: Frame, cut: Answer, loading: Loading, data: str, state: str = ""
     ) -> str:
-        """The model loaded as the original did, and the module taken out of it.
+        """Return a script that loads the model as the original did and takes the module out of it.
 
-        ``data`` is the file of the inputs, where they are not in the script;
-        ``state`` that of the module's weights, where those after loading differ.
+        ``data`` is the file of the inputs, if they are not in the script; ``state`` that of the
+        module's weights, if they differ from those after loading.
         """
         rest = cut["path"]
         taken = loading.names | {frame.function.partition(".")[0]}
@@ -259,7 +258,7 @@ class Writer:
         return "\n".join([*lines, *_indented(body), *self._end(f"{main}()"), ""])
 
     def _started(self, loading: Loading, given: Setup) -> list[str]:
-        """What loads the model, on its device and with a seed."""
+        """Return the lines that load the model, with its device and a seed."""
         body = [*(line for line in given.lines if line not in loading.body), *loading.body]
         if self.device == "TT" and "set_device_type" not in "\n".join((*loading.top, *body)):
             body.insert(0, 'xr.set_device_type("TT")')
@@ -268,7 +267,7 @@ class Writer:
         return body
 
     def saved(self, item: Break, frame: Frame, cut: Answer, data: str) -> str:
-        """The function with its arguments from the script or from the file ``data``.
+        """Return a script that calls the function with inline arguments or those in file ``data``.
 
         Raises ``NotPlain`` if what it needs is not made by plain statements.
         """
@@ -284,7 +283,7 @@ class Writer:
         return self._script(header, given, [*imports, "import torch"], top, body)
 
     def whole(self, item: Break) -> str:
-        """The program as it is."""
+        """Return a script that runs the program as it is."""
         lines = [*self._header(item, _WHOLE), ""]
         path = located(self.target.path, self.out)
         first = ["from pathlib import Path"] if "Path(" in path else []
@@ -304,7 +303,7 @@ class Writer:
         return "\n".join([*lines, *_indented(body), *self._end("main()", prints=False), ""])
 
     def owns(self, module: str) -> bool:
-        """Whether a module's name is that of the target's own file."""
+        """Return whether a module's name is that of the target's own file."""
         around = package(self.target.path)
         stem = self.target.path.stem
         return module in ("__main__", stem, f"{around}.{stem}")
@@ -326,7 +325,7 @@ class Writer:
         yield from self._run("compiled", what, call, cut["grad"])
 
     def _run(self, compiled: str, what: str, call: str, grad: bool) -> Iterator[str]:
-        """Compile, run, and wait for the device."""
+        """Yield the lines that compile, run, and wait for the device."""
         given = "".join(
             f", {key}={_literal(value)}"
             for key, value in self.options.items()
@@ -347,7 +346,7 @@ class Writer:
         yield "return result"
 
     def _end(self, call: str, *, prints: bool = True) -> Iterator[str]:
-        """Call it. ``prints``: torch is there, and is to print the break."""
+        """Yield the lines that call the function; with ``prints``, torch prints the break."""
         yield from ("", "")
         if self.as_test:
             yield "@pytest.mark.max_graphs(1, breaks=0)"
@@ -388,7 +387,7 @@ def _environment(given: Setup) -> list[str]:
 
 
 def _split(call: str) -> Iterator[str]:
-    """The arguments of a call, one by one."""
+    """Yield the arguments of a call, one by one."""
     parsed = ast.parse(f"f({call})", mode="eval").body
     assert isinstance(parsed, ast.Call)
     yield from map(ast.unparse, parsed.args)
@@ -401,7 +400,7 @@ def _callee(module: str, method: str) -> str:
 
 
 def _inputs(rest: Answer, data: str, saved: str, device: str) -> tuple[list[str], list[str], str]:
-    """What makes the inputs: imports and lines, and the arguments of the call."""
+    """Return the imports and lines that make the inputs, and the arguments of the call."""
     call: str | None = rest["inline"]
     needed = (call is not None and ".to(device)" in call) or rest["move"]
     lines = [f"{device} = torch_xla.device()"] if needed else []
@@ -421,18 +420,18 @@ def _beside(file: str) -> str:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """A name that the program does not use."""
+    """Return a name that the program does not use."""
     while name in taken:
         name += "_"
     return name
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
-    """In a function. Lines inside long strings stay where they are: they are in no such text."""
+    """Indent lines for a function body. None of these texts has a string of several lines."""
     return [f"    {line}" if line else line for text in lines for line in text.splitlines() or [""]]
 
 
 def _literal(value: object) -> str:
-    """A plain value as source, text in the quotes that formatters like."""
+    """Return a plain value as source, with text in the quotes that formatters prefer."""
     plain = isinstance(value, str) and value.isprintable() and not set(value) & set('"\\')
     return f'"{value}"' if plain else repr(value)

@@ -1,8 +1,8 @@
-"""What a remedy proposes: a change of the program, as Python source.
+"""Patches that remedies propose: changes of the program, as Python source.
 
-A ``SourcePatch`` is a list of edits. ``Preamble`` edits are statements that run before the
-program does; ``Rewrite`` edits change one source line of one function, in the
-copy of the user's file, or in memory where the function is another module's.
+A ``SourcePatch`` is a list of edits. ``Preamble`` edits are statements that run before the program
+does; ``Rewrite`` edits change one source line of one function, in the copy of the user's file, or
+in memory if the function belongs to another module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DECORATORS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Preamble:
-    """Statements for the head of the patched file. ``torch`` and ``importlib`` are there."""
+    """Statements for the head of the patched file, after ``torch`` and ``importlib``."""
 
     source: str
 
@@ -41,10 +41,10 @@ Edit = Preamble | Rewrite
 
 @dataclass(frozen=True, slots=True)
 class SourcePatch:
-    """One remedy for one break. ``drops`` says which side effect is lost, if one is.
+    """A remedy for a break. ``drops`` says which side effect is lost, if one is.
 
-    ``moves`` says what still happens, at another time. ``key`` is the identity:
-    a patch that was tried is not tried again for another break.
+    ``moves`` says what still happens, but at another time. ``key`` is its identity: a patch that
+    was tried is not tried again for another break.
     """
 
     title: str
@@ -54,7 +54,7 @@ class SourcePatch:
     leaves: bool = False
     """Whether it takes code out of the compiler on purpose (``disable``)."""
     note: str = ""
-    """What it costs, for the report."""
+    """The cost of the patch, for the report."""
 
     @property
     def key(self) -> tuple[Edit, ...]:
@@ -62,5 +62,5 @@ class SourcePatch:
 
 
 def switch(name: str, value: str = "True", *, home: str = "torch._dynamo.config") -> Preamble:
-    """The statement that sets a config of torch, where this torch has it."""
+    """Return the statement that sets a config of torch."""
     return Preamble(f"{home}.{name} = {value}")

@@ -1,7 +1,7 @@
-"""Reads a function of the user's and says whether it visibly does nothing but compute.
+"""Checks whether a function of the user's visibly does nothing but compute.
 
-What is not certain counts as impure: the answer only decides whether the report
-has to warn.
+If it is not certain, the function counts as impure: the answer only decides whether the report has
+to warn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RANDOM: Final = frozenset({
     "dropout", "alpha_dropout", "bernoulli", "multinomial", "normal", "poisson", "rand", "randn",
     "randint", "randperm", "rand_like", "randn_like", "randint_like", "rrelu", "gumbel_softmax",
 })
-"""Names of what has a side effect, or gives something else each time."""
+"""Names of functions that have a side effect, or return something else each time."""
 _METHODS: Final = frozenset({
     "abs", "amax", "amin", "argmax", "argmin", "bool", "ceil", "clamp", "clone", "contiguous",
     "cos", "cumsum", "detach", "diff", "div", "double", "exp", "expand", "expm1", "flip", "float",
@@ -35,17 +35,17 @@ _METHODS: Final = frozenset({
     "std", "sub", "sum", "tanh", "to", "tolist", "transpose", "tril", "triu", "unsqueeze",
     "squeeze", "var", "view", "where", "add", "bmm", "dot", "size", "dim", "numel", "flatten",
 })
-"""Methods of tensors that compute: of another object they would be something else."""
+"""Methods of tensors that compute; on another object they may do something else."""
 # fmt: on
 LEVELS: Final = ("debug", "info", "warning", "error", "exception", "critical", "log")
-"""Methods of a logger that write."""
+"""Methods of a logger that write output."""
 _BUILTINS: Final = frozenset({"abs", "min", "max", "float", "int", "len", "round", "sum", "tuple"})
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def find(source: str, name: str) -> Def | None:
-    """The ``def`` of a qualified name, or None."""
+    """Return the ``def`` of a qualified name, or None."""
     body: list[ast.stmt] = ast.parse(source).body
     found: ast.stmt | None = None
     for part in name.replace(".<locals>", "").split("."):
@@ -57,7 +57,7 @@ def find(source: str, name: str) -> Def | None:
 
 
 def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Those of a body, and of what is nested in it but in no other function."""
+    """Return the statements of a body, including nested blocks but not nested functions."""
     found: list[ast.stmt] = []
     for one in body:
         found.append(one)
@@ -73,7 +73,7 @@ def parameters(function: Def) -> list[str]:
 
 
 def imports(source: str) -> dict[str, str]:
-    """The names that a file's imports bind at its top, with what they mean."""
+    """Return the names that the imports at the top of a file bind, with their full names."""
     found: dict[str, str] = {}
     for one in ast.parse(source).body:
         if isinstance(one, ast.Import):
@@ -87,7 +87,7 @@ def imports(source: str) -> dict[str, str]:
 
 
 def is_pure(function: Def, known: dict[str, str]) -> bool:
-    """Whether a function visibly reads its arguments only, and changes nothing.
+    """Return whether a function visibly reads only its arguments, and changes nothing.
 
     ``known`` are the imports of its file.
     """
@@ -123,7 +123,7 @@ def _does_more(node: ast.AST, local: set[str], held: set[str], known: dict[str, 
 
 
 def computes(value: ast.expr) -> bool:
-    """Whether an expression visibly does nothing but compute, with functions of torch alone."""
+    """Return whether an expression visibly only computes, with functions of torch alone."""
     return all(_computes(node) for node in ast.walk(value))
 
 

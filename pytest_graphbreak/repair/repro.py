@@ -1,11 +1,10 @@
-"""Writes a script of its own for each break, runs it, and says whether the break came.
+"""Writes a script for each break, runs it, and reports whether the break occurred.
 
-The smallest function that has the break is taken out of the running program
-with its arguments. The module that it belongs to is loaded as the program did
-and taken out of the model by its path; where the program does not say plainly
-how, or the break does not come that way, it is restored from a saved file.
-Where that does not do either, the function that called it is tried; in the
-end, the program itself.
+The smallest function that has the break is taken out of the running program with its arguments. The
+module that it belongs to is loaded as the program did and taken out of the model by its path; if
+the program does not say plainly how, or the break does not occur that way, it is restored from a
+saved file. If that fails too, the function that called it is tried, and in the end the program
+itself.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from pytest_graphbreak.text import files
 Answer = dict[str, Any]
 
 MOST_TRIES = 5
-"""Functions that are tried for one break, from the break outwards."""
+"""The number of functions that are tried for one break, from the break outwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One script. ``verified`` is true if the same break came; else ``why`` says why not.
+    """A script. ``verified`` is true if the same break occurred; else ``why`` says why not.
 
-    Of a verified one, ``why`` says why it is no smaller, ``note`` why a module is
-    not taken out of its model by its path, and ``how`` where it comes from.
+    For a verified script, ``why`` says why it is no smaller, ``note`` why a module is not taken out
+    of its model by its path, and ``how`` where it comes from.
     """
 
     path: Path
@@ -53,7 +52,7 @@ class Script:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A script that may do. ``weights`` are those that a module taken by its path has to have."""
+    """A script to try. ``weights`` are those that a module taken by its path should have."""
 
     text: str
     files: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +62,7 @@ class _Attempt:
     other_weights: bool = False
 
     def same_weights(self, trial: Trial) -> bool:
-        """Whether the module had the weights that it has in the program, as far as is known."""
+        """Return whether the module had the same weights as in the program, as far as is known."""
         seen = trial.answer.get("weights")
         self.other_weights = None not in (self.weights, seen) and seen != self.weights
         return not self.other_weights
@@ -93,7 +92,7 @@ class Repro:
         )
 
     def run(self, progress: Callable[[float, float, str], None]) -> Iterator[Script]:
-        """One script a break, each as soon as it has been run."""
+        """Yield one script for each break, as soon as it has been run."""
         breaks = self.first.record.breaks
         if not breaks:
             return
@@ -104,7 +103,7 @@ class Repro:
             yield self._script(path, item, cuts)
 
     def clean(self) -> None:
-        """Take away the directories that were made and are empty."""
+        """Remove the directories that were made and are empty."""
         for folder in reversed(self._made):
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -124,7 +123,10 @@ class Repro:
         return cuts
 
     def _script(self, path: Path, item: Break, cuts: Answer) -> Script:
-        """The smallest script that shows the break. If its run is interrupted it does not stay."""
+        """Return the smallest script that shows the break.
+
+        It is removed if its run is interrupted.
+        """
         try:
             return self._found(path, item, cuts)
         except BaseException:
@@ -133,10 +135,10 @@ class Repro:
             raise
 
     def _paths(self) -> Iterator[Path]:
-        """Names for the scripts. Numbers are passed over that other files have than ours.
+        """Yield names for the scripts, without the numbers that files of others use.
 
-        A test says which directory it is in: pytest wants each name once where
-        directories are no packages.
+        The name of a test contains its directory: pytest wants unique names if directories are not
+        packages.
         """
         stem = re.sub(r"\W", "_", self._target.stem)
         start = f"test_{stem}_repro{_slug(self._out)}" if self._as_test else f"{stem}_repro"
@@ -180,7 +182,7 @@ class Repro:
     def _attempts(
         self, item: Break, frame: Frame, cut: Answer, stem: str, notes: list[str]
     ) -> Iterator[_Attempt]:
-        """The scripts of one function: by its path in the model, then from a saved file."""
+        """Yield the scripts for one function: by its path in the model, then from a saved file."""
         data = f"{stem}.pt"
         if "path" in cut:
             yield from self._by_path(item, frame, cut, stem, notes)
@@ -232,7 +234,7 @@ class Repro:
             )
 
     def _write(self, path: Path, attempt: _Attempt) -> None:
-        """The script and its files, and none of an attempt before."""
+        """Write the script and its files, and remove those of the previous attempt."""
         for old in _files(path):
             old.unlink(missing_ok=True)
         for name, file in attempt.files.items():
@@ -247,7 +249,7 @@ class Repro:
 
 
 def _slug(out: Path) -> str:
-    """What distinguishes a directory for tests; nothing for the default one."""
+    """Return a part of a test's name that identifies its directory; empty for the default one."""
     here, path = Path.cwd(), out.absolute()
     name = str(path.relative_to(here)) if path.is_relative_to(here) else path.name
     slug = re.sub(r"\W+", "_", name).strip("_")
@@ -255,14 +257,14 @@ def _slug(out: Path) -> str:
 
 
 def _directories(path: Path) -> list[Path]:
-    """Make a directory and those above it; those that were not there. Raises ``OSError``."""
+    """Make a directory and its parents, and return those that are new. Raises ``OSError``."""
     made = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     return made[::-1]
 
 
 def _homes(answer: Mapping[str, Any], out: Path, as_test: bool) -> dict[str, str]:
-    """Where modules are that a script has to find; a test of this checkout has pytest's ini."""
+    """Return the directories of modules that a script has to find; a test may have pytest's ini."""
     homes: dict[str, str] = answer.get("homes") or {}
     if not as_test or not out.resolve().is_relative_to(Path.cwd().resolve()):
         return homes
@@ -271,12 +273,12 @@ def _homes(answer: Mapping[str, Any], out: Path, as_test: bool) -> dict[str, str
 
 
 def _files(path: Path) -> list[Path]:
-    """A script, and the files that may go with it."""
+    """Return a script and the files that may belong to it."""
     return [path, *(path.with_name(f"{path.stem}{end}.pt") for end in ("", "_state"))]
 
 
 def _outwards(item: Break) -> list[Frame]:
-    """The functions around a break, the innermost first, each once."""
+    """Return the functions around a break, the innermost first, each once."""
     frames = [item.where, *reversed(item.stack)]
     seen: dict[tuple[str, str], Frame] = {}
     for frame in frames:
@@ -286,12 +288,15 @@ def _outwards(item: Break) -> list[Frame]:
 
 
 def _own(function: str) -> str:
-    """The name of a function without that of the function it is defined in."""
+    """Return the name of a function without that of the function that defines it."""
     return function.rpartition("<locals>.")[2]
 
 
 def missing(item: Break, trial: Trial) -> str | None:
-    """Why a run does not show this break; None if it does: same function, line and reason."""
+    """Return why a run does not show this break, or None if it does.
+
+    A break is the same if its function, line and reason are.
+    """
     for other in trial.record.breaks:
         same_line = " ".join(other.where.code.split()) == " ".join(item.where.code.split())
         same_name = _own(other.where.function) == _own(item.where.function)

@@ -1,9 +1,9 @@
-"""Tries patches one by one and together, and keeps what is proved.
+"""Tries patches one by one and together, and keeps those that are proven.
 
-A patch is kept only if the program's graphs went down with it (or code that had
-left the compiler came back), and the results are those of the original. What
-fixes its break without fewer graphs may be half of a fix: it stays on trial,
-and goes at the end if the graphs and the breaks are as few without it.
+A patch is kept only if the program has fewer graphs with it (or code that had left the compiler
+came back), and the results are those of the original. A patch that fixes its break without fewer
+graphs may be half of a fix: it stays on trial, and is removed at the end if there are as few graphs
+and breaks without it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 class Search:
-    """The search for one target. ``outcome`` is true at any time, also after an interrupt."""
+    """The search for one target. ``outcome`` is valid at any time, also after an interrupt."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class Search:
         return out
 
     def _together(self, seen: set[tuple[str, ...]]) -> None:
-        """Try in one run the first simple patch for each break, then the next for what is left.
+        """Try the first simple patch for each break in one run, then the next for the breaks left.
 
-        They may help each other or not; what fails together is tried one by one afterwards.
+        They may help each other or not; patches that fail together are tried one by one later.
         """
         out = self.outcome
         known = dict.fromkeys(self._key(one) for one in places(out.first.record))
@@ -131,7 +131,7 @@ class Search:
                     self._keep(problem, patch, trial)
 
     def _cheapest(self, problem: Problem) -> Iterator[SourcePatch]:
-        """Its first patches as long as they change settings or a line, and lose nothing."""
+        """Yield the first patches that only change settings or a line, and lose nothing."""
         for patch in self._patches(problem):
             if _reads(patch):
                 continue
@@ -145,7 +145,7 @@ class Search:
             yield patch
 
     def _next(self, seen: set[tuple[str, ...]]) -> Problem | None:
-        """The next break that nobody has worked on; at the end, the recompiles."""
+        """Return the next break that was not worked on, then the recompiles, then None."""
         for item in places(self.outcome.last.record):
             key = self._key(item)
             if key not in seen:
@@ -157,14 +157,14 @@ class Search:
         return None
 
     def _problem(self, item: Break) -> Problem:
-        """A break of a run, with its places in the user's own file."""
+        """Return a problem for a break, with its places in the user's own file."""
         stack = tuple(self._placed(frame) for frame in item.stack)
         placed = structs.replace(item, where=self._placed(item.where), stack=stack)
         before = graphs(self.outcome.last.record)
         return Problem(placed, before, origin=self._origin(item.where))
 
     def _origin(self, where: Frame) -> Problem | None:
-        """The problem whose patch wrote a line; None for a line of the program."""
+        """Return the problem whose patch wrote a line, or None for a line of the program."""
         named = self._named(where)
         if named == where or not named.code:
             return None
@@ -183,7 +183,7 @@ class Search:
         return (item.layer, where.file, where.function, code)
 
     def _named(self, where: Frame) -> Frame:
-        """A place under its own file, whichever copy of the file ran."""
+        """Return a place under the name of its own file, whichever copy of the file ran."""
         patched = home(where)
         if patched is not None:
             file = next(
@@ -196,7 +196,7 @@ class Search:
         return where
 
     def _placed(self, where: Frame) -> Frame:
-        """As ``_named``, with the line that it has in the user's file: patches move lines."""
+        """Return a place as ``_named`` does, with its line in the user's unpatched file."""
         named = self._named(where)
         if named.file != self._own:
             return named
@@ -227,7 +227,7 @@ class Search:
         doubtful: tuple[SourcePatch, Trial] | None = None
         patches = list(self._patches(problem))
         for number, patch in enumerate(patches):
-            # Of the problems that are known, and of the patches for this one.
+            # The share of the known problems, and of the patches for this one.
             done = len(out.problems) - 1 + number / len(patches)
             self._share = done / (len(out.problems) + self._waiting)
             why = self._refused(patch)
@@ -263,13 +263,13 @@ class Search:
             self._keep(problem, *doubtful, word="on trial")
 
     def _gone(self, problem: Problem, record: Record) -> bool:
-        """Whether a run is without a problem."""
+        """Return whether a run no longer has a problem."""
         if problem.item is None:
             return not recompiled(record)
         return self._key(problem.item) not in {self._key(item) for item in places(record)}
 
     def _refused(self, patch: SourcePatch) -> str | None:
-        """Why a patch is not even tried."""
+        """Return why a patch is not tried at all, or None if it is."""
         if any(set(patch.key) <= set(kept.key) for kept in self.outcome.kept):
             return "it is there already"
         if patch.drops and self._keep_side_effects:
@@ -277,7 +277,7 @@ class Search:
         return None
 
     def _try(self, patches: Sequence[SourcePatch]) -> tuple[Trial | None, str | None]:
-        """Run the program with patches; None and why where it fails or gives something else."""
+        """Run the program with patches; return None and the reason if it fails or differs."""
         try:
             source = self._built(patches)
         except (BuildError, UnicodeEncodeError) as error:
@@ -314,7 +314,7 @@ class Search:
         self._say(f"{word}: {patch.title} ({problem.before} -> {problem.after})")
 
     def _weed(self) -> None:
-        """Take out what is on trial and does not pay for itself."""
+        """Remove the patches on trial that bring no gain."""
         out = self.outcome
         for patch in list(self._uncertain):
             if self._bench.runs >= self._most:
@@ -337,7 +337,7 @@ class Search:
                     problem.tried.append(Tried(patch, "the graphs are as few without it"))
 
     def _settle(self) -> None:
-        """Without a gain, what was on trial goes, and what was kept on top of it."""
+        """If there is no gain, remove the patches on trial and those that were kept after them."""
         out = self.outcome
         if self._certain is None or not any(patch in out.kept for patch in self._uncertain):
             return
@@ -352,7 +352,7 @@ class Search:
                 problem.tried.append(Tried(patch, _no_gain(out.last.record)))
 
     def _close(self) -> None:
-        """Write the source that all kept patches make, and say what became of each problem."""
+        """Write the source with all kept patches, and record which problems are fixed."""
         self._settle()
         out = self.outcome
         for problem in out.problems:
@@ -360,7 +360,7 @@ class Search:
             problem.fixed = tried and self._gone(problem, out.last.record)
         for problem in list(out.problems):
             if problem.origin is not None and not problem.kept and not problem.fixed:
-                # The reason that is left is that of the program's own line.
+                # The remaining reason is that of the program's own line.
                 problem.origin.fixed = False
                 problem.origin.tried += problem.tried
                 out.problems.remove(problem)
@@ -368,7 +368,7 @@ class Search:
             out.source = self._built(out.kept, self._header)
 
     def diff(self) -> Diff:
-        """What the kept patches change in files, as their maintainers would take it over."""
+        """Return the diff of the kept patches for the maintainers of the files."""
         why = {
             id(patch): problem.item for problem in self.outcome.problems for patch in problem.kept
         }
@@ -376,7 +376,7 @@ class Search:
         return difference(self._source, self._own, kept, self._sites)
 
     def finish(self) -> None:
-        """After an interrupt: what is finished is kept."""
+        """Keep what is finished after an interrupt."""
         self.outcome.stopped = self.outcome.stopped or "interrupted"
         self._close()
 
@@ -393,12 +393,12 @@ def _item(problem: Problem) -> Break:
 
 
 def _reads(patch: SourcePatch) -> bool:
-    """Whether a patch makes numbers of tensors constants, which may be those of the inputs."""
+    """Return whether a patch makes numbers of tensors constants, which may depend on the inputs."""
     return any(edit in CONSTANTS for edit in patch.edits)
 
 
 def _assumes(problem: Problem, patch: SourcePatch, trial: Trial, last: Trial) -> str:
-    """Why a patch holds only for what does not vary; empty if it holds for all inputs."""
+    """Return why a patch only holds for what does not vary, or "" if it holds for all inputs."""
     if not _reads(patch):
         return ""
     gain = f"{graphs(last.record)} -> {graphs(trial.record)} graphs"
@@ -423,4 +423,4 @@ _LINES: Final = (
     "drop_graph_break",
     "number",
 )
-"""Rewrites of one statement, which meet no other's."""
+"""Rewrites of one statement, which do not affect any other."""

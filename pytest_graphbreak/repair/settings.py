@@ -1,4 +1,4 @@
-"""What a program sets before it compiles: compile options, devices, configs, seeds, environment."""
+"""Finds what a program sets before it compiles: options, devices, configs, seeds, environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONFIGS: Final = ("torch._dynamo.config.", "torch._inductor.config.", "torch.ba
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """``environment`` goes before torch is imported, ``lines`` after the ``imports`` they need."""
+    """Settings: ``environment`` goes before the import of torch, ``lines`` after ``imports``."""
 
     imports: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
@@ -29,9 +29,9 @@ class Setup:
 
 
 def settings(source: str) -> Setup:
-    """The statements of a program that set something to a plain value, in their order.
+    """Return the statements of a program that set something to a plain value, in order.
 
-    Those of its functions too, but not what only a condition reaches.
+    Statements in its functions count too, but not those that only a condition reaches.
     """
     known = imports(source)
     loads: dict[str, str] = {}
@@ -67,7 +67,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _target(node: ast.stmt) -> str:
-    """What a statement sets or calls, where all that goes in is plain; else nothing."""
+    """Return what a statement sets or calls if all values are plain, else ""."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         values = [*node.value.args, *(one.value for one in node.value.keywords)]
         return ast.unparse(node.value.func) if all(map(_is_plain, values)) else ""
@@ -80,7 +80,7 @@ def _target(node: ast.stmt) -> str:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """A literal, or a dtype of torch."""
+    """Return whether a node is a literal or a dtype of torch."""
     if isinstance(node, ast.Attribute):
         return ast.unparse(node).startswith("torch.")
     try:

@@ -1,7 +1,7 @@
-"""Which sizes vary from call to call, seen in the calls themselves.
+"""Finds the sizes that vary from call to call, from the calls themselves.
 
-A guard that fails names one dimension, the first that differs; the calls show
-all of them, and which dimensions of the results go with them.
+A guard that fails names one dimension, the first that differs; the calls show all of them, and
+which dimensions of the results follow them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shapes = dict[str, Shape]
 """Shapes by the name of the argument: ``x``, ``batch['ids']``; ``*2`` is the third of ``*args``."""
 
 MOST: Final = 256
-"""Calls of one callable whose shapes are kept."""
+"""The number of calls of one callable whose shapes are kept."""
 _BY_POSITION: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -31,19 +31,19 @@ _BY_POSITION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The shapes of one call: of its tensors by name, of its results in the order of pytree."""
+    """The shapes of one call: tensors by name, results in the order of pytree."""
 
     given: Shapes
     results: tuple[Shape | None, ...]
 
 
 def name_of(model: Any) -> str:
-    """What a compiled callable is called: its class if it is a module."""
+    """Return the name of a compiled callable, which is the class of a module."""
     return str(getattr(model, "__qualname__", type(model).__qualname__))
 
 
 def note(model: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Call:
-    """The shapes of a call that has returned."""
+    """Return the shapes of a call that has returned."""
     given = {name: tuple(leaf.shape) for name, leaf in tensors(model, args, kwargs)}
     leaves = tree_flatten(result)[0]
     return Call(
@@ -55,7 +55,7 @@ def note(model: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -
 def tensors(
     model: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """All tensors among the arguments, with their names."""
+    """Yield all tensors among the arguments, with their names."""
     names = parameters(model)
     named = [
         (names[place] if place < len(names) else f"*{place}", value)
@@ -68,9 +68,9 @@ def tensors(
 
 
 def numbers(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """All Python numbers among the arguments, and in closures of functions among them.
+    """Yield all Python numbers among the arguments, and in closures of functions among them.
 
-    ``score_mod.offset`` is what the function ``score_mod`` closes over and does not set.
+    ``score_mod.offset`` is a number that the function ``score_mod`` closes over and does not set.
     """
     for name, value in [*zip(parameters(model), args, strict=False), *kwargs.items()]:
         if type(value) in (int, float):
@@ -80,7 +80,7 @@ def numbers(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator
                 one.argval for one in dis.get_instructions(value) if one.opname == "STORE_DEREF"
             }
             for inside, cell in zip(value.__code__.co_freevars, value.__closure__, strict=True):
-                with contextlib.suppress(ValueError):  # it is empty
+                with contextlib.suppress(ValueError):  # an empty cell
                     if type(cell.cell_contents) in (int, float) and inside not in sets:
                         yield f"{name}.{inside}", cell.cell_contents
 
@@ -90,7 +90,7 @@ def _has_shape(leaf: Any) -> bool:
 
 
 def parameters(model: Any) -> list[str]:
-    """The names of what is given by position."""
+    """Return the names of the positional parameters."""
     called: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model
     try:
         found = inspect.signature(called).parameters.values()
@@ -100,7 +100,7 @@ def parameters(model: Any) -> list[str]:
 
 
 def varying(calls: Sequence[Call]) -> dict[str, dict[int, int]]:
-    """For each argument the dimensions that vary, with their largest size.
+    """Return the dimensions that vary for each argument, with their largest size.
 
     Arguments that are not in all calls, or whose rank varies, are left out.
     """
@@ -117,10 +117,10 @@ def varying(calls: Sequence[Call]) -> dict[str, dict[int, int]]:
 
 
 def followers(calls: Sequence[Call]) -> list[tuple[int, int, str, int]] | None:
-    """The dimensions of results that always have a varying size: result, dim, argument, dim.
+    """Return the dimensions of results that follow a varying size: result, dim, argument, dim.
 
-    None where something of the results varies that is not simply a size of the
-    arguments: then it cannot be cut back.
+    Returns None if a size in the results varies but is not a size of the arguments: then the result
+    cannot be cut back.
     """
     dims = [(name, dim) for name, these in varying(calls).items() for dim in these]
     ranks = {tuple(None if one is None else len(one) for one in call.results) for call in calls}
@@ -143,7 +143,7 @@ def followers(calls: Sequence[Call]) -> list[tuple[int, int, str, int]] | None:
 
 
 def varying_sizes(calls: dict[str, list[Call]]) -> list[dict[str, Any]]:
-    """What varies, for each callable by its name, as plain data for the answer of a run."""
+    """Return what varies for each callable, by name, as plain data for the answer of a run."""
     return [
         {
             "name": name,

@@ -1,10 +1,9 @@
-"""The statements of a program that make a name what it is, without those that only use it.
+"""Finds the statements of a program that define a name, without those that only use it.
 
-A backward slice over the text: of the module, and of the functions around the
-place where the name is. Imports and definitions are taken whole; of ``if``,
-``with``, ``for`` and ``try`` what is needed inside. What compiles, runs or
-prints a model is left out, what sets it up (``.eval()``, ``.to(...)``, a seed)
-stays. Nothing here runs anything.
+This is a backward slice over the text of the module and of the functions around the place where the
+name is used. Imports and definitions are taken whole; from ``if``, ``with``, ``for`` and ``try``
+only the needed statements are taken. Statements that compile, run or print a model are left out,
+those that set it up (``.eval()``, ``.to(...)``, a seed) stay. Nothing here runs anything.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _ALWAYS: Final = re.compile(
     "manual_seed|seed|set_default_dtype|set_default_device|set_float32_matmul_precision|"
     "use_deterministic_algorithms|set_device_type|use_spmd"
 )
-"""Calls that set up torch, numpy or the device, whatever they are given."""
+"""Calls that set up torch, numpy or the device, with any arguments."""
 _METHODS: Final = re.compile(
     "eval|train|to|half|float|double|bfloat16|cpu|cuda|type|apply|add|append|extend|insert|"
     "update|requires_grad_|share_memory|copy_"
@@ -54,18 +53,18 @@ _VERBS: Final = re.compile(
     r"enable|disable|register|add_|tie|resize|reset|fill|zero|normal|uniform|kaiming|xavier|"
     r"constant|eye|ones|orthogonal|trunc|gradient_checkpointing|post_init|merge|attach|inject)"
 )
-"""How the names of functions and methods begin that change what they are given."""
+"""Beginnings of the names of functions and methods that change their arguments."""
 
 
 class NotPlain(Exception):
-    """A name is not made by plain statements; the words say which and why."""
+    """Raised if a name is not made by plain statements; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A running function of the program: its name, the line of its ``def``, the line it is at.
+    """A running function of the program: its name, the line of its ``def``, its current line.
 
-    ``literals`` has the source of those arguments that are plain values.
+    ``literals`` has the source of the arguments that are plain values.
     """
 
     name: str
@@ -76,7 +75,7 @@ class Spot:
 
 @dataclass(slots=True)
 class _Body:
-    """The statements of the module or of one function. ``until``: the line that is running."""
+    """The statements of the module or of one function. ``until`` is the line that is running."""
 
     body: list[ast.stmt]
     until: int | None = None
@@ -85,15 +84,15 @@ class _Body:
     needed: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
     given: dict[str, str] = field(default_factory=dict)
-    """Arguments that are needed, and the source of their values."""
+    """The arguments that are needed, with the source of their values."""
 
 
 class Slice:
-    """What ``names`` need, of one file.
+    """The statements of one file that ``names`` need.
 
-    ``spot`` is the function that they are seen from, None for the module; ``line``
-    is the line that the module is at, None if it has run to its end. ``script``
-    says whether the file is run as ``__main__``. Raises ``NotPlain``.
+    ``spot`` is the function that the names are used in, None for the module; ``line`` is the
+    current line of the module, None if it has run to its end. ``script`` says whether the file is
+    run as ``__main__``. Raises ``NotPlain``.
     """
 
     def __init__(
@@ -125,9 +124,9 @@ class Slice:
         self._complete()
 
     def parts(self) -> tuple[list[str], list[str]]:
-        """The top of a script, and what makes the names, in the order of the file.
+        """Return the top of a script and the statements that make the names, in file order.
 
-        At the top are imports, definitions, and the globals that definitions use.
+        The top has imports, definitions, and the globals that definitions use.
         """
         shared = self._shared()
         top: list[str] = []
@@ -142,9 +141,10 @@ class Slice:
         return top, rest
 
     def _need(self, name: str, index: int) -> None:
-        """Ask for a name, in the scope or the nearest around it that binds it.
+        """Mark a name as needed, in the innermost scope that binds it.
 
-        What no scope binds is builtin, of a comprehension, or from ``import *``.
+        A name that no scope binds is a builtin, belongs to a comprehension, or comes from ``import
+        *``.
         """
         for scope in reversed(self._scopes[: index + 1]):
             if name in scope.bound:
@@ -167,7 +167,7 @@ class Slice:
         return f"make_{name}()"
 
     def _settled(self) -> list[list[ast.stmt]]:
-        """Filter until nothing more is needed."""
+        """Filter until nothing more is needed, and return the kept statements of each scope."""
         while True:
             before = [len(scope.needed) for scope in self._scopes]
             kept = [
@@ -182,13 +182,13 @@ class Slice:
                 return kept
 
     def _complete(self) -> None:
-        """Each name that is needed has to be bound by what is kept."""
+        """Raise ``NotPlain`` if a needed name is not bound by the kept statements."""
         for scope, kept in zip(self._scopes, self._kept, strict=True):
             for name in sorted(scope.needed - set(bound(kept)) - set(scope.given)):
                 raise NotPlain(f"{name} is not made by a plain statement")
 
     def _filter(self, node: ast.stmt, index: int, until: int | None) -> list[ast.stmt]:
-        """The statement, what is left of it, or nothing. Adds what that needs."""
+        """Return the statement, the needed part of it, or nothing, and mark the names it needs."""
         needed = self._scopes[index].needed
         if isinstance(node, IMPORTS):
             names = set(bound([node]))
@@ -229,7 +229,7 @@ class Slice:
         return [one for node in body for one in self._filter(node, index, until)]
 
     def _simple(self, node: ast.stmt, index: int) -> list[ast.stmt]:
-        """An assignment or a call, if it makes or sets up what is needed."""
+        """Return an assignment or a call if it makes or sets up what is needed."""
         scope = self._scopes[index]
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             if node.value is None:
@@ -239,7 +239,7 @@ class Slice:
                 if not (touched(node) & self._changeable(index) or configures(node)):
                     return []
                 if plain is not node.value:
-                    return []  # it only puts the compiled one in the place of the other
+                    return []  # it only replaces an object by the compiled one
             elif plain is not node.value and assigns_itself(node, plain):
                 return []  # f = torch.compile(f)
             self._uses(loads(node) if plain is node.value else loads(plain), index)
@@ -247,7 +247,7 @@ class Slice:
                 return [node]
             changed = copy.copy(node)
             changed.value = plain
-            del changed.lineno  # so it is unparsed again
+            del changed.lineno  # so that it is unparsed
             return [changed]
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             if not self._sets_up(node.value, index):
@@ -255,7 +255,7 @@ class Slice:
             before = [set(scope.needed) for scope in self._scopes]
             try:
                 self._uses(loads(node.value), index)
-            except NotPlain:  # a seed that is an argument, say
+            except NotPlain:  # for example a seed that is an argument
                 for scope, names in zip(self._scopes, before, strict=True):
                     scope.needed = names
                 return []
@@ -274,7 +274,7 @@ class Slice:
         return bool(given & mine) and _VERBS.match(last) is not None
 
     def _changeable(self, index: int) -> set[str]:
-        """The needed names that stand for objects of the program, not modules or definitions."""
+        """Return the needed names of objects of the program, without imports and definitions."""
         found: set[str] = set()
         for scope in self._scopes[: index + 1]:
             fixed = {
@@ -318,7 +318,7 @@ class Slice:
             self._need(name, index)
 
     def _definition(self, node: ast.stmt) -> set[str]:
-        """The names around a function or class that it uses, in its body too."""
+        """Return the outer names that a function or class uses, also in its body."""
         assert isinstance(node, DEFINITIONS)
         lines = {node.lineno, *(one.lineno for one in node.decorator_list)}
         names: set[str] = set()
@@ -332,7 +332,7 @@ class Slice:
         return names.union(*(loads(one) for one in head))
 
     def _shared(self) -> set[str]:
-        """Names of the module, neither imported nor defined, that its definitions use."""
+        """Return the names that are assigned in the module and used by its definitions."""
         kept = self._kept[0]
         plain = [one for one in kept if not isinstance(one, (*IMPORTS, *DEFINITIONS))]
         made = set(bound(plain))
@@ -350,7 +350,7 @@ class Slice:
             found = more
 
     def _text(self, node: ast.stmt) -> str:
-        """As the file has it, where it is whole; else written again."""
+        """Return a statement as written in the file if it is whole, else unparsed."""
         if isinstance(node, ast.ImportFrom) and node.level:
             node = self._absolute(node)
         if not hasattr(node, "lineno"):
@@ -376,7 +376,7 @@ class Slice:
 
 
 def _is_fixture(node: ast.stmt, name: str) -> bool:
-    """A fixture that is as plain as a function: no arguments, no ``yield``."""
+    """Return whether a node is a fixture as plain as a function: no arguments, no ``yield``."""
     return (
         isinstance(node, ast.FunctionDef)
         and node.name == name
@@ -387,7 +387,7 @@ def _is_fixture(node: ast.stmt, name: str) -> bool:
 
 
 def _guarded(body: Iterable[ast.stmt], script: bool) -> Iterator[ast.stmt]:
-    """The statements of a module; what runs only in a script is opened, or left out."""
+    """Yield the statements of a module; the body of a main guard only for a script."""
     for node in body:
         if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
             if script:
@@ -397,7 +397,7 @@ def _guarded(body: Iterable[ast.stmt], script: bool) -> Iterator[ast.stmt]:
 
 
 def _around(tree: ast.Module, spot: Spot) -> list[_Body]:
-    """The functions around a place, from the outermost; classes are no scope of theirs."""
+    """Return the functions around a place, from the outermost; classes are not scopes here."""
 
     def find(body: Sequence[ast.stmt], outer: list[Function]) -> list[Function] | None:
         for node in body:

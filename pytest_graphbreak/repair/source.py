@@ -1,4 +1,4 @@
-"""Reads Python source: a file as it is, and what its statements bind, read and change.
+"""Reads Python source: a file as it is, and the names that statements bind, read and change.
 
 Nothing here runs anything.
 """
@@ -18,7 +18,7 @@ from typing import Final
 
 
 class SourceError(ValueError):
-    """A file that is not text in the encoding that it names."""
+    """Raised for a file that is not text in the encoding that it declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class SourceFile:
     newline: str = "\n"
 
     def encoded(self, text: str) -> bytes:
-        """Another text as this file would have it. Raises ``UnicodeEncodeError``."""
+        """Return another text encoded like this file. Raises ``UnicodeEncodeError``."""
         return text.replace("\n", self.newline).encode(self.encoding)
 
 
 def read(path: Path) -> SourceFile:
-    """Raises ``OSError`` and ``SourceError``."""
+    """Read a file. Raises ``OSError`` and ``SourceError``."""
     data = path.read_bytes()
     try:
-        head = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")  # Python knows them all
+        head = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")  # Python accepts all of them
         encoding, _ = tokenize.detect_encoding(io.BytesIO(head).readline)
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
@@ -53,7 +53,7 @@ def read(path: Path) -> SourceFile:
 
 
 def lines(text: str) -> list[str]:
-    """The lines as Python numbers them, with their ends: not cut at form feeds."""
+    """Return the lines as Python numbers them, with their ends, not split at form feeds."""
     return io.StringIO(text).readlines()
 
 
@@ -71,12 +71,12 @@ def arguments(node: Function) -> set[str]:
 
 
 def called(code: str) -> list[str]:
-    """The dotted names that a line calls, in order. The line need not be a whole statement."""
+    """Return the dotted names that a line calls, in order. The line may be part of a statement."""
     return [name for name, opened in _CALL.findall(code) if opened]
 
 
 def bound(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """The names that statements bind in their own scope."""
+    """Yield the names that statements bind in their own scope."""
     for node in body:
         yield from _bound_by(node)
 
@@ -102,7 +102,7 @@ def targets(target: ast.expr) -> set[str]:
 
 
 def loads(node: ast.AST) -> set[str]:
-    """The names that an expression or a plain statement reads, but those of its own inside."""
+    """Return the names that an expression or a plain statement reads, except its local names."""
     own: set[str] = set()
     found: set[str] = set()
     for one in ast.walk(node):
@@ -118,14 +118,14 @@ def loads(node: ast.AST) -> set[str]:
 
 
 def base(node: ast.AST) -> str | None:
-    """``model`` of ``model.encoder.layer[0].eval``."""
+    """Return ``model`` for ``model.encoder.layer[0].eval``."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
 def touched(node: ast.stmt) -> set[str]:
-    """The objects whose attributes or items an assignment sets, or that a call is given."""
+    """Return the objects that an assignment sets attributes or items of, or that a call gets."""
     found: set[str | None] = set()
     if isinstance(node, ast.Assign):
         found = {base(one) for one in node.targets if not isinstance(one, ast.Name)}
@@ -137,7 +137,7 @@ def touched(node: ast.stmt) -> set[str]:
 
 
 def configures(node: ast.stmt) -> bool:
-    """Whether it sets a switch of torch, or of the environment."""
+    """Return whether a statement sets a config of torch or an environment variable."""
     return isinstance(node, ast.Assign) and (
         sets_environment(node)
         or any(re.match(r"torch\.[\w.]*(config|backends)\.", ast.unparse(t)) for t in node.targets)
@@ -151,7 +151,7 @@ def sets_environment(node: ast.stmt) -> bool:
 
 
 def has_long_strings(node: ast.AST) -> bool:
-    """Whether indenting the text would change what it says."""
+    """Return whether indenting the text would change its strings."""
     return any(
         isinstance(one, ast.Constant | ast.JoinedStr) and (one.end_lineno or 0) > one.lineno
         for one in ast.walk(node)
@@ -159,7 +159,7 @@ def has_long_strings(node: ast.AST) -> bool:
 
 
 def is_alone(text: str) -> bool:
-    """Whether the lines of a statement have no other on them."""
+    """Return whether the lines of a statement contain no other statement."""
     try:
         return len(ast.parse(text).body) == 1
     except SyntaxError:
@@ -167,7 +167,7 @@ def is_alone(text: str) -> bool:
 
 
 def tables(table: symtable.SymbolTable) -> Iterator[tuple[tuple[str, int], set[str]]]:
-    """For each function and class, by name and line, the names around it that it uses."""
+    """Yield for each function and class, by name and line, the outer names that it uses."""
     for child in table.get_children():
         free = {one.get_name() for one in child.get_symbols() if one.is_free()}
         yield (child.get_name(), child.get_lineno()), free | _globals(child)
@@ -180,7 +180,7 @@ def _globals(table: symtable.SymbolTable) -> set[str]:
 
 
 def without_compile(value: ast.expr) -> ast.expr:
-    """``torch.compile(X, ...)`` becomes X, wherever it is; the same object if there is none."""
+    """Replace ``torch.compile(X, ...)`` by X; return the same object if there is none."""
     strip = _Strip()
     changed: ast.expr = strip.visit(copy.deepcopy(value))
     return changed if strip.changed else value
@@ -205,7 +205,7 @@ class _Strip(ast.NodeTransformer):
 
 
 def assigns_itself(node: ast.stmt, value: ast.expr) -> bool:
-    """Whether it would assign a name to itself."""
+    """Return whether an assignment would assign a name to itself."""
     return isinstance(node, ast.Assign) and ast.unparse(value) in map(ast.unparse, node.targets)
 
 
@@ -219,6 +219,6 @@ def _compiles(node: ast.Call) -> bool:
 
 
 def is_dropped(decorator: ast.expr) -> bool:
-    """Decorators that compile, and those of pytest."""
+    """Return whether a decorator compiles, or belongs to pytest."""
     text = ast.unparse(decorator)
     return re.match(r"pytest\.|fixture\b|(torch\.)?compile\b|torch\._dynamo\.opt", text) is not None

@@ -1,4 +1,4 @@
-"""What is to be run: a script with its arguments, or one test by its node id."""
+"""The target of a run: a script with its arguments, or one test by its node id."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pytest_graphbreak.repair.source import SourceError, read
 from pytest_graphbreak.text.output import UserError
 
 _TEST_FILE: Final = re.compile(r"test_.*|.*_test|tests?")
-"""What pytest collects where nobody says otherwise, and what would be with an end put to it."""
+"""Names that pytest collects by default, also after a suffix is added."""
 
 
 class TargetError(UserError):
-    """The user named something that cannot be run."""
+    """Raised if the user named something that cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file and how it is run. ``test`` is what follows ``::``, empty for a script."""
+    """A file and how to run it. ``test`` is the part after ``::``, empty for a script."""
 
     path: Path
     test: str = ""
@@ -29,12 +29,12 @@ class Target:
 
     @property
     def name(self) -> str:
-        """As a user would type it."""
+        """The target as the user would type it."""
         return f"{self.path}::{self.test}" if self.test else str(self.path)
 
     @property
     def shown(self) -> str:
-        """As whoever reads this checkout would type it."""
+        """The target as a reader of this checkout would type it."""
         path = self.path.absolute()
         here = Path.cwd()
         name = path.relative_to(here) if path.is_relative_to(here) else self.path
@@ -42,10 +42,10 @@ class Target:
 
     @property
     def stem(self) -> str:
-        """What names of files that go with it begin with.
+        """The beginning of the names of files that belong to the target.
 
-        Of a file that pytest would collect without ``test_`` or ``_test``, so that it
-        collects none of them: ``test_model`` -> ``model``.
+        ``test_`` and ``_test`` are removed if pytest would collect the file, so that it does not
+        collect those files: ``test_model`` -> ``model``.
         """
         stem = self.path.stem
         if not self.test and not _TEST_FILE.fullmatch(stem):
@@ -54,16 +54,16 @@ class Target:
         return f"a_{plain or stem}" if not plain or plain.startswith("test") else plain
 
     def beside(self, suffix: str) -> Target:
-        """The same run of another file beside it: ``model.py`` -> ``model_fixed.py``."""
+        """Return the same run of another file beside it: ``model.py`` -> ``model_fixed.py``."""
         return replace(self, path=self.path.with_name(f"{self.stem}{suffix}.py"))
 
     def trial(self, number: int, tail: str = "") -> Target:
-        """The same run of a copy beside it: ``model_trial2.py``."""
+        """Return the same run of a copy beside it: ``model_trial2.py``."""
         return self.beside(f"_trial{number}{tail and '_'}{tail}")
 
 
 def parse(text: str, arguments: Sequence[str] = ()) -> Target:
-    """A target from what was typed. Raises ``TargetError``, which says what is wrong."""
+    """Return the target that was typed. Raises ``TargetError``, which says what is wrong."""
     name, _, test = text.partition("::")
     path = Path(name)
     if not path.is_file():
@@ -85,7 +85,7 @@ def parse(text: str, arguments: Sequence[str] = ()) -> Target:
 
 
 def _without_test(stem: str) -> str:
-    """A name without the words ``test`` and ``tests`` at its ends."""
+    """Return a name without the words ``test`` and ``tests`` at its ends."""
     words = stem.split("_")
     first, last = 0, len(words)
     while first < last - 1 and words[first] in ("test", "tests"):

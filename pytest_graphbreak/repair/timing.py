@@ -1,4 +1,4 @@
-"""Runs a target with one way to treat sizes, and times its compiled calls. In a trial's process."""
+"""Times the compiled calls of a target with one way to treat sizes, in a trial's process."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from pytest_graphbreak.repair.capture import (
 Answer = dict[str, Any]
 
 MOST_INPUTS: Final = 8
-"""Inputs of other sizes that are called again, so that a call is timed when all is compiled."""
+"""The number of inputs of other sizes that are called again, to time a call once compiled."""
 _SECONDS: Final = 0.5
-"""How long one of them is repeated ..."""
+"""How long each of them is repeated, in seconds."""
 _MOST: Final = 50
-"""... and how often, at most."""
+"""How often each of them is repeated, at most."""
 
 
 class _Timed(Capture):
-    """Compiles with ``dynamic`` as asked; ``marks`` names the dimensions to mark as dynamic."""
+    """Compiles with the given ``dynamic``; ``marks`` names the dimensions to mark as dynamic."""
 
     def __init__(self, dynamic: bool | None, marks: dict[str, list[int]]) -> None:
         super().__init__(allow_breaks=False)
@@ -47,7 +47,7 @@ class _Timed(Capture):
     def _noted(
         self, entry: CompiledCall, inner: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        """A call of compiled code, and how long it took."""
+        """Call compiled code and record how long it took."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             named = dict(sizes.tensors(entry.original, args, kwargs))
@@ -70,7 +70,7 @@ class _Timed(Capture):
                     torch._dynamo.mark_dynamic(leaf, dim)
 
     def again(self) -> float | None:
-        """Seconds that a call takes when all is compiled, on average over the inputs."""
+        """Return the mean seconds of a call over the inputs, once everything is compiled."""
         self._depth += 1
         try:
             means = [self._repeated(*one) for one in self._inputs.values()]
@@ -81,7 +81,7 @@ class _Timed(Capture):
         return statistics.fmean(means) if means else None
 
     def _repeated(self, entry: CompiledCall, args: Any, kwargs: Any) -> float:
-        """The median time of a call with its own inputs; the first one is not timed."""
+        """Return the median time of a call with its own inputs; the first one is not timed."""
         taken: list[float] = []
         with mode(entry):
             until = time.perf_counter() + _SECONDS
@@ -96,7 +96,7 @@ class _Timed(Capture):
 
 
 def work(order: Answer, go: Callable[[Callable[[], Any]], Any]) -> Answer:
-    """Run the target as ``order["timing"]`` says: ``dynamic`` and ``marks``."""
+    """Run the target with the ``dynamic`` and ``marks`` of ``order["timing"]``."""
     from pytest_graphbreak import observe
 
     asked = order["timing"]

@@ -1,4 +1,4 @@
-"""One run of the program in a fresh process, and what came of it."""
+"""Runs the program in a fresh process, and collects the results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from pytest_graphbreak.repair.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a run did. ``error`` is why it failed, ``mismatch`` what differs from the original.
+    """The result of a run.
 
-    ``compared`` is for how many inputs results were compared, ``raising`` for how many there were
-    none: with them the program and its original raise alike.
+    ``error`` is why it failed, ``mismatch`` what differs from the original. ``compared`` is the
+    number of inputs for which results were compared, ``raising`` the number of those for which the
+    program and its original both raise.
     """
 
     record: Record
@@ -42,26 +43,26 @@ class Trial:
 
     @property
     def lines(self) -> list[str]:
-        """What the program printed while it was watched; a test's own is pytest's to keep."""
+        """The lines that the program printed while measured; pytest keeps those of a test."""
         return list(self.answer.get("lines") or ())
 
     @property
     def varies(self) -> list[dict[str, Any]]:
-        """Which sizes vary from call to call (``sizes.varying_sizes``)."""
+        """The sizes that vary from call to call (``sizes.varying_sizes``)."""
         return list(self.answer.get("varies") or ())
 
     @property
     def again(self) -> int:
-        """For how many inputs of the same sizes, but other values, code was compiled again."""
+        """The number of inputs of the same sizes, but other values, that caused a recompile."""
         return int(self.answer.get("recompiled") or 0)
 
     @property
     def numbers(self) -> dict[str, list[str]]:
-        """Which Python numbers vary from call to call (``sizes.numbers``), by what was compiled."""
+        """The Python numbers that vary from call to call (``sizes.numbers``), by callable."""
         return dict(self.answer.get("numbers") or {})
 
     def source(self, frame: Frame) -> str:
-        """The text of the file that a frame is in, empty where it is not known."""
+        """Return the text of the file that a frame is in, or "" if it is not known."""
         site = self.sites.get(frame.file)
         try:
             text = read(site.path).text if site is not None else ""
@@ -72,14 +73,15 @@ class Trial:
 
     @property
     def same(self) -> bool:
-        """Whether it ran, and gave what the original gives."""
+        """Whether it ran and gave the results of the original."""
         return self.error is None and self.mismatch is None
 
 
 def printed(first: Trial, trial: Trial, drops: bool) -> str | None:
-    """How the printed lines differ, in any order and whatever their numbers; None if they agree.
+    """Return how the printed lines differ, or None if they agree.
 
-    A patch that says which line it drops may drop lines, and nobody may add any.
+    Their order and the numbers in them are ignored. A patch that says which line it drops may drop
+    lines, and no patch may add any.
     """
     before, after = (
         Counter(_NUMBER.sub("#", line) for line in one.lines) for one in (first, trial)
@@ -97,13 +99,13 @@ _SAID: Final = (
     *("error", "mismatch", "compared", "raising", "seconds", "warm", "trained"),
     *("fullgraph", "entries"),
 )
-"""What an answer and a trial call by the same name."""
+"""The keys that an answer and a trial have in common."""
 _MARK: Final = "# graphbreak fix tries this file and removes it; its other files: "
-"""Begins the last line of a copy, where it moves no line of the program."""
+"""The beginning of the last line of a copy, where it does not move any line of the program."""
 
 
 class Bench:
-    """Runs targets in fresh processes. Its files live in the directory of the runner."""
+    """Runs targets in fresh processes. Its files are in the directory of the runner."""
 
     def __init__(self, runner: Runner) -> None:
         self.runs = 0
@@ -148,14 +150,14 @@ class Bench:
 
     @contextlib.contextmanager
     def beside(self, target: Target, data: bytes) -> Iterator[Target]:
-        """The same run of another text, in a file beside the target that is gone afterwards.
+        """Yield the same run of another text, in a temporary file beside the target.
 
-        Raises ``OSError`` where it cannot be written.
+        Raises ``OSError`` if the file cannot be written.
         """
         copy = target.trial(self.runs + 1)
         anothers = os.path.lexists(copy.path)
         try:
-            # Inside: an interrupt may come as soon as the file is there.
+            # Inside ``try``: an interrupt may come as soon as the file exists.
             try:
                 handle = os.open(copy.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
@@ -186,9 +188,8 @@ class Bench:
     ) -> tuple[dict[str, Any], str]:
         """Run an order; a process that dies or hangs gives an answer with ``error``.
 
-        ``alone`` starts a new Python; else the process is a fork of one that has
-        imported torch, unless the program reads the environment for itself: torch
-        reads it when it is imported.
+        ``alone`` starts a new Python; else the process is a fork of one that has imported torch,
+        unless the program reads the environment itself: torch reads it when it is imported.
         """
         alone = alone or b"environ" in target.path.read_bytes()
         self.runs += 1
@@ -213,6 +214,6 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(timeout: float) -> Iterator[Bench]:
-    """A bench whose directory is gone afterwards, however the block ends."""
+    """Yield a bench whose directory is removed at the end of the block."""
     with runner(timeout) as found:
         yield Bench(found)
