@@ -1,4 +1,4 @@
-"""How a sensor gets into torch: around a function, now or once its module is imported.
+"""Ways to put a sensor into torch: around a function, now or once its module is imported.
 
 ``Patch`` replaces one function, ``LatePatch`` one of a module that may not be
 imported yet, ``ImportWatch`` calls back when modules are imported. All are taken out
@@ -17,33 +17,33 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, Final
 
 Hook = Callable[..., Any]
-"""Called as ``hook(original, *args, **kwargs)``; returns what the original returns."""
+"""A function called as ``hook(original, *args, **kwargs)``; returns what the original returns."""
 
 Before = Callable[[tuple[Any, ...]], Any]
-"""Called with the positional arguments before the original; what it returns goes to ``After``."""
+"""A function called with the positional arguments; what it returns is passed to ``After``."""
 
 After = Callable[[Any, Any], None]
-"""Called with that token and the result, which is None after an exception too."""
+"""A function called with that token and the result, which is None also after an exception."""
 
 FRAMES: Final = 2
-"""Python frames between a caller and the original: that of the patch and that of the hook."""
+"""The Python frames between a caller and the original: that of the patch and that of the hook."""
 
 _DYNAMO: Final = "torch._dynamo"
 _PACKAGE: Final = __name__.partition(".")[0]
 
 
 class Patch:
-    """One function replaced by a wrapper that calls ``hook``, and put back.
+    """A function replaced by a wrapper that calls ``hook``, until it is put back.
 
-    Another tool may have wrapped ours by the time it has to go. Then ours stays
-    in the chain and only passes calls on: taking it out would throw theirs away.
+    Another tool may have wrapped ours by the time it has to be removed. Then ours stays in the
+    chain and only passes calls on: taking it out would throw the other wrapper away.
     """
 
     def __init__(self, owner: Any, attribute: str, hook: Hook, *, of_torch: bool = True) -> None:
-        """Raises ``AttributeError`` where there is no such attribute.
+        """Replace ``attribute``. Raises ``AttributeError`` if there is no such attribute.
 
-        ``of_torch=False``: the function may be called where there is no torch, which is
-        not imported for it.
+        ``of_torch=False``: the function may be called where there is no torch, which is not
+        imported for it.
         """
         self.owner = owner
         self.attribute = attribute
@@ -74,11 +74,11 @@ class Patch:
 
 
 def nothing(token: Any, result: Any) -> None:
-    """An ``After`` that does nothing."""
+    """Do nothing, as an ``After``."""
 
 
 def beside(before: Before, after: After = nothing) -> Hook:
-    """A hook for a function that the user's code calls at run time. Both must not raise.
+    """Return a hook for a function that user code calls at run time. Both must not raise.
 
     Dynamo's frame hook may be active then: it must not find our Python frames,
     or it would compile them.
@@ -104,7 +104,7 @@ def beside(before: Before, after: After = nothing) -> Hook:
 
 
 def around_compiled(original: Hook, called: Callable[[Any], None], token: Any) -> Hook:
-    """A function that calls ``called`` for each call of a compiled graph, and passes it on.
+    """Return a function that calls ``called`` before each call of a compiled graph.
 
     ``called`` must not raise, and neither it nor what it calls may be compiled.
     """
@@ -123,7 +123,7 @@ COUNTING: Final = next(
     for code in around_compiled.__code__.co_consts
     if isinstance(code, CodeType) and code.co_name == "counting"
 )
-"""The code of what ``around_compiled`` returns. Its caller is code that Dynamo made."""
+"""The code of the function that ``around_compiled`` returns. Code that Dynamo made calls it."""
 
 
 def around_kernel(
@@ -131,7 +131,7 @@ def around_kernel(
     before: Callable[[tuple[Any, ...], Mapping[str, Any]], Any],
     after: After,
 ) -> Hook:
-    """A kernel of an operator that reports its calls. ``before`` gets the arguments.
+    """Return a kernel of an operator that reports its calls. ``before`` gets the arguments.
 
     Neither may raise. A call for which ``before`` returns None is not passed to ``after``.
     """
@@ -162,9 +162,9 @@ def _never_compiled(function: Any) -> None:
 
 
 def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
-    """The object that holds a name, ``OutputGraph.call_user_compiler``, and its last part.
+    """Return the holder of a name, such as ``OutputGraph.call_user_compiler``, and its last part.
 
-    Raises ``AttributeError`` where the name, or what should hold it, is not there.
+    Raises ``AttributeError`` if the name, or what should hold it, does not exist.
     """
     *path, last = chain.split(".")
     owner: Any = module
@@ -177,7 +177,7 @@ def locate(module: ModuleType, chain: str) -> tuple[Any, str]:
 class LatePatch:
     """A patch of a module that may be imported only while a window is open.
 
-    ``failed`` is called where the function does not exist.
+    ``failed`` is called if the function does not exist.
     """
 
     def __init__(
@@ -211,10 +211,10 @@ class LatePatch:
 
 
 class ImportWatch(MetaPathFinder):
-    """While attached, calls ``then`` after each of ``modules`` was imported, by any code.
+    """Calls ``then`` after each import of one of ``modules``, by any code, while attached.
 
-    A finder before all others, which leaves the finding to them and only follows
-    the module's own loader to its end.
+    It is a finder before all others, which leaves the finding to them and only follows the module's
+    own loader to its end.
     """
 
     def __init__(self, modules: Collection[str], then: Callable[[], None]) -> None:
@@ -235,7 +235,7 @@ class ImportWatch(MetaPathFinder):
     ) -> ModuleSpec | None:
         if self._asking or not self._wants(fullname):
             return None
-        self._asking = True  # one of the others may be another one of these, and ask us
+        self._asking = True  # another finder may be one of these, too, and ask us
         try:
             for finder in list(sys.meta_path):
                 find = getattr(finder, "find_spec", None)
@@ -251,12 +251,12 @@ class ImportWatch(MetaPathFinder):
         return name in self._modules
 
     def _load(self, load: Callable[[], None]) -> None:
-        """``load`` runs the module."""
+        """Run the module by ``load``, then call ``then``."""
         load()
         self._then()
 
     def _follow(self, spec: ModuleSpec) -> None:
-        """Be asked to load the module. A loader that does not let us is left alone."""
+        """Have us called when the module is loaded. A loader that does not allow it is left out."""
         loader: Any = spec.loader
         if not hasattr(loader, "exec_module") or not hasattr(loader, "__dict__"):
             return
@@ -264,7 +264,7 @@ class ImportWatch(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             if before is None:
-                del loader.exec_module  # the class has its own again
+                del loader.exec_module  # now the class's own is in force again
             else:
                 loader.exec_module = before
             self._load(functools.partial(loader.exec_module, module))
@@ -273,7 +273,7 @@ class ImportWatch(MetaPathFinder):
 
 
 def caller() -> FrameType | None:
-    """The innermost frame outside of this package: in a hook, what called the function."""
+    """Return the innermost frame outside of this package: in a hook, the function's caller."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
@@ -285,13 +285,13 @@ def _is_ours(frame: FrameType) -> bool:
     return type(name) is str and name.partition(".")[0] == _PACKAGE
 
 
-# What modules do while they are imported, apart from what the importing code does.
+# Watching what modules do while they are imported, apart from what the importing code does.
 
 EVAL_FRAME = "torch._C._dynamo.eval_frame"
 
 
 class AroundImports(ImportWatch):
-    """Calls ``before`` and ``after`` around each import of one thread that loads a module.
+    """Calls ``before`` and ``after`` around each import in one thread that loads a module.
 
     What is imported in turn is part of the outermost import. Neither call may raise. Dynamo's
     frame hook may be active here, and must not find what they do (see ``layers.hooks.beside``).
@@ -324,6 +324,6 @@ class AroundImports(ImportWatch):
 
 
 def _set_hook(hook: Any) -> Any:
-    """Dynamo's frame hook of this thread, which this one replaces; None where there is none."""
+    """Set Dynamo's frame hook of this thread; return the one before, None without Dynamo."""
     native = sys.modules.get(EVAL_FRAME)
     return None if native is None else native.set_eval_frame(hook)

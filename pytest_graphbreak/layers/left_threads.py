@@ -1,4 +1,4 @@
-"""Threads that an earlier test left: what they compile is not that of the tests after it.
+"""Threads that an earlier test left: what they compile does not count for later tests.
 
 A thread that waits for work when a test begins (at a queue, in a pool, at a socket) works for that
 test, whichever test started it: a pool of the module has its threads from the first that used it.
@@ -30,24 +30,24 @@ _WORK: Final = (
     "/multiprocessing/pool.py",
     "/multiprocessing/queues.py",
 )
-"""Where in the standard library a thread waits for work."""
+"""The files of the standard library in which a thread waits for work."""
 _THREADING: Final = "/threading.py"
 
 T = TypeVar("T")
 
 _left: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDictionary()
-"""The threads that tests left, and which test that was."""
+"""The threads that tests left, and the test that left each."""
 
 
 class OwnThreads:
-    """The threads of one test: those that are started from its first own fixture on."""
+    """The threads of one test: those started from its first own fixture on."""
 
     def __init__(self) -> None:
         self._before = set(threading.enumerate())
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """What a fixture of wider scope starts inside is that fixture's."""
+        """Exclude the threads that a fixture of wider scope starts inside."""
         before = set(threading.enumerate())
         try:
             yield
@@ -55,9 +55,9 @@ class OwnThreads:
             self._before.update(set(threading.enumerate()) - before)
 
     def end(self, test: str) -> None:
-        """The test is over, with its tear-down: threads that still run are left by it."""
+        """End the test, with its tear-down: it has left the threads that still run."""
         for thread in threading.enumerate():
-            # Native threads (autograd's) are in the list once Python code ran in them.
+            # Native threads (autograd's) are listed once Python code has run in them.
             if thread not in self._before and not isinstance(thread, threading._DummyThread):
                 _left.setdefault(thread, test)
 
@@ -101,7 +101,7 @@ class LeftThreads:
         return thread in self._tests
 
     def notes(self, layer: str, graphs: Mapping[threading.Thread, int]) -> Iterator[str]:
-        """What is said of the graphs that each of them made."""
+        """Yield notes on the graphs that each of these threads made."""
         for thread, count in graphs.items():
             if count:
                 yield (
@@ -111,7 +111,7 @@ class LeftThreads:
 
 
 class Events(list[T]):
-    """Events in the order of happening, and which of them happened in a thread that was left."""
+    """Events in the order in which they happened, with the left threads that some happened in."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Events(list[T]):
             self.append(event)
 
     def thread(self, event: T) -> threading.Thread | None:
-        """The thread that a test had left when the event happened in it; None of all others."""
+        """Return the thread that a test had left if the event happened in it; else None."""
         return self._threads.get(id(event))
 
 
@@ -154,7 +154,7 @@ def _waits_for_work(frame: FrameType | None) -> bool:
 
 
 def _outermost(frame: FrameType | None) -> tuple[tuple[str, str], ...]:
-    """The file and the name of each frame from the thread's first to that of its own function."""
+    """Return file and name of each frame from a thread's first to that of its own function."""
     found = []
     while frame is not None:
         found.append((frame.f_code.co_filename, frame.f_code.co_name))

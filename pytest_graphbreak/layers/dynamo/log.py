@@ -282,7 +282,7 @@ class Dynamo:
             self._eager[item.key] = item
 
     def _refused(self, process: Process, record: Torch, found: re.Match[str]) -> None:
-        """Dynamo kept an error to itself and left the function to eager. Often without an id."""
+        """Handle an error that Dynamo kept to itself, leaving a function to eager; often no id."""
         name, file, line = found.groups()
         code = Line(file, int(line), name)
         attempt = process.attempts.get(record.id) or process.at(code)

@@ -1,10 +1,9 @@
-"""Dynamo's own words, read: why a graph broke, which guard failed, what an error was.
+"""Reads Dynamo's messages: why a graph broke, which guard failed, what an error was.
 
-Pure text in, plain values out; knows no torch. Texts of graph breaks come in
-two forms. From 2.7 on most are laid out by ``format_graph_break_message`` of
-torch/_dynamo/exc.py: a type, an explanation, hints, a developer's context and a
-link with the id. Older ones are one free line. Both may hold what differs from
-run to run (addresses, paths of this machine), which is left out.
+It takes text and returns plain values; it knows no torch. Texts of graph breaks come in two forms.
+From 2.7 on most are laid out by ``format_graph_break_message`` of torch/_dynamo/exc.py: a type, an
+explanation, hints, a developer's context and a link with the id. Older ones are one free line. Both
+may hold what differs from run to run (addresses, paths of this machine), which is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pytest_graphbreak.model import stacks
 from pytest_graphbreak.model.stacks import Line
 
 LIMIT = re.compile(r"(recompile|cache_size|cache size)[ _]limit", re.IGNORECASE)
-"""In a reason: a limit was hit. Recompiles do that, and no break."""
+"""The words of a reason that a limit was hit. Recompiles hit one, and no break does."""
 
 UNNAMED = "Dynamo did not say which guard failed"
 
@@ -54,13 +53,13 @@ _STATES = {
     "deterministic_algorithms": ("use_deterministic_algorithms",),
     "num_threads": ("set_num_threads",),
 }
-"""What sets the global state that a guard is about, by Dynamo's word for it."""
+"""The functions that set the global state a guard is about, by Dynamo's word for it."""
 _SENTENCE = re.compile(r"(?<=[\w`'\")])\. (?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a graph broke. ``id`` is Dynamo's (``GB0124``), None before torch 2.8."""
+    """The reason of a graph break. ``id`` is Dynamo's (``GB0124``), None before torch 2.8."""
 
     text: str
     id: str | None = None
@@ -76,7 +75,7 @@ def reason(message: str) -> Reason:
 
 
 def guard(texts: tuple[str, ...]) -> str:
-    """The guard that failed, from what Dynamo says of every earlier compile, newest first."""
+    """Return the guard that failed, from Dynamo's text on each earlier compile, newest first."""
     if not texts:
         return UNNAMED
     text = re.sub(r"^!?[\d/]+:\s*", "", texts[0].strip())
@@ -87,7 +86,7 @@ def guard(texts: tuple[str, ...]) -> str:
 
 
 def subject(guard: str) -> str:
-    """What a guard is about, as an expression of the function; empty where it is no such."""
+    """Return what a guard is about, as an expression of the function; empty if it is none."""
     found = _SUBJECT.match(guard)
     if found is None:
         return ""
@@ -99,13 +98,13 @@ def subject(guard: str) -> str:
 
 
 def setters(guard: str) -> tuple[str, ...]:
-    """The functions of torch that set the global state that a guard is about."""
+    """Return the functions of torch that set the global state that a guard is about."""
     state = guard.partition("GLOBAL_STATE changed: ")[2].split()
     return tuple(name for one in state for name in _STATES.get(one, ()))
 
 
 def readable(text: str) -> str:
-    """The variables of a guard as the user wrote them."""
+    """Return a guard with its variables as the user wrote them."""
     text = re.sub(r"L\['(\w+)'\]", r"\1", text)
     text = re.sub(r"G\['(\w+)'\]", r"\1", text)
     text = re.sub(r"\._modules\['(\w+)'\]", _module, text)
@@ -113,24 +112,24 @@ def readable(text: str) -> str:
 
 
 def guard_lines(texts: tuple[str, ...]) -> tuple[Line, ...]:
-    """Where the guard comes from that failed, outermost frame first; empty if Dynamo does not say.
+    """Return where the failed guard comes from, outermost frame first; empty if unknown.
 
-    From 2.13 on a stack follows the guard. Before, and in logs, one line follows it,
-    whose file is without the directories that it shares with torch's own (``wt/model.py``).
+    From 2.13 on a stack follows the guard. Before, and in logs, one line follows it, whose file is
+    without the directories that it shares with torch's own (``wt/model.py``).
     """
     text = texts[0] if texts else ""
     if stack := stacks.read(text.partition("\nUser stack trace:")[2]):
         return stack
     parts = text.split("  # ")[1:]
     for number, part in enumerate(parts[1:], 1):
-        if found := _PLACE.match(part):  # a comment of the line's own may be before it
+        if found := _PLACE.match(part):  # a comment in the line itself may come before it
             code = "  # ".join(parts[:number]).strip()
             return (Line(found[1], int(found[2]), found[3], code),)
     return ()
 
 
 def disabled(why: Reason) -> str:
-    """The qualified name of the function whose disabling broke the graph; empty if none did."""
+    """Return the qualified name of the function whose disabling broke the graph; empty if none."""
     if not _DISABLED.search(why.text):
         return ""
     found = _FUNCTION.search(why.explanation) or _FUNCTION.search(why.text)
@@ -138,7 +137,7 @@ def disabled(why: Reason) -> str:
 
 
 def error(kind: str, message: str) -> str:
-    """An exception of Dynamo or a backend, in one line."""
+    """Return an exception of Dynamo or a backend, in one line."""
     found = re.match(r"backend='?(.*?)'? raised:\s*(.+)", message)
     if found:
         return f"{kind}: the backend {found[1]} raised {plain(found[2])}"
@@ -152,9 +151,9 @@ def error(kind: str, message: str) -> str:
 
 
 def stopped(kind: str, message: str) -> str:
-    """What stopped an export: the reason of the graph break that it would have been.
+    """Return what stopped an export: the reason of the graph break that it would have been.
 
-    A condition on data names symbols that only the tracer knows (``u0``): they go.
+    A condition on data names symbols that only the tracer knows (``u0``): they are left out.
     """
     if kind == "Unsupported" or _LAYOUT.search(message):
         why = reason(message).text
@@ -167,7 +166,7 @@ def stopped(kind: str, message: str) -> str:
 
 
 def limit(kind: str, message: str) -> str | None:
-    """What an error says of a recompile limit, or None if it says no such thing.
+    """Return what an error says of a recompile limit, or None if it is about something else.
 
     The words: ``cache_size_limit reached`` (2.6), ``recompile_limit reached``
     (to 2.9), ``Dynamo recompile limit exceeded`` with the limit (from 2.10).
@@ -186,17 +185,17 @@ def limit_reached(name: str, value: str) -> str:
 
 
 def attempt_name(id: str, rounds: int) -> str:
-    """What an attempt is called that has this compile id, which Dynamo gave for so many times."""
+    """Return the name of an attempt: its compile id, and the round of ids if there were more."""
     return id if rounds == 1 else f"{id}#{rounds}"
 
 
 def buckets(graph: str, parts: int) -> str:
-    """Why a captured graph went to the backend in parts."""
+    """Return why a captured graph went to the backend in parts."""
     return f"DDP cut graph {graph} into {parts} gradient buckets"
 
 
 def plain(text: str) -> str:
-    """One line without addresses, paths of this machine and numbers of this run."""
+    """Return text as one line without addresses, paths of this machine and numbers of this run."""
     text = _ADDRESS.sub("", text)
     text = _NAMED.sub(r"\1", text)
     text = _CLASS.sub(r"\1", text)
@@ -234,7 +233,7 @@ def _free(message: str) -> Reason:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1]
     text = text.split("\n")[0]
-    # Values in the notation of Dynamo's own variables, and which of its rules it looked up.
+    # Left out: values in the notation of Dynamo's variables, and the rule that it looked up.
     text = text.split("[<class ")[0].rstrip()
     text = re.sub(r",? skipped according trace_rules.*", "", text)
     text = re.sub(r"(inline in skipfiles: \S+).*", r"\1", text)

@@ -1,13 +1,11 @@
 """The dynamo layer: FX graphs, graph breaks, recompiles, functions left to eager.
 
-How: ``sensors`` wraps a few functions of Dynamo while a window is open,
-``private`` lists them, ``explain`` makes a ``Record`` of what
-they noted, ``messages`` reads Dynamo's messages.
+``sensors`` wraps a few functions of Dynamo while a window is open, ``private`` lists them,
+``explain`` makes a ``Record`` of what they noted, ``messages`` reads Dynamo's messages.
 
-What is not here: code that Dynamo never attempts. Under
-``torch.compiler.set_stance("force_eager")``, inside ``torch.compiler.disable``
-and in functions without tensors nothing is attempted, and nothing is counted.
-What child processes compile is followed by ``children``.
+Code that Dynamo never attempts is not observed: under ``torch.compiler.set_stance("force_eager")``,
+inside ``torch.compiler.disable`` and in functions without tensors nothing is attempted, and nothing
+is counted. What child processes compile is followed by ``children``.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class DynamoObserver(Observer):
             os.register_at_fork(after_in_child=self._in_child)
 
     def open(self, places: Places) -> Window:
-        """Begin to watch. torch is not imported by this: if need be it is waited for."""
+        """Begin to watch. torch is not imported by this, but waited for if need be."""
         with self._lock:
             if self._sensors is None:
                 self._sensors = DynamoSensors(self.runs)
@@ -102,7 +100,7 @@ class DynamoObserver(Observer):
             )
 
     def leave(self, window: DynamoWindow) -> None:
-        """A window closed; with the last one everything is put back."""
+        """Close a window; with the last one everything is put back."""
         with self._lock:
             if window in self._windows:
                 self._windows.remove(window)
@@ -114,7 +112,7 @@ class DynamoObserver(Observer):
                 self._sensors = None
 
     def _in_child(self) -> None:
-        """After a fork: another thread of the parent may have held the locks."""
+        """Replace the locks after a fork: another thread of the parent may have held them."""
         self._lock = threading.RLock()
         if self._sensors is not None:
             self._sensors.in_child()
@@ -126,7 +124,7 @@ class DynamoObserver(Observer):
                 sensors.attach()
 
     def _imported(self, sensors: DynamoSensors) -> None:
-        """Dynamo was imported while windows are open."""
+        """Begin to watch Dynamo, which was imported while windows are open."""
         self._attach(sensors)
         if reason := disabled():
             sensors.events.append(NotObserved(reason))
@@ -147,14 +145,14 @@ class DynamoWindow:
         places: Places,
         isolated: Sequence[str] | None,
     ) -> None:
-        """``isolated``: what prevented isolating it; None where nobody tried."""
+        """Open a window; ``isolated`` is what prevented isolating it, None if nobody tried."""
         self._observer = observer
         self._sensors = sensors
         self._places = places
         self._isolated = isolated
         self._errors: list[str] = []
         self._excluded: list[tuple[int, int]] = []
-        sensors.check()  # what nobody saw before belongs to the windows before
+        sensors.check()  # what nobody saw before belongs to earlier windows
         self._first = len(sensors.events)
         self._ran = sensors.ran()
         self._left_threads = LeftThreads()
@@ -163,7 +161,7 @@ class DynamoWindow:
         self._seen: Record | None = None
 
     def begin(self) -> None:
-        """Dynamo is there from the start: what already prevents observing it."""
+        """Begin where Dynamo is imported already: note what prevents observing it."""
         self._errors += self._sensors.blind()
         if reason := disabled():
             self.fail(reason)
@@ -206,7 +204,7 @@ class DynamoWindow:
         return self._seen
 
     def peek(self) -> Record | None:
-        """Cheap while nothing new happened: the events are read once."""
+        """Return what was seen; cheap while nothing new happened: events are read once."""
         return self._look() if self._open else self._seen
 
     def _look(self) -> Record | None:
@@ -235,7 +233,7 @@ class DynamoWindow:
         return merge([replace(record, executions={"dynamo": count}, execution_list=runs)])
 
     def _within(self, events: Sequence[Event], until: int) -> Iterator[Event]:
-        """The events of this window, of all threads, without those of wider fixtures."""
+        """Yield the events of this window, of all threads, without those of wider fixtures."""
         begin = self._first
         for left, back in self._excluded:
             yield from events[begin:left]
@@ -263,7 +261,7 @@ class DynamoWindow:
             return record_of("dynamo", graphs=made, errors=(*errors, error))
 
     def _left_thread(self, event: Event) -> threading.Thread | None:
-        """The thread of an earlier test in which it happened, if it is no other's.
+        """Return the thread of an earlier test in which an event happened, or None.
 
         What such a thread had begun before there were sensors is only in Dynamo's own counter.
         """
@@ -274,7 +272,7 @@ class DynamoWindow:
 
 
 class _Busy(Exception):
-    """A thread of an earlier test is compiling, and went on for as long as we waited."""
+    """A thread of an earlier test went on compiling for as long as we waited."""
 
 
 @contextmanager
@@ -306,7 +304,7 @@ _UNSEEN = (
 
 
 def disabled() -> str | None:
-    """Why Dynamo compiles nothing at all in this process, or None if it does.
+    """Return why Dynamo compiles nothing at all in this process, or None if it does.
 
     Sources: ``_optimize`` of torch/_dynamo/eval_frame.py, which reads the
     variable at each ``torch.compile``; torch/_dynamo/config.py.
@@ -322,7 +320,7 @@ def disabled() -> str | None:
     return f"dynamo: Dynamo is disabled ({why}), so no graph can be counted"
 
 
-# What ``doctor`` tries the dynamo layer on.
+# The function that ``doctor`` tries the dynamo layer with.
 
 
 class DynamoProbe:

@@ -1,6 +1,6 @@
-"""Which model of a program a graph is of: the outermost ``nn.Module`` that is being called.
+"""The model of a program that a graph belongs to: the outermost ``nn.Module`` being called.
 
-Modules are found by the frames of torch that call them, whose locals are what the call was given.
+Modules are found by the frames of torch that call them, whose locals are the arguments of the call.
 The locals of a user's frame are not read: up to Python 3.12 that keeps their values alive.
 """
 
@@ -17,11 +17,11 @@ from pytest_graphbreak.model import stacks
 _MODULE: Final = ("torch/nn/modules/module.py", "torch\\nn\\modules\\module.py")
 _EVAL_FRAME: Final = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 _WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
-"""Modules that run another one on several devices are no model."""
+"""The modules that run another one on several devices, and are no model themselves."""
 
 
 def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
-    """The class of the outermost module that runs ``frame``; empty without a module.
+    """Return the class of the outermost module that runs ``frame``; empty without a module.
 
     ``values`` are the locals of the function that is compiled, which ``frame`` calls. Where a
     part of the outermost module is compiled, the attribute that holds it is added:
@@ -45,7 +45,7 @@ def owner(frame: FrameType | None, values: Mapping[str, Any]) -> str:
 
 
 def of_graph(graph: Any) -> str:
-    """The class of the module that most operators of an FX graph come from; empty without one."""
+    """Return the class of the module that most operators come from; empty without one."""
     found: Counter[str] = Counter()
     for node in graph.graph.nodes:
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
@@ -54,9 +54,9 @@ def of_graph(graph: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A module without what ``torch.compile`` put around it; None for what is none.
+    """Return a module without what ``torch.compile`` put around it; None if it is none.
 
-    No truth, no length and no attribute is asked of a user's object: each may run their code.
+    No truth, length or attribute of a user's object is asked for: each may run their code.
     """
     kind = type(value)
     if sys.modules["torch"].nn.Module not in kind.__mro__ or kind.__module__.startswith(_WRAPPERS):
@@ -70,7 +70,7 @@ def _children(module: Any) -> Mapping[str, Any]:
 
 
 def _holder(outermost: Any, part: Any) -> str:
-    """``.unet``: the attribute that holds a part of a module; empty where none does."""
+    """Return the attribute that holds a part of a module, as ``.unet``; empty if none does."""
     for name, child in _children(outermost).items():
         within = {id(child): child}
         while within and part is not None:

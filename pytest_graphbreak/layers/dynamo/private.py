@@ -1,4 +1,4 @@
-"""Every private name of torch that the dynamo observer leans on, in one table.
+"""All private names of torch that the dynamo observer uses, in one table.
 
 None of them is promised by torch. Each row says in which versions the name has
 to be there and what cannot be seen without it; a name that is missing becomes
@@ -24,7 +24,7 @@ LATEST: Version = (999, 0)
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One private name: ``module`` and the ``chain`` of attributes inside it.
+    """A private name: ``module`` and the ``chain`` of attributes inside it.
 
     ``since`` and ``until`` are the first and the last minor version of torch
     that has it and needs it. ``without`` says what is lost if it is missing.
@@ -116,7 +116,7 @@ COUNTERS = Name(
 CONFIG = Name("torch._dynamo.config", "disable", "whether Dynamo is disabled cannot be known")
 
 NAMES = tuple(one for one in [*vars().values()] if isinstance(one, Name))
-"""All of those above: without one that a version of torch is to have, nothing is observed."""
+"""All names above: if one that a version of torch should have is missing, nothing is observed."""
 
 _STAYS = "settings that a test leaves cannot be put back"
 CONFIG_ENTRIES = Name("torch._dynamo.config", "_config", _STAYS)
@@ -125,31 +125,31 @@ STANCE = Name("torch._dynamo.eval_frame", "_stance", _STAYS)
 DEVICE = Name("torch", "_GLOBAL_DEVICE_CONTEXT", _STAYS)
 
 SETTINGS = (CONFIG_ENTRIES, CONFIG_UNSET, STANCE, DEVICE)
-"""What ``layers.settings`` needs. Without them graphs are counted, and tests are not kept apart."""
+"""The names for ``layers.settings``. Without them graphs count, but tests are not kept apart."""
 
 
 def torch_version() -> str:
-    """The version of the torch in this process, ``2.9.1+cu128``."""
+    """Return the version of torch in this process, ``2.9.1+cu128``."""
     return str(getattr(sys.modules.get("torch"), "__version__", "unknown"))
 
 
 def minor(version: str) -> Version:
-    """``(2, 9)`` of ``2.9.1+cu128``; a version that cannot be read counts as the newest."""
+    """Return ``(2, 9)`` for ``2.9.1+cu128``; an unreadable version counts as the newest."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else LATEST
 
 
 @functools.cache
 def required(version: str) -> tuple[Name, ...]:
-    """The rows that hold for a version of torch."""
+    """Return the names that a version of torch should have."""
     here = minor(version)
     return tuple(name for name in NAMES if name.since <= here <= name.until)
 
 
 def find(name: Name) -> tuple[Any, str]:
-    """The object that holds a name and the last attribute of its chain.
+    """Return the object that holds a name, and the last attribute of its chain.
 
-    Raises ``MissingName`` where the name, or what should hold it, is not there.
+    Raises ``MissingName`` if the name, or what should hold it, does not exist.
     """
     *path, last = name.chain.split(".")
     try:
@@ -166,7 +166,7 @@ def find(name: Name) -> tuple[Any, str]:
 
 
 def attribute(owner: Any, name: Name) -> Any:
-    """A private name of a module that is loaded. Raises ``MissingName``."""
+    """Return the value of a private name of a loaded module. Raises ``MissingName``."""
     try:
         return getattr(owner, name.chain)
     except AttributeError:
@@ -174,7 +174,7 @@ def attribute(owner: Any, name: Name) -> Any:
 
 
 def missing(name: Name, why: str = "it is missing") -> str:
-    """The error that says that a private name is not there, or not what it was."""
+    """Return the error for a private name that is missing, or is not what it was."""
     return (
         f"dynamo: {name.path} cannot be used in torch {torch_version()} ({why}): {name.without}. "
         "This version of pytest-graphbreak cannot observe this version of torch."

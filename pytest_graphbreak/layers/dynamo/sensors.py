@@ -1,4 +1,4 @@
-"""What is put into Dynamo while a window is open, and notes what Dynamo does.
+"""The sensors that are put into Dynamo while a window is open, and note what Dynamo does.
 
 Sensors are global to the process: they go in with the first open window and
 come out with the last. A sensor wraps a function of Dynamo, notes what it needs
@@ -117,7 +117,7 @@ class DynamoSensors:
             except Exception as fault:
                 self._blind.append(names.missing(name, say(fault)))
             if name is names.INSTALL:
-                self.executions = None  # a count of some runs is none
+                self.executions = None  # a count of only some runs is no count
         self.events.extend(NotObserved(error) for error in self._blind)
         self._ledger.begin(self._found.get(names.COUNTERS))
         if self.executions is not None:
@@ -139,12 +139,12 @@ class DynamoSensors:
             self._patches.append(Patch(owner, attribute, hook))
 
     def blind(self) -> list[str]:
-        """Errors of every window, whenever it opened: what cannot be seen in this torch."""
+        """Return the errors of every window, whenever it opened: what this torch does not show."""
         return list(self._blind)
 
     @property
     def counters(self) -> Any:
-        """Dynamo's own, or None while it is not watched. They are only read."""
+        """Dynamo's own counters, or None while it is not watched. They are only read."""
         return self._found.get(names.COUNTERS)
 
     def detach(self) -> None:
@@ -160,11 +160,11 @@ class DynamoSensors:
         self._patches.clear()
 
     def in_child(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+        """Replace the lock after a fork: another thread of the parent may have held it."""
         self._ledger.in_child()
 
     def check(self) -> None:
-        """Note graphs that Dynamo counted since the last check and that passed us by."""
+        """Note graphs that Dynamo counted since the last check and no sensor saw."""
         try:
             if missed := self._ledger.missed():
                 self.events.append(Missed(missed))
@@ -183,7 +183,7 @@ class DynamoSensors:
             self._start(attempt, args, kwargs)
         except Exception as fault:
             self._sensor_failed("frames", fault)
-        if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: ours as well
+        if "skip" in kwargs:  # frames that Dynamo leaves out of its own logs: leave ours out, too
             kwargs["skip"] += FRAMES
         self._local.begin(attempt)
         if NOTIFIER.listener is not None:
@@ -217,11 +217,11 @@ class DynamoSensors:
         self._signatures[attempt.id] = signature(argument("locals", self._where, args, kwargs))
 
     def _above(self) -> tuple[Line, ...]:
-        """The stack that called a function of torch, from the test on."""
+        """Return the stack that called a function of torch, from the test on."""
         return self._look_up(caller())[0]
 
     def _look_up(self, frame: FrameType | None) -> tuple[tuple[Line, ...], Attempt | None]:
-        """The stack above Dynamo up to the test, and the attempt at the nearest function on it."""
+        """Return the stack from the test to Dynamo, and the attempt at its nearest function."""
         above: list[Line] = []
         parent = None
         searching = True
@@ -271,15 +271,15 @@ class DynamoSensors:
         if NOTIFIER.listener is not None:
             NOTIFIER.listener.ends()
 
-    # Graphs: one for each call of the backend that came back. Of all the calls that torch makes
-    # (2.6 to 2.13), those of DDP (dynamo_buckets) are the only ones that go by another way.
+    # Graphs: one for each call of the backend that returned. Of all calls that torch makes (2.6 to
+    # 2.13), only those of DDP (``late.BucketSensor``) take another way.
 
     def _backend(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """``call_user_compiler(output, gm, ...)``"""
+        """Handle ``call_user_compiler(output, gm, ...)``."""
         __tracebackhide__ = True
         shape = NO_SHAPE
         try:
-            # Now: a backend may change the graph that it is given.
+            # It is read now, since a backend may change the graph that it is given.
             gm = args[1] if len(args) > 1 else kwargs["gm"]
             shape = shape_of(gm)
             if (attempt := self._local.current()) and not attempt.owner:
@@ -302,7 +302,7 @@ class DynamoSensors:
         return result
 
     def _made(self, output: Any, shapes: Sequence[Shape], cached: str | None, took: float) -> None:
-        """A graph came back from the backend, by one call or, in buckets, by several."""
+        """Note a graph that came back from the backend, by one call or, in buckets, by several."""
         attempt = self._local.current() or self._owner(output)
         if attempt is None:
             # torch.export and ahead-of-time compilation trace without a frame.
@@ -332,7 +332,7 @@ class DynamoSensors:
         attempt.calls += 1
 
     def _install_global(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """``install_global_unsafe(output, name, value)``"""
+        """Handle ``install_global_unsafe(output, name, value)``."""
         __tracebackhide__ = True
         result = original(*args, **kwargs)
         if self.executions is not None:
@@ -343,7 +343,7 @@ class DynamoSensors:
         return result
 
     def ran(self) -> Counted:
-        """All runs of graphs up to now."""
+        """Return all runs of graphs up to now."""
         return {} if self.executions is None else self.executions.counted()
 
     def _guard_runs(self, call: Callable[..., None], *args: Any) -> None:
@@ -353,7 +353,7 @@ class DynamoSensors:
             self._sensor_failed("runs of graphs", fault)
 
     def _owner(self, output: Any) -> Attempt | None:
-        """The attempt that made a graph which is compiled again while it runs.
+        """Return the attempt that made a graph which is compiled again while it runs.
 
         That happens for a specialization (``mark_dynamic(specialize_on=...)``).
         Dynamo does not count it; for the device it is one graph more.
@@ -390,7 +390,7 @@ _CONVERT_FRAME = ("_dynamo/convert_frame.py", "_dynamo\\convert_frame.py")
 
 @functools.lru_cache(maxsize=4)
 def _positions(function: Any, wanted: tuple[str, ...]) -> dict[str, int]:
-    """Where a function has its positional parameters; raises ``ValueError`` if one is gone."""
+    """Return the positions of parameters of a function. Raises ``ValueError`` if one is gone."""
     positions = {name: i for i, name in enumerate(inspect.signature(function).parameters)}
     for name in wanted:
         if name not in positions:
@@ -403,11 +403,11 @@ def _code(code: CodeType) -> Line:
 
 
 def _forward(code: CodeType, values: dict[str, Any]) -> CodeType | None:
-    """The ``forward`` that somebody wrote, if ``code`` is a decorator's wrapper around it.
+    """Return the ``forward`` that somebody wrote, if ``code`` is a decorator's wrapper of it.
 
     Every model of transformers is compiled as the same few wrappers.
     """
-    # No truth, no length, no attribute is asked of a user's object: each may run their code.
+    # No truth, length or attribute of a user's object is asked for: each may run their code.
     module = values.get("self")
     if module is None and type(values.get("args")) is tuple:
         module = next(iter(values["args"]), None)

@@ -1,8 +1,8 @@
-"""Which call of JAX a program is compiled for: read from the frames of JAX that are on the stack.
+"""Finds the call of JAX that a program is compiled for, by the frames of JAX on the stack.
 
-Nothing is put around the functions that trace: JAX notes the line of each operation by the
-stack, and would find ours. While XLA compiles nothing is traced, and all that has to be
-known is in the variables of a few frames (``private.check_frames`` looks after them).
+No function that traces is wrapped: JAX notes the line of each operation by the stack, and would
+find our frames. While XLA compiles, nothing is traced, and all that has to be known is in the
+variables of a few frames (``private.check_frames`` checks that they exist).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from pytest_graphbreak.layers.jax.events import Kind
 from pytest_graphbreak.layers.jax.keys import Key
 from pytest_graphbreak.model.stacks import Line
 
-# Calls of ``equinox.filter_jit``: what JAX is handed there, as the user wrote it.
+# Calls of ``equinox.filter_jit``: the arguments that JAX gets there, named as the user wrote them.
 #
-# Equinox gives ``jax.jit`` a function of its own. What is no array, the user's function with it,
-# is one static argument; the arrays are numbered leaves of the others. The parts are put under
-# their own names again here: ``model.layers[0].weight``, ``model.scale``.
+# Equinox gives ``jax.jit`` a function of its own. What is no array, including the user's function,
+# is one static argument; the arrays are numbered leaves of the others. Here the parts get their own
+# names again: ``model.layers[0].weight``, ``model.scale``.
 
 _ARRAY: Final = re.compile(r"dynamic_(?:no)?donate\['(first|fun|rest)'\]\[(\d{1,9})\]")
 _EQUINOX: Final = "equinox/_jit.py"
 
 
 def unpacked(frame: FrameType | None, args: Sequence[Any], key: Key) -> tuple[Any, Key] | None:
-    """The user's function and what it is called with; None where equinox does not call.
+    """Return the user's function and its arguments; None if the caller is not equinox.
 
-    ``frame`` is the one that called JAX, ``args`` what it gave.
+    ``frame`` is the frame that called JAX, ``args`` are the arguments it passed.
     """
     if frame is None or not frame.f_code.co_filename.endswith(_EQUINOX):
         return None
@@ -72,7 +72,7 @@ def unpacked(frame: FrameType | None, args: Sequence[Any], key: Key) -> tuple[An
 def _equinox_leaves(
     given: tuple[Sequence[Any], Any], part: str, names: Sequence[str]
 ) -> Iterator[tuple[str, Any]]:
-    """The name and the value of each leaf; the value of an array is None."""
+    """Yield the name and the value of each leaf; the value of an array is None."""
     values, tree = given
     jax: Any = sys.modules["jax"]
     numbered = jax.tree_util.tree_unflatten(tree, range(len(values)))
@@ -81,13 +81,13 @@ def _equinox_leaves(
 
 
 def _leaf_path(path: Sequence[Any], part: str, names: Sequence[str]) -> str:
-    """``model.scale``: the name of the parameter, and what leads from it to the leaf."""
+    """Return ``model.scale``: the name of the parameter, and the path from it to the leaf."""
     jax: Any = sys.modules["jax"]
     if part == "first":
         head = names[0] if names else "args[0]"
     elif part == "fun":
         head = "the function"
-    else:  # the other arguments, and after them those that were named
+    else:  # the other arguments by position, then those by keyword
         which, entry, path = path[0].idx, path[1], path[2:]
         if which:
             head = str(entry.key)
@@ -109,7 +109,7 @@ LIBRARIES: Final = re.compile(
     r"|flax/core/|flax/linen/(?:module|transforms)\.py"
     r"|flax/nnx/(?!nn/)|torchax/)"
 )
-"""Wrappers of libraries around a call of JAX: no model's code, and no line of a user's."""
+"""Wrappers of libraries around a call of JAX: they are not a model's code, nor a user's line."""
 
 # The rules of jit_p, by the names of their functions (jax/_src/pjit.py of 0.10).
 _FORWARD: Final = ("_pjit_jvp", "_pjit_linearize", "_pjit_partial_eval")
@@ -122,7 +122,7 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 _SOURCE: Final = re.compile(r"(\S{1,500}) at (.{1,4096}):(\d{1,9})")
 _DEEPEST: Final = 32
-"""So many wrappers are taken off a function."""
+"""The most wrappers that are taken off a function."""
 
 _OPTIONS: Final = (
     "donate_argnums",
@@ -139,16 +139,16 @@ _OPTIONS: Final = (
     "inline",
     "compiler_options_kvs",
 )
-"""Of ``PjitInfo``: what is compiled for besides the arguments."""
+"""The fields of ``PjitInfo`` that decide what is compiled, besides the arguments."""
 
 
 @dataclass(slots=True)
 class JaxCall:
-    """What JAX was asked for when it compiled.
+    """The call that JAX compiled something for.
 
-    ``fun`` is what was given to ``jax.jit``; ``own`` says that JAX gave it, as each
-    function of ``jax.numpy`` is. ``source`` is what JAX says of where it was defined.
-    ``stack`` runs from the outermost frame inwards, to the line that called JAX.
+    ``fun`` is what was given to ``jax.jit``; ``own`` says that JAX itself gave it, as it does for
+    each function of ``jax.numpy``. ``source`` is JAX's text on where it was defined. ``stack`` runs
+    from the outermost frame inwards, to the line that called JAX.
     """
 
     stack: tuple[Line, ...]
@@ -162,7 +162,7 @@ class JaxCall:
 
     @property
     def defined(self) -> Line | None:
-        """Where the user's function is defined, with its name; None for one of JAX."""
+        """The place where the user's function is defined, with its name; None for one of JAX."""
         if self.own:
             return None
         if code := code_of(self.fun):
@@ -173,14 +173,14 @@ class JaxCall:
 
     @property
     def caller(self) -> Line | None:
-        """The line that called JAX, or the library that did."""
+        """The line that called JAX, or that called the library that did."""
         own = (line for line in reversed(self.stack) if not LIBRARIES.search(line.file))
         return next(own, self.stack[-1] if self.stack else None)
 
 
 @dataclass(slots=True)
 class _Frames:
-    """What the frames of JAX say that were looked at, from the one that compiles outwards."""
+    """The findings in the frames of JAX, from the one that compiles outwards."""
 
     impl: dict[str, Any] | None = None
     params: Any = None
@@ -202,7 +202,7 @@ class _Frames:
                 self.fun = getattr(_enclosed(unwrapped(self.miss["fun"]), "fun"), "f", None)
         elif name == "_pjit_call_impl_python":
             self.impl = self.impl or frame.f_locals
-        # Both names of one function: jax 0.10 has the second (jax/_src/pjit.py).
+        # Two names of one function: jax 0.10 has the second (jax/_src/pjit.py).
         elif name in ("_python_pjit_helper", "_run_python_pjit"):
             self.params = frame.f_locals.get("p")
         elif name == "cache_miss" and _file(frame) == "pjit.py":
@@ -217,7 +217,7 @@ class _Frames:
 
 
 def call(frame: FrameType | None) -> JaxCall:
-    """The call that is compiled for, from the frame of JAX that compiles."""
+    """Return the call that is compiled for, from the frame of JAX that compiles."""
     of = _Frames()
     while frame is not None and (is_jax(frame) or _is_passed(frame)):
         if is_jax(frame):
@@ -247,7 +247,7 @@ def is_jax(frame: FrameType) -> bool:
 
 @cache
 def home() -> str:
-    """The directory of jax, with a separator at its end."""
+    """Return the directory of jax, with a separator at its end."""
     file = getattr(sys.modules.get("jax"), "__file__", None) or ""
     return os.path.join(os.path.dirname(file), "") if file else "\0"
 
@@ -258,7 +258,7 @@ def _standard() -> tuple[str, str]:
 
 
 def _is_passed(frame: FrameType) -> bool:
-    """Whether a frame only links two of JAX: one of the standard library, or ours."""
+    """Return whether a frame only links two of JAX: one of the standard library, or ours."""
     file = frame.f_code.co_filename
     library, packages = _standard()
     return (file.startswith(library) and packages not in file) or file.startswith(_OURS)
@@ -272,12 +272,12 @@ def _file(frame: FrameType) -> str:
 
 
 def _is_work(frame: FrameType) -> bool:
-    """Whether a frame of JAX outside of a call is more than what JAX puts around each call."""
+    """Return whether a frame of JAX outside of a call is more than JAX's wrapping of each call."""
     return _file(frame) not in ("traceback_util.py", "profiler.py", "api_util.py")
 
 
 def lines(frame: FrameType | None) -> tuple[Line, ...]:
-    """The stack from the outermost frame to this one."""
+    """Return the stack from the outermost frame to this one."""
     found = []
     while frame is not None:
         found.append(Line(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
@@ -286,14 +286,14 @@ def lines(frame: FrameType | None) -> tuple[Line, ...]:
 
 
 _WHOLE: Final = ("call_exported",)
-"""Primitives that are a whole function of the user's: ``jax.export`` had it."""
+"""Primitives that are a whole function of the user's, taken from ``jax.export``."""
 
 
 def _is_own(fun: Any, direct: bool) -> bool:
-    """Whether JAX itself gave this function to ``jit``: then the call is one of eager code.
+    """Return whether JAX itself gave this function to ``jit``: then the call is of eager code.
 
     ``jnp.where`` is such a function; ``jax.jit(jax.nn.softmax)`` and ``jax.jit(jax.vmap(jnp.sin))``
-    are the user's doing. Those of JAX are bare functions, found under their name as what ``jit``
+    are the user's doing. Those of JAX are bare functions, and their name resolves to what ``jit``
     made of them. ``direct``: JAX calls it.
     """
     if getattr(fun, "_apply_primitive", False):
@@ -305,7 +305,7 @@ def _is_own(fun: Any, direct: bool) -> bool:
         return False
     plain = unwrapped(fun)
     name = str(getattr(plain, "__qualname__", ""))
-    if "<locals>" in name:  # what checkify makes of a function, or one of JAX within another
+    if "<locals>" in name:  # made by checkify of a function, or one of JAX within another
         return direct
     if "<" in name:
         return True
@@ -316,7 +316,7 @@ def _is_own(fun: Any, direct: bool) -> bool:
 
 
 def unwrapped(fun: Any) -> Any:
-    """The function inside of partials, bound methods, transformations and callable objects."""
+    """Return the function inside of partials, methods, transformations and callable objects."""
     for _ in range(_DEEPEST):
         if isinstance(fun, functools.partial):
             fun = fun.func
@@ -333,7 +333,7 @@ def unwrapped(fun: Any) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """What an object itself has under a name, without asking code of the user's."""
+    """Return what an object itself has under a name, without running code of the user's."""
     try:
         return object.__getattribute__(owner, "__dict__").get(name)
     except (AttributeError, TypeError):
@@ -346,7 +346,7 @@ def code_of(fun: Any) -> CodeType | None:
 
 
 def definition(fun: Any) -> str:
-    """Where a function is defined: two of one definition are the same code."""
+    """Return where a function is defined: two with one definition are the same code."""
     code = code_of(fun)
     if code is None:
         return f"{type(fun).__module__}.{type(fun).__qualname__}"
@@ -354,7 +354,7 @@ def definition(fun: Any) -> str:
 
 
 def _source(jaxpr: Any) -> str:
-    """``f at /home/me/model.py:12``, as JAX has it."""
+    """Return ``f at /home/me/model.py:12``, as JAX has it."""
     found = getattr(jaxpr, "debug_info", None)
     if found is None:  # a ClosedJaxpr of jax 0.7
         found = getattr(getattr(jaxpr, "jaxpr", None), "debug_info", None)
@@ -362,7 +362,7 @@ def _source(jaxpr: Any) -> str:
 
 
 def _enclosed(fun: Any, name: str) -> Any:
-    """What a variable around a function holds; None where there is no such variable."""
+    """Return what a variable around a function holds; None if there is no such variable."""
     code = getattr(fun, "__code__", None)
     if code is None or name not in code.co_freevars:
         return None
@@ -370,7 +370,7 @@ def _enclosed(fun: Any, name: str) -> Any:
 
 
 def parameters(fun: Any) -> tuple[tuple[str, Any], ...]:
-    """The parameters of a primitive that is called outside of ``jit``: none of another function."""
+    """Return the parameters of a primitive called outside of ``jit``; empty for other functions."""
     if not getattr(fun, "_apply_primitive", False):
         return ()
     found = _enclosed(fun, "params")
@@ -412,7 +412,7 @@ def _static_numbers(info: Any) -> tuple[int, ...]:
 
 
 def _shardings(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """Where each array of a call lies, if the user put it there; None for all else."""
+    """Yield where each array of a call lies if the user put it there, and None for all else."""
     tree: Any = getattr(sys.modules.get("jax"), "tree_util", None)
     if tree is None:
         return

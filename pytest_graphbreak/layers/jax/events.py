@@ -1,4 +1,4 @@
-"""What happened in JAX while windows were open, one event each, in the order of happening."""
+"""The events of JAX while windows were open, in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_graphbreak.model.stacks import Line
 class HostCallback:
     """A call of Python by a compiled program. ``kind`` is the function of JAX that put it there.
 
-    ``stack`` runs from the outermost frame that JAX noted inwards; empty where it noted none.
+    ``stack`` runs from the outermost frame that JAX noted inwards; empty if it noted none.
     """
 
     kind: str
@@ -25,14 +25,14 @@ class HostCallback:
 
 @dataclass(slots=True, eq=False)
 class Executable:
-    """One XLA executable that JAX made.
+    """An XLA executable that JAX made.
 
-    ``cause`` is one of the layer's; ``reason`` says why, where there is more to say than that.
-    ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` the platform of
-    JAX's own choice. ``seconds`` is how long it took to compile. ``loaded``: the persistent cache
-    had it, nothing was compiled. ``stack`` runs from the outermost frame inwards, without those of
-    JAX at its end. ``defined`` is where the function that was given to ``jax.jit`` is defined, None
-    where that is not known.
+    ``cause`` is one of the layer's; ``reason`` says why, if there is more to say than the cause.
+    ``platform`` and ``devices`` (their ids) are those that it runs on, ``default`` is the platform
+    that JAX chooses itself. ``seconds`` is how long it took to compile. ``loaded``: the persistent
+    cache had it, nothing was compiled. ``stack`` runs from the outermost frame inwards, without
+    JAX's frames at its end. ``defined`` is where the function that was given to ``jax.jit`` is
+    defined, None if that is not known.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Executable:
 
 @dataclass(slots=True, eq=False)
 class Interrupted:
-    """Code did not come to be compiled: the value of a traced array was asked for, or XLA refused.
+    """Code that was not compiled: it asked for the value of a traced array, or XLA refused.
 
     ``stack`` runs from the outermost frame inwards, to the line that asked.
     """
@@ -64,14 +64,14 @@ class Interrupted:
 
 @dataclass(slots=True, eq=False)
 class MissedExecutable:
-    """JAX counted a program that our hook did not see."""
+    """A program that JAX counted and our hook did not see."""
 
     name: str
 
 
 @dataclass(slots=True, eq=False)
 class SensorFault:
-    """A sensor failed."""
+    """The failure of a sensor."""
 
     error: str
 
@@ -82,35 +82,35 @@ Kind = Literal["", "forward", "backward", "vmap", "pmap"]
 several devices."""
 
 
-# Which device the jax layer counts for; what is compiled for others is the host's.
+# The device that the jax layer counts for; what is compiled for others is the host's.
 #
-# It is that of ``graph_budget_jax_device`` where the suite names one, as ``tt`` or ``cpu:1``;
-# else TT where JAX has such a device, else the platform that JAX takes by itself.
+# It is the device that ``graph_budget_jax_device`` names, as ``tt`` or ``cpu:1``; without it TT if
+# JAX has such a device, else the platform that JAX takes by itself.
 
 VARIABLE: Final = "GRAPHBREAK_JAX_DEVICE"
-"""What the ini key is handed on by, to observers and to child processes; a user may set it, too."""
+"""The variable that passes the ini key to observers and child processes; users may set it, too."""
 
 _NAME: Final = re.compile(r"([A-Za-z_]\w{0,63})(?::(\d{1,6}))?")
 _ALIASES: Final = {"cuda": "gpu", "rocm": "gpu"}
-"""Platforms that JAX calls by one name."""
+"""Platforms that JAX calls by another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class JaxTarget:
-    """A device, or all of a platform."""
+    """A device, or all devices of a platform."""
 
     platform: str
     number: int | None = None
 
     def holds(self, program: Executable) -> bool:
-        """Whether a program runs there; one over several devices runs on each of them."""
+        """Return whether a program runs there; one on several devices runs on each of them."""
         if _ALIASES.get(program.platform, program.platform) != self.platform:
             return False
         return self.number is None or self.number in program.devices
 
 
 def parse_device(text: str) -> JaxTarget:
-    """Raises ``ValueError`` for what names no device."""
+    """Parse the name of a device. Raises ``ValueError`` if it names none."""
     found = _NAME.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a platform of JAX (tt), or one with a number (cpu:1)")
@@ -119,9 +119,9 @@ def parse_device(text: str) -> JaxTarget:
 
 
 def name_device(text: str) -> Callable[[], None]:
-    """Count for this device from now on; what is returned puts the environment back.
+    """Count for this device from now on; return a function that restores the environment.
 
-    The environment variable wins where it is set. Raises ``ValueError`` as ``parse`` does.
+    The environment variable wins if it is set. Raises ``ValueError`` as ``parse_device`` does.
     """
     parse_device(text)
     if VARIABLE in os.environ:
@@ -135,14 +135,14 @@ def name_device(text: str) -> Callable[[], None]:
 
 
 def is_on_device(program: Executable) -> bool:
-    """Whether a program belongs to the device and not to the host."""
+    """Return whether a program belongs to the device and not to the host."""
     if named := os.environ.get(VARIABLE):
         return parse_device(named).holds(program)
     return JaxTarget("tt" if _has_tt() else program.default).holds(program)
 
 
 def _has_tt() -> bool:
-    """Whether JAX has opened a TT device. It opens all that it has at once."""
+    """Return whether JAX has opened a TT device. It opens all that it has at once."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
-    # A dict that is filled when the backends are opened (jax/_src/xla_bridge.py of 0.10).
+    # This dict is filled when the backends are opened (jax/_src/xla_bridge.py of 0.10).
     return "tt" in getattr(bridge, "_backends", ())

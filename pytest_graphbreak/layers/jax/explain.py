@@ -1,4 +1,4 @@
-"""What happened in JAX -> what a window saw of a layer: graphs with causes and places."""
+"""Turns the events of JAX into what a window saw of a layer: graphs with causes and places."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pytest_graphbreak.model.record import (
 from pytest_graphbreak.model.stacks import Line, since_test, users
 
 MOST_NAMES: Final = 6
-"""Operations that are named of one line; the rest are counted."""
+"""The most operations of one line that are named; the rest are counted."""
 
 
 _ABOUT: Final = re.compile(
@@ -46,7 +46,7 @@ _ABOUT: Final = re.compile(
     r"|(?P<cleared>nothing differs from before)"
     r"|(?P<function>the option \w+|\S+ is a (?:new function object|method of another))"
 )
-"""What a reason of ``keys`` and ``programs`` is about."""
+"""The parts of a reason of ``keys`` and ``programs`` that say what it is about."""
 
 
 def explained(
@@ -56,7 +56,7 @@ def explained(
     places: Places,
     errors: Sequence[str],
 ) -> Record:
-    """What one layer saw: the programs that are its own."""
+    """Return what one layer saw: the programs that are its own."""
     reader = _EventReader(layer, places, [*errors])
     for event in events:
         match event:
@@ -75,7 +75,7 @@ def explained(
 
 
 class _EventReader:
-    """Puts together what one layer saw."""
+    """Collects what one layer saw."""
 
     def __init__(self, layer: str, places: Places, errors: list[str]) -> None:
         self._layer = layer
@@ -128,7 +128,7 @@ class _EventReader:
         )
 
     def _origin(self, program: Executable) -> Frame:
-        """The line that sets what a function is compiled again for."""
+        """Return the line that sets what a function is compiled again for."""
         found = _ABOUT.match(program.reason)
         callers = _users(program.stack, self._places)
         if found is None or not callers:
@@ -146,7 +146,7 @@ class _EventReader:
         return self._places.frame(*line) if line else NOWHERE
 
     def _way(self, program: Executable) -> Frame:
-        """The line that sets the function that is called without ``jit``."""
+        """Return the line that sets the function that is called without ``jit``."""
         callers = _users(program.stack, self._places)
         for caller in callers[-2::-1]:
             line = origins.called(caller, self._places.lines)
@@ -155,7 +155,7 @@ class _EventReader:
         return NOWHERE
 
     def _reason(self, program: Executable) -> str:
-        """Why there is a program, and of which function it is."""
+        """Return why there is a program, and of which function it is."""
         if program.cause == "eager":
             return program.reason
         if program.defined is None or LIBRARIES.search(program.defined.file):
@@ -165,7 +165,7 @@ class _EventReader:
         return f"{program.reason} ({function})" if program.reason else function
 
     def _break(self, found: HostCallback, caller: tuple[Frame, ...]) -> Break:
-        """JAX notes the stack where it traced; otherwise the call of the program is reported."""
+        """Return a break, at the stack that JAX noted while tracing, else at the program's call."""
         stack = _stack(found.stack, self._places) or caller
         return Break(
             self._layer,
@@ -195,7 +195,7 @@ class _EventReader:
 
 
 def _joined(graphs: Sequence[Graph]) -> Iterator[Graph]:
-    """Operations outside of ``jit`` on one line say in common what they are."""
+    """Yield graphs; operations outside of ``jit`` on one line share one reason."""
     places: dict[Frame, list[Graph]] = {}
     for graph in graphs:
         if graph.cause == "eager":
@@ -207,7 +207,7 @@ def _joined(graphs: Sequence[Graph]) -> Iterator[Graph]:
 
 
 def _outside(same: Sequence[Graph]) -> str:
-    """What the operations of one line are, and why the first that came again did."""
+    """Return what the operations of one line are, and why the first repeated one was."""
     names = list(dict.fromkeys(graph.name.rpartition("/")[0] for graph in same))
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     reason = f"outside of jax.jit: {', '.join(names[:MOST_NAMES])}{more}"
@@ -237,10 +237,10 @@ def _loaded(layer: str, loaded: int, compiled: int) -> Iterable[str]:
         )
 
 
-# What stops code from being compiled: the value of an array is asked for while JAX traces.
+# Code that cannot be compiled: it asks for the value of an array while JAX traces.
 #
-# JAX raises then. The exception is seen where it leaves the call of ``jit``: what JAX raises and
-# catches by itself, as it does to try things out, is none of our business.
+# JAX raises then. The exception is seen where it leaves the call of ``jit``: exceptions that JAX
+# raises and catches itself, as it does to try things out, are none of our business.
 
 ASKED: Final = {
     "TracerBoolConversionError": "by bool(): if, while, and, or, not and assert do so",
@@ -249,21 +249,21 @@ ASKED: Final = {
     "NonConcreteBooleanIndexError": "to know how many elements a boolean mask takes",
     "ConcretizationTypeError": "by item(), float(), int(), or as a shape",
 }
-"""How the value of a traced array can be asked for, by the class of ``jax.errors``."""
+"""The ways to ask for the value of a traced array, by the class of ``jax.errors``."""
 
 _BOUNDARY: Final = "reraise_with_filtered_traceback"
 _JIT: Final = ("cache_miss", "jit_trace", "jit_lower")
 
 
 def is_jit_boundary(frame: FrameType | None) -> bool:
-    """Whether a frame is the edge of a call of ``jit``, which an exception is passing."""
+    """Return whether a frame is the edge of a call of ``jit`` that an exception is passing."""
     if frame is None or frame.f_code.co_name != _BOUNDARY:
         return False
     return getattr(frame.f_locals.get("fun"), "__name__", "") in _JIT
 
 
 def stop_reason(error: BaseException) -> str:
-    """``the value of a traced array is asked for by bool()``; empty for any other exception."""
+    """Return ``the value of a traced array is asked for by bool()``; empty for other exceptions."""
     errors: Any = sys.modules.get("jax.errors")
     for name, how in ASKED.items():
         kind = getattr(errors, name, None)
@@ -273,13 +273,13 @@ def stop_reason(error: BaseException) -> str:
 
 
 def refused(name: str, error: BaseException) -> str:
-    """What XLA said when it could not compile a function."""
+    """Return what XLA said when it could not compile a function."""
     text = str(error).strip().split("\n")[0]
     return f"XLA cannot compile {name}: {text or type(error).__name__}"
 
 
 def stop_stack(error: BaseException, frame: FrameType | None) -> tuple[Line, ...]:
-    """The frames from the outermost to the one that asked, without those of JAX at the end."""
+    """Return the frames from the outermost to the one that asked, without JAX's at the end."""
     found = [*lines(frame)]
     trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
     inner = []

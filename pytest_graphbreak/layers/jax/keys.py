@@ -1,9 +1,9 @@
-"""What a program of JAX was compiled for, and how two of one function differ.
+"""The keys that JAX compiles programs for, and how two keys of one function differ.
 
-JAX compiles a function again where its arguments have other shapes or types, where
-they are put together in another way, where a static argument has another value, and
-where a setting, a device or an option of ``jax.jit`` is another. The differences to the
-closest program before are reported, as ``jax_explain_cache_misses`` would log them.
+JAX compiles a function again if its arguments have other shapes or types, if they are nested
+differently, if a static argument has another value, or if a setting, a device or an option of
+``jax.jit`` is another. The differences to the closest program before are reported, as
+``jax_explain_cache_misses`` would log them.
 
 Nothing here imports jax: types are recognised by their attributes.
 """
@@ -19,14 +19,14 @@ from itertools import islice
 from typing import Any, Final
 
 MOST: Final = 3
-"""Differences that a reason lists; the rest are counted."""
+"""The most differences that a reason lists; the rest are counted."""
 LONGEST: Final = 80
-"""Characters of one value."""
+"""The longest value, in characters."""
 
 _ARGUMENT: Final = re.compile(r"[.\[]")
-"""Where the name of an argument ends in that of an array within."""
+"""The end of an argument's name in the name of an array within it."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]{1,16}")
-"""It is another in each run."""
+"""An address, which is another one in each run."""
 
 FORGOTTEN: Final = (
     "nothing differs from before: the program had been forgotten "
@@ -36,11 +36,11 @@ FORGOTTEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What one program was compiled for.
+    """The key that one program was compiled for.
 
-    ``arguments`` are names and abstract values, ``statics`` names and values, ``options``
-    those of ``jax.jit``, ``settings`` those of jax that hold while it traces. ``tree`` is
-    how the arguments are put together, None where that is not known.
+    ``arguments`` are names and abstract values, ``statics`` names and values, ``options`` those of
+    ``jax.jit``, ``settings`` those of jax that hold while it traces. ``tree`` is how the arguments
+    are nested, None if that is not known.
     """
 
     arguments: tuple[tuple[str, Any], ...] = ()
@@ -53,7 +53,7 @@ class Key:
 
 
 def reason(key: Key, known: Sequence[Key]) -> str:
-    """What differs from the closest of the programs before; of those equally close, the latest."""
+    """Return what differs from the closest program before; of equally close ones, the latest."""
     found = [(list(differences(before, key)), before) for before in reversed(known)]
     closest, _ = min(found, key=lambda item: (len(item[0]), _far(item[1], key)))
     if not closest:
@@ -64,7 +64,7 @@ def reason(key: Key, known: Sequence[Key]) -> str:
 
 
 def differences(before: Key, now: Key) -> Iterator[str]:
-    """``at x: float32[3] before, float32[4] now``, and so on."""
+    """Yield ``at x: float32[3] before, float32[4] now``, and so on."""
     yield from _statics(before.statics, now.statics)
     yield from _pairs("the setting ", before.settings, now.settings)
     yield from _pairs("the option ", before.options, now.options, " of jax.jit")
@@ -79,7 +79,7 @@ def differences(before: Key, now: Key) -> Iterator[str]:
 
 
 def _far(before: Key, now: Key) -> int:
-    """In how many sizes, types and kinds the arrays of two programs differ."""
+    """Return the number of sizes, types and kinds in which the arrays of two programs differ."""
     far = 0
     for (_, old), (_, new) in zip(before.arguments, now.arguments, strict=False):
         shapes = [tuple(getattr(aval, "shape", ())) for aval in (old, new)]
@@ -91,14 +91,14 @@ def _far(before: Key, now: Key) -> int:
 
 
 def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
-    """The arrays that the user put somewhere else, by name, each with what differs."""
+    """Yield the arrays that the user put somewhere else, by name, each with what differs."""
     if before.devices != now.devices or not _same(before.tree, now.tree):
         return
     if len(before.shardings) != len(now.shardings):
         return
     names = [name for name, _ in now.arguments]
     names += [""] * (len(now.shardings) - len(names))
-    # pmap names its arrays by axes as well: there are more names than arrays.
+    # pmap names its arrays by axes as well, so there are more names than arrays.
     for name, old, new in zip(names, before.shardings, now.shardings, strict=False):
         if not _same(old, new):
             at = f"at {_short(name) or 'an argument'}"
@@ -108,7 +108,7 @@ def _moved(before: Key, now: Key) -> Iterator[tuple[str, str]]:
 def _arguments(
     before: tuple[tuple[str, Any], ...], now: tuple[tuple[str, Any], ...], moved: Container[str]
 ) -> Iterator[str]:
-    """``moved``: arrays whose device is reported, even where their type does not show it."""
+    """Yield the arguments that differ; those in ``moved`` only if their type differs, too."""
     if len(before) != len(now):
         yield f"{len(before)} arrays before, {len(now)} now"
         return
@@ -157,7 +157,7 @@ def _pairs(
 
 
 def _trees(before: Key, now: Key) -> str:
-    """How the arguments are put together differently, and by which arrays."""
+    """Return how the arguments are nested differently, and by which arrays."""
     old, new = [[name for name, _ in key.arguments] for key in (before, now)]
     gone = [name for name in old if name not in set(new)]
     more = [name for name in new if name not in set(old)]
@@ -174,7 +174,7 @@ def _trees(before: Key, now: Key) -> str:
 
 
 def _root(before: Any, now: Any, names: Sequence[str]) -> Iterator[str]:
-    """What differs of the arguments of a call: those by position, and those by keyword."""
+    """Yield what differs in the arguments of a call: by position, and by keyword."""
     calls = [_parts(tree) for tree in (before, now)]
     if any(kind is not tuple or len(parts) != 2 for kind, _, parts in calls):
         return
@@ -195,7 +195,7 @@ def _root(before: Any, now: Any, names: Sequence[str]) -> Iterator[str]:
 
 
 def _nodes(before: Any, now: Any, name: str) -> Iterator[str]:
-    """The outermost parts of one argument that differ, by kind, length or keys."""
+    """Yield the outermost parts of one argument that differ, by kind, length or keys."""
     (old, old_keys, old_parts), (new, new_keys, new_parts) = _parts(before), _parts(now)
     if old is not new:
         yield f"{_short(name)} is {_kind(old)} before, {_kind(new)} now"
@@ -211,11 +211,11 @@ def _nodes(before: Any, now: Any, name: str) -> Iterator[str]:
 
 
 def _parts(tree: Any) -> tuple[Any, Any, Sequence[Any]]:
-    """The kind of a node, what is static in it (the keys of a dict), and its children.
+    """Return the kind of a node, what is static in it (the keys of a dict), and its children.
 
-    A leaf has no kind, and neither has what is no tree.
+    A leaf has no kind, and neither has anything that is no tree.
     """
-    with suppress(Exception):  # what is static in a tree is the user's, and may raise anything
+    with suppress(Exception):  # the static part of a tree is the user's, and may raise anything
         if (node := tree.node_data()) is not None:
             return node[0], () if node[1] is None else node[1], tree.children()
     return None, (), ()
@@ -229,7 +229,7 @@ def _kind(found: Any) -> str:
 
 
 def _tree(found: Any) -> str:
-    """As JAX prints it, which prints what is static in it too: that may not let itself be."""
+    """Return a tree as JAX prints it; its static parts may refuse to be printed."""
     try:
         return _short(str(found))
     except Exception:
@@ -237,7 +237,7 @@ def _tree(found: Any) -> str:
 
 
 def abstract(aval: Any) -> str:
-    """``float32[3]``; a weak type is that of a Python number."""
+    """Return ``float32[3]``; a weak type is that of a Python number."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or dtype is None:
         return _short(str(aval))
@@ -246,7 +246,7 @@ def abstract(aval: Any) -> str:
 
 
 def sharding(found: Any) -> str:
-    """Where an array lies, in few words."""
+    """Return where an array lies, in few words."""
     if found is None:
         return "on no device of its own"
     spec, mesh = getattr(found, "spec", None), getattr(found, "mesh", None)
@@ -268,7 +268,7 @@ def _device(device: Any) -> str:
 
 
 def value(found: Any) -> str:
-    """A value in few words. What could run the user's code, or hold an address, is its type."""
+    """Return a value in few words: only its type if it may run user code or hold an address."""
     if isinstance(found, Enum):
         return _short(f"{type(found).__qualname__}.{found._name_}")
     if found is None or isinstance(found, bool):
@@ -278,7 +278,7 @@ def value(found: Any) -> str:
     if type(found).__name__ in _TRACED:
         return "function"
     if type(found).__module__ in ("numpy", "numpy.dtypes") and getattr(found, "ndim", None) == 0:
-        if not hasattr(found, "item"):  # a dtype has ``ndim``, and no value
+        if not hasattr(found, "item"):  # a dtype has ``ndim``, but no value
             return str(found.name)
         return _plain(found.item()) if isinstance(found.item(), _PLAIN) else str(found.dtype)
     if type(found) in (tuple, list):
@@ -287,7 +287,7 @@ def value(found: Any) -> str:
         return _short(f"{ends[0]}{inner}{',' if ends == '()' and len(found) == 1 else ''}{ends[1]}")
     try:
         name = found.__qualname__
-    except Exception:  # the user's own attributes may do as they like
+    except Exception:  # the user's own attributes may raise anything
         name = None
     return _short(name) if isinstance(name, str) else _short(f"{type(found).__qualname__} object")
 
@@ -297,7 +297,7 @@ _PLAIN: Final = (int, float, complex, str, bytes)
 
 
 def _plain(found: Any) -> str:
-    """As Python prints it, whatever a class of the user's makes of that; the first part of it."""
+    """Return the start of a value as Python prints it, whatever a subclass makes of that."""
     plain: Any = next(each for each in _PLAIN if isinstance(found, each))
     if plain in (str, bytes):
         found = plain.__getitem__(found, slice(LONGEST))
@@ -308,18 +308,19 @@ def _plain(found: Any) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether JAX takes two values for one. Where hashes differ it does not compare, nor do we:
+    """Return whether JAX takes two values for one.
 
-    a comparison of the user's may compute, and compile, whatever it likes.
+    Where hashes differ it does not compare, nor do we: a comparison of the user's may compute, and
+    compile, whatever it likes.
     """
     if one is other:
         return True
-    with suppress(Exception):  # of the user's own hash
+    with suppress(Exception):  # from the user's own hash
         if hash(one) != hash(other):
             return False
     try:
         return bool(one == other)
-    except Exception:  # of the user's own comparison
+    except Exception:  # from the user's own comparison
         return False
 
 

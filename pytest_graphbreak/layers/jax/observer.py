@@ -1,12 +1,12 @@
 """The jax layer: XLA executables that JAX compiled, in this process and all of its threads.
 
-How: ``sensors`` puts a hook around the one function by which JAX compiles or finds a program
-in its persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``ledger``
-and ``keys`` say why a function is compiled again, ``device`` whose program it is, ``explain``
-makes a ``Record`` of it all. ``private`` lists the names of JAX that this uses.
+``sensors`` puts a hook around the one function by which JAX compiles a program or finds it in its
+persistent cache, ``calls`` reads from JAX's own frames which call it is for, ``programs`` and
+``keys`` say why a function is compiled again, ``events`` whose program it is, ``explain`` makes a
+``Record`` of it all. ``private`` lists the names of JAX that this uses.
 
-What is not here: an executable that is held (``lower().compile()``), or loaded
-(``jax.experimental.serialize_executable``), and runs again compiles nothing.
+An executable that is held (``lower().compile()``) or loaded
+(``jax.experimental.serialize_executable``) and runs again is not observed: it compiles nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JaxObserver(Observer):
         return JaxWindow(self, places, not_isolated)
 
     def isolate(self, key: str) -> None:
-        """Forget what JAX compiled; nothing where it is not loaded."""
+        """Forget what JAX compiled; do nothing if it is not loaded."""
         self._not_isolated = []
         if private.loaded():
             try:
@@ -58,7 +58,7 @@ class JaxObserver(Observer):
 
     @contextmanager
     def keep_history(self) -> Iterator[None]:
-        """The ledger of functions is kept while the sensors are in."""
+        """Keep the ledger of functions by keeping the sensors in."""
         with ExitStack() as left:
             with suppress(Exception):  # a window reports what prevents it
                 SENSORS.acquire()
@@ -78,10 +78,10 @@ class JaxObserver(Observer):
 
 
 def _forget_traces() -> None:
-    """What chex counts for ``assert_max_traces`` begins again with the caches.
+    """Reset the counts that chex keeps for ``assert_max_traces``, along with the caches.
 
-    A function that two tests share is traced by each of them: chex would take the second for
-    one time too many, and says itself to do this at the start of a test.
+    A function that two tests share is traced by each of them: chex would take the second for one
+    time too many. Its documentation says to do this at the start of a test.
     """
     clear = getattr(sys.modules.get("chex"), "clear_trace_counter", None)
     if callable(clear):
@@ -89,12 +89,12 @@ def _forget_traces() -> None:
 
 
 class HostObserver(JaxObserver):
-    """Watches what JAX compiles for all else. It sees what the other one does."""
+    """Watches what JAX compiles for other devices. It sees what the other observer sees."""
 
     layer = "jax_host"
 
     def forget(self) -> None:
-        """The layer of the device does so for both."""
+        """Do nothing: the layer of the device forgets for both."""
 
     def is_here(self, program: Executable) -> bool:
         return not is_on_device(program)
@@ -106,7 +106,7 @@ class JaxWindow:
     def __init__(
         self, observer: JaxObserver, places: Places, not_isolated: list[str] | None
     ) -> None:
-        """``not_isolated``: what prevented isolating it; None where nobody tried."""
+        """Open a window; ``not_isolated`` is what prevented isolating it, None if nobody tried."""
         self._observer = observer
         self._places = places
         self._not_isolated = not_isolated
@@ -149,7 +149,7 @@ class JaxWindow:
                 self._forget()
 
     def _forget(self) -> None:
-        """What a fixture of wider scope compiled is compiled again where the test needs it."""
+        """Forget what a wider fixture compiled: it is compiled again where the test needs it."""
         try:
             self._observer.forget()
         except Exception as fault:
@@ -177,7 +177,7 @@ class JaxWindow:
         return self._last_read[1]
 
     def _left_out(self, events: Iterable[Event]) -> Iterator[str]:
-        """What is noted of the programs of threads that an earlier test left."""
+        """Yield the notes on programs of threads that an earlier test left."""
         made = Counter(
             thread
             for event in events
@@ -187,7 +187,7 @@ class JaxWindow:
         return self._left_threads.notes(self._observer.layer, made)
 
     def _events(self, until: int) -> Iterator[Event]:
-        """The events of this window, of all threads, without those of wider fixtures."""
+        """Yield the events of this window, of all threads, without those of wider fixtures."""
         begin = self._first
         for left, back in self._excluded:
             yield from SENSORS.events[begin:left]
@@ -202,7 +202,7 @@ UNWATCHED = (
 )
 
 
-# What ``doctor`` tries the jax layer on.
+# The function that ``doctor`` tries the jax layer with.
 
 
 class JaxProbe:

@@ -1,8 +1,6 @@
-"""Every private name of jax that is used, and what becomes of us without it.
+"""All private names of jax that are used, and what each one is for.
 
-jax is never imported from here: it is there when the user's code imported it.
-
-Source: jax/_src of jax 0.7.1, 0.10.2 and 0.12.0.1, where all of these are the same.
+jax is never imported from here: it is loaded once the user's code has imported it.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from pytest_graphbreak.layers.hooks import locate
 
 
 class JaxName(NamedTuple):
-    """A name of jax: ``chain`` inside of ``module``, and what it is for.
+    """A private name of jax: ``chain`` inside of ``module``, with its purpose.
 
     ``parameters`` are those that a function has to begin with.
     """
@@ -78,19 +76,19 @@ _IMPL_LOCALS: Final = ("jaxpr", "name")
 
 
 def loaded() -> bool:
-    """Whether the user's code has imported jax."""
+    """Return whether the user's code has imported jax."""
     return sys.modules.get("jax") is not None
 
 
 def has_compiled() -> bool:
-    """Whether a backend of JAX is open: before that nothing was compiled."""
+    """Return whether a backend of JAX is open: before that nothing was compiled."""
     bridge = sys.modules.get(BRIDGE.module)
     is_open = getattr(bridge, "backends_are_initialized", None)
     return bridge is not None and (is_open is None or bool(is_open()))
 
 
 def jit_is_disabled() -> bool:
-    """Whether ``JAX_DISABLE_JIT`` is set, or ``jax.disable_jit`` was entered and not left."""
+    """Return whether ``JAX_DISABLE_JIT`` is set, or ``jax.disable_jit`` is in force."""
     return bool(sys.modules["jax"].config.jax_disable_jit)
 
 
@@ -99,7 +97,7 @@ def version() -> str:
 
 
 def find(name: JaxName) -> tuple[Any, str]:
-    """The object that holds a name, and its last part. Raises ``MissingName``."""
+    """Return the object that holds a name, and its last part. Raises ``MissingName``."""
     try:
         owner, last = locate(importlib.import_module(name.module), name.chain)
     except (AttributeError, ImportError):
@@ -110,7 +108,7 @@ def find(name: JaxName) -> tuple[Any, str]:
 
 
 def value(name: JaxName) -> Any:
-    """What a name resolves to. Raises ``MissingName``."""
+    """Return what a name resolves to. Raises ``MissingName``."""
     return getattr(*find(name))
 
 
@@ -124,7 +122,7 @@ def _check_parameters(name: JaxName, function: Any) -> None:
 
 
 def check_frames() -> Iterator[str]:
-    """What is wrong with the functions of jax whose variables are read, if anything is."""
+    """Yield what is wrong with the functions of jax whose variables are read."""
     try:
         impl = inspect.unwrap(value(IMPL)).__code__
         if lost := [local for local in _IMPL_LOCALS if local not in _variables(impl)]:
@@ -142,14 +140,14 @@ def check_frames() -> Iterator[str]:
 
 
 def settings() -> tuple[tuple[str, Any], ...]:
-    """The settings of this thread that make JAX trace again, by name. Raises ``MissingName``."""
+    """Return the settings of this thread that make JAX trace again. Raises ``MissingName``."""
     context = value(CONTEXT)
     values = tuple(context())
     return tuple(zip(_setting_names(len(values)), values, strict=True))
 
 
 def _setting_names(number: int) -> tuple[str, ...]:
-    """Their names: jax 0.10 and later list them, for earlier ones the code does."""
+    """Return their names: jax 0.10 and later list them, for earlier ones the code does."""
     config = sys.modules[CONTEXT.module]
     try:
         names = tuple(map(str, config.trace_context_names()))
@@ -162,7 +160,7 @@ def _setting_names(number: int) -> tuple[str, ...]:
 
 
 def _as_typed(name: str) -> str:
-    """As a user types it, where it is one of ``jax.config``."""
+    """Return a name as a user types it, if it is one of ``jax.config``."""
     config = sys.modules["jax"].config
     return f"jax_{name}" if hasattr(config, f"jax_{name}") else name
 

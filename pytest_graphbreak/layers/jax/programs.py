@@ -1,4 +1,4 @@
-"""What was compiled so far, function by function: whether a program is the first of its own."""
+"""The programs that were compiled so far, by function, to tell which are compiled again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Identity = tuple[Any, ...]
 
 
 class FunctionLedger:
-    """The functions of this process since caches were last cleared, of all threads."""
+    """The functions compiled in this process since caches were last cleared, of all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -34,11 +34,11 @@ class FunctionLedger:
         self._made: dict[Identity, str] = {}
 
     def in_child(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+        """Replace the lock after a fork: another thread of the parent may have held it."""
         self._lock = threading.RLock()
 
     def note(self, call: JaxCall, on_device: bool = True) -> str:
-        """Why a function is compiled again; empty if it is the first time.
+        """Return why a function is compiled again; empty if it is the first time.
 
         The device and the host are counted apart: a function whose golden result the host
         computed before is compiled for the device for the first time.
@@ -53,7 +53,7 @@ class FunctionLedger:
         return why if is_known else self._recreated(call, on_device)
 
     def note_eager(self, name: str, call: JaxCall, on_device: bool) -> str:
-        """Why an operation outside of ``jit`` is compiled again for one line; else empty."""
+        """Return why an operation outside of ``jit`` is compiled again for one line; else empty."""
         if call.caller is None:
             return ""
         identity = (name, call.caller.file, call.caller.line, on_device)
@@ -65,20 +65,20 @@ class FunctionLedger:
         return why.replace("the static argument ", "")
 
     def _difference(self, identity: Identity, key: Key) -> str:
-        """How a program differs from the closest before; empty for the first of an identity."""
+        """Return how a program differs from the closest before; empty for an identity's first."""
         known = self._keys.setdefault(identity, [])
         why = keys.reason(key, known) if known else ""
         known.append(key)
         return why
 
     def _identity(self, call: JaxCall) -> Identity:
-        """What JAX knows a function by: itself. Of a backward pass only its source is known."""
+        """Return what JAX knows a function by: the object, or the source of a backward pass."""
         fun = call.fun
         if fun is None:
             return ("source", call.source)
         identity = ("function", id(fun))
         alive = self._alive.get(identity)
-        if alive is not None and alive() is not fun:  # its number was given to another
+        if alive is not None and alive() is not fun:  # its id was reused for another object
             for kind, here in product(get_args(Kind), (True, False)):
                 self._keys.pop((*identity, kind, here), None)
         with suppress(TypeError):  # an object without weak references
@@ -86,7 +86,7 @@ class FunctionLedger:
         return identity
 
     def _recreated(self, call: JaxCall, on_device: bool) -> str:
-        """The same code, called from the same line, and another function to JAX."""
+        """Return why the same code, called from the same line, is another function to JAX."""
         if call.fun is None or call.caller is None:
             return ""
         place = (definition(call.fun), call.caller.file, call.caller.line, call.kind, on_device)
@@ -106,22 +106,22 @@ class FunctionLedger:
         )
 
 
-# Executables that XLA made, handed back where an isolated test asks for the same one again.
+# Executables that XLA made, returned when an isolated test asks for the same one again.
 #
 # Caches of JAX are cleared before each test, so JAX traces, lowers and asks for each program again,
 # and each is counted. What XLA made for the same module, options and devices is what it would
 # make again, and making it is most of what a small program costs.
 
 MOST_KEPT: Final = 1024
-"""Executables; those not used longest go first."""
+"""The most executables that are kept; the least recently used go first."""
 LONGEST_MODULE: Final = 1_000_000
-"""Characters of a module that is kept."""
+"""The longest module that is kept, in characters."""
 _CALLS_PYTHON: Final = ("callback", "Partition")
 """Parts of the names of targets that call Python: the module does not say what they call."""
 
 
 class KeptExecutables:
-    """Those of this process; nothing is kept before the first test that is isolated."""
+    """The kept executables of this process; none before the first isolated test."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -129,11 +129,11 @@ class KeptExecutables:
         self._found: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
 
     def in_child(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+        """Replace the lock after a fork: another thread of the parent may have held it."""
         self._lock = threading.Lock()
 
     def made(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What ``backend_compile_and_load`` returns for these arguments."""
+        """Return what ``backend_compile_and_load`` returns for these arguments."""
         __tracebackhide__ = True
         key = self._key(original, args, kwargs)
         with self._lock:
@@ -142,14 +142,14 @@ class KeptExecutables:
                 return self._found[key][1]
         made = original(*args, **kwargs)
         if key is not None:
-            with self._lock:  # the backend is held, since its number is in the key
+            with self._lock:  # the backend is kept alive, since its id is in the key
                 self._found[key] = args[0], made
                 if len(self._found) > MOST_KEPT:
                     self._found.popitem(last=False)
         return made
 
     def _key(self, original: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-        """None for what is not kept, and where another tool has replaced JAX's function."""
+        """Return the key, or None if not to be kept, or if another tool replaced JAX's function."""
         if not self.is_on or kwargs or len(args) != 5 or args[4] or not _is_of_jax(original):
             return None
         backend, module, devices, options, _ = args
@@ -160,7 +160,7 @@ class KeptExecutables:
             where = tuple(int(device.id) for device in devices)
             digest = sha256(text.encode()).digest()
             return id(backend), where, options.SerializeAsString(), digest
-        except (AttributeError, TypeError, ValueError):  # another backend's kinds of these
+        except (AttributeError, TypeError, ValueError):  # another backend has other types here
             return None
 
 

@@ -1,8 +1,8 @@
-"""What is put into JAX while a window is open: a hook around the compilation of a program.
+"""The sensors of JAX: a hook around the compilation of a program while a window is open.
 
-JaxSensors are global to the process: they go in with the first open window and come out with
-the last. JAX counts its compilations as well, by an event; one that passed our hook by is
-reported as an error.
+Sensors are global to the process: they go in with the first open window and come out with the last.
+JAX counts its compilations as well, by an event; one that our hook did not see is reported as an
+error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pytest_graphbreak.layers.jax.traces import KeptTraces
 from pytest_graphbreak.layers.left_threads import Events
 from pytest_graphbreak.model.stacks import Line
 
-# What the StableHLO module of a program holds: operations, inputs, outputs, calls of Python.
+# Reading the StableHLO module of a program: operations, inputs, outputs, calls of Python.
 
 _PLAIN: Final = ("constant", "return", "func", "call", "module")
 """Operations that compute nothing."""
@@ -44,17 +44,17 @@ _FUNCTIONS: Final = {
     "pure_callback": "jax.pure_callback",
     "io_callback": "jax.experimental.io_callback",
     "debug_print": "jax.debug.print",
-    "debug_callback": "jax.debug.callback",  # before jax 0.8 that of jax.debug.print, too
+    "debug_callback": "jax.debug.callback",  # before jax 0.8 also that of jax.debug.print
 }
-"""The functions of JAX that put a call of Python into a program, by the primitive."""
+"""The functions of JAX that put a call of Python into a program, by their primitive."""
 _PRIMITIVE: Final = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\b")
 _FRAME: Final = re.compile(r'"([^"\n]{1,500})"\("([^"\n]{1,4096})":(\d{1,9}):')
 _LONGEST: Final = 100_000
-"""Characters that are read of a location."""
+"""The most characters that are read of a location."""
 
 
 class ModuleContents(NamedTuple):
-    """Numbers are None where they are not known."""
+    """The contents of a module. Numbers are None if they are not known."""
 
     ops: int | None = None
     inputs: int | None = None
@@ -63,7 +63,7 @@ class ModuleContents(NamedTuple):
 
 
 def contents(module: Any) -> ModuleContents:
-    """What a module holds; nothing is known of one that cannot be read."""
+    """Return what a module holds; empty if it cannot be read."""
     try:
         ops, inputs, outputs = 0, None, None
         callbacks: list[HostCallback] = []
@@ -76,7 +76,7 @@ def contents(module: Any) -> ModuleContents:
                 if _calls_python(inner):
                     callbacks.append(callback(str(inner.location)))
         return ModuleContents(ops, inputs, outputs, tuple(callbacks))
-    except Exception:  # the program counts all the same
+    except Exception:  # the program still counts
         return ModuleContents()
 
 
@@ -91,7 +91,7 @@ def _operations(operation: Any) -> Iterator[Any]:
 
 
 def _calls_python(operation: Any) -> bool:
-    """Whether an operation calls Python on the host: by a custom call, on TPU by a transfer."""
+    """Return whether an operation calls Python on the host: by a custom call, on TPU a transfer."""
     if operation.name == "stablehlo.custom_call":
         return "callback" in str(operation.attributes["call_target_name"])
     if operation.name == "stablehlo.send":
@@ -100,9 +100,9 @@ def _calls_python(operation: Any) -> bool:
 
 
 def callback(location: str) -> HostCallback:
-    """What calls Python, from the location of its operation.
+    """Return the function that calls Python, from the location of its operation.
 
-    JAX prints there its primitive, and the user's frames from the innermost outwards.
+    JAX prints its primitive there, and the user's frames from the innermost outwards.
     """
     location = location[:_LONGEST]
     found = _PRIMITIVE.search(location)
@@ -112,9 +112,12 @@ def callback(location: str) -> HostCallback:
 
 
 class _Local(threading.local):
-    """Of one thread: the programs that are being compiled, the innermost last, whether XLA was
-    asked; whether the innermost is compiled ahead of time; how many ended of which JAX has not
-    reported yet; the exception that was reported last."""
+    """The state of one thread.
+
+    ``compiling`` has an item for each program that is being compiled, the innermost last: whether
+    XLA was asked. ``is_aot`` says whether the innermost is compiled ahead of time, ``unheard`` how
+    many ended that JAX has not reported yet. ``raised`` is the exception that was reported last.
+    """
 
     def __init__(self) -> None:
         self.compiling: list[bool] = []
@@ -142,7 +145,7 @@ class JaxSensors:
         self._event = ""
 
     def acquire(self) -> None:
-        """One window more. JAX is not imported by this: if need be it is waited for."""
+        """Open a window. JAX is not imported by this, but waited for if need be."""
         with self._lock:
             self._windows += 1
             if self._windows == 1:
@@ -151,7 +154,7 @@ class JaxSensors:
                 if not private.loaded():
                     self._imports.attach()
         if private.loaded() and not self.attached:
-            # Another thread may be importing it: wait outside of the lock, which it needs.
+            # Another thread may be importing it: wait outside of the lock, which that thread needs.
             importlib.import_module("jax")
             self._attach()
 
@@ -162,7 +165,7 @@ class JaxSensors:
                 self._detach()
 
     def in_child(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+        """Replace the lock after a fork: another thread of the parent may have held it."""
         self._lock = threading.RLock()
         self._local = _Local()
         self.ledger.in_child()
@@ -213,10 +216,10 @@ class JaxSensors:
     def sensor_failed(self, what: str, fault: BaseException) -> None:
         self.events.append(SensorFault(f"jax: the sensor for {what} failed: {_say(fault)}"))
 
-    # Code that is not compiled: an exception on its way out of a call of jit.
+    # Code that is not compiled: seen as an exception that leaves a call of jit.
 
     def _raised(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """JAX looks what is to be shown of an exception that leaves one of its functions."""
+        """Handle that JAX prepares an exception which leaves one of its functions."""
         try:
             self._stopped(args[0], caller())
         except Exception as fault:
@@ -238,7 +241,7 @@ class JaxSensors:
     def _compile(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         local, listener = self._local, NOTIFIER.listener
-        if local.is_reading:  # a comparison of the user's that we asked for
+        if local.is_reading:  # a comparison of the user's that we caused
             local.unheard += 1
             return original(*args, **kwargs)
         local.is_reading = True
@@ -274,12 +277,12 @@ class JaxSensors:
         __tracebackhide__ = True
         if self._local.compiling:
             self._local.compiling[-1] = True
-        if self._local.is_aot:  # its text and its costs may be read, with the lines of the source
+        if self._local.is_aot:  # its text and its costs may be read, with the source lines
             return original(*args, **kwargs)
         return self.kept.made(original, args, kwargs)
 
     def _heard(self, original: Hook, *args: Any, **kwargs: Any) -> Any:
-        """JAX reports durations to its listeners."""
+        """Handle a duration that JAX reports to its listeners."""
         if args and args[0] == self._event:
             if self._local.unheard:
                 self._local.unheard -= 1
@@ -331,11 +334,11 @@ def _placed(made: JaxCall, platform: str, devices: list[int]) -> Any:
 
 
 LONGEST: Final = 200
-"""Characters of the name of a program."""
+"""The longest name of a program, in characters."""
 
 
 def _name(made: JaxCall, module: Any) -> str:
-    """``f`` of the module ``jit_f``."""
+    """Return ``f`` for the module ``jit_f``."""
     if made.kind == "pmap":
         return str(getattr(made.fun, "__name__", "pmap"))[:LONGEST]
     name = str(module.operation.attributes["sym_name"]).strip('"')[:LONGEST]
@@ -344,7 +347,7 @@ def _name(made: JaxCall, module: Any) -> str:
 
 
 def _default_platform() -> str:
-    """Of the backend that JAX takes by itself. One is open: something is compiled for it."""
+    """Return the platform that JAX takes by itself. It is open: something is compiled for it."""
     return str(private.value(private.BRIDGE)().platform)
 
 
@@ -358,4 +361,4 @@ def _say(fault: BaseException) -> str:
 
 
 SENSORS: Final = JaxSensors()
-"""Those of this process: all observers of JAX share them."""
+"""The sensors of this process: all observers of JAX share them."""

@@ -1,13 +1,13 @@
-"""Caches of JAX cleared, except for what JAX traced and lowered of functions of its own.
+"""Clears the caches of JAX, except for what JAX traced and lowered of its own functions.
 
 Most of what isolation costs is eager ``jnp`` code, traced and lowered again in each test. What
 stays in JAX's caches is its own module-level functions and primitives, called with plain values
-(``is_plain``): no code of the user's is in their traces. What they were compiled to does
-not stay, so that each program is asked for again, and counted, where it would be after
-``jax.clear_caches()``: the same calls share a trace, and the same traces a lowering.
+(``is_plain``): no code of the user's is in their traces. What they were compiled to does not stay,
+so that each program is asked for again, and counted, just as after ``jax.clear_caches()``: the same
+calls share a trace, and the same traces a lowering.
 
-``jax.clear_caches()`` itself is called, with these caches out of its list for the time. Where
-they are not found as expected (jax 0.7 has others), it clears all.
+``jax.clear_caches()`` itself is called, with these caches taken out of its list meanwhile. If they
+are not found as expected (jax 0.7 has others), it clears all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pytest_graphbreak.layers.jax import private
 from pytest_graphbreak.layers.jax.calls import home
 
 MOST: Final = 4096
-"""Traces that are kept; when there are more, all go."""
+"""The most traces that are kept; if there are more, all are cleared."""
 _VALUES: Final = (type(None), bool, int, float, complex, str, bytes)
 _NODES: Final = (type(None), tuple, list, dict)
 _LIBRARIES: Final = ("jax", "jaxlib", "numpy", "ml_dtypes")
@@ -34,7 +34,7 @@ _WITH_CODE: Final = ("Jaxpr", "Tree", "Fun")
 
 
 class KeptTraces:
-    """Clears the caches. What was found fit to stay is not looked at again."""
+    """Clears the caches, and remembers which entries may stay."""
 
     def __init__(self) -> None:
         self._fit: dict[int, Any] = {}
@@ -42,7 +42,7 @@ class KeptTraces:
         self._modules = 0
 
     def clear(self) -> None:
-        """``jax.clear_caches()`` except for what stays. Raises ``MissingName`` if there is none."""
+        """Call ``jax.clear_caches()`` except for what stays. Raises ``MissingName`` without it."""
         clear = private.value(private.CLEAR)
         try:
             kept = self._evict()
@@ -52,7 +52,7 @@ class KeptTraces:
             clear()
 
     def _evict(self) -> tuple[Any, ...]:
-        """The caches that hold nothing but what stays."""
+        """Evict all that must not stay; return the caches that hold nothing else."""
         traces = private.value(private.TRACES)
         lowerings = private.value(private.LOWERINGS)
         fit = {}
@@ -62,7 +62,7 @@ class KeptTraces:
             if id(args) in self._fit or self._stays(fun, args):
                 fit[id(args)] = args
             # JAX marks the function that it makes for one primitive (jax/_src/dispatch.py of 0.10).
-            elif getattr(fun, "_apply_primitive", False):  # that cache evicts nothing singly
+            elif getattr(fun, "_apply_primitive", False):  # that cache cannot evict single entries
                 return self._none()
             else:
                 traces.evict_weakref(fun)
@@ -86,7 +86,7 @@ class KeptTraces:
         return _is_defined(fun) and _is_plain_tree(args[0].tree)
 
     def _knows(self, primitive: Any) -> bool:
-        """Whether a module of jax defines a primitive, and no library with rules of its own."""
+        """Return whether a module of jax defines a primitive, not a library with its own rules."""
         if id(primitive) not in self._primitives and self._modules != len(sys.modules):
             self._modules = len(sys.modules)
             self._primitives = {
@@ -101,7 +101,7 @@ class KeptTraces:
 
 @contextmanager
 def _unlisted(kept: tuple[Any, ...]) -> Iterator[None]:
-    """JAX does not know of these caches for the time."""
+    """Hide these caches from JAX meanwhile."""
     listed = private.value(private.CACHES) if kept else {}
     names = {cache: listed.pop(cache) for cache in kept}
     try:
@@ -111,12 +111,12 @@ def _unlisted(kept: tuple[Any, ...]) -> Iterator[None]:
 
 
 def _values(cache: Any, kind: type) -> list[Any]:
-    """What a cache holds: JAX shows its keys alone, the garbage collector knows the rest."""
+    """Return what a cache holds: JAX shows only its keys, the garbage collector knows the rest."""
     return [value for value in gc.get_referents(cache) if type(value) is kind]
 
 
 def _only_lowered(lowerings: Any, stay: set[int]) -> bool:
-    """Have a cache hold nothing but these, and no executable; False where that is not known."""
+    """Reduce a cache to these, without executables; return False if its content is not known."""
     for reference, *_ in lowerings.cache_keys():
         if id(jaxpr := reference()) not in stay and jaxpr is not None:
             lowerings.evict_weakref(jaxpr)
@@ -137,9 +137,9 @@ def _is_traced(value: tuple[Any, ...]) -> bool:
 
 
 def _is_defined(fun: Any) -> bool:
-    """Whether a module of jax defines a function, and not another function within it.
+    """Return whether a module of jax defines a function, and not inside of another function.
 
-    What JAX makes of a user's function has the names of that one.
+    What JAX makes of a user's function has the names of that function.
     """
     return (
         type(fun) is FunctionType
@@ -150,7 +150,7 @@ def _is_defined(fun: Any) -> bool:
 
 
 def _is_plain_tree(tree: Any) -> bool:
-    """Whether arguments are of builtin containers, and plain where they are static."""
+    """Return whether arguments are in builtin containers, and plain where they are static."""
     if (node := tree.node_data()) is None:
         return True
     kind, data = node
@@ -160,7 +160,7 @@ def _is_plain_tree(tree: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value can bring no code of the user's into a program, and is no program itself."""
+    """Return whether a value can bring no user code into a program, and is no program itself."""
     if type(value) in _VALUES:
         return True
     if isinstance(value, (tuple, list, frozenset)):
