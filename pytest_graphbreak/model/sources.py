@@ -47,7 +47,7 @@ class Sources:
         self.frame = lru_cache(_FILES)(self._frame)
 
     def definition(self, file: str, line: int, name: str) -> Frame:
-        """Return the place of the ``def`` of a function, or the line itself without the file."""
+        """Return the ``def`` of a function, or the line itself if the file is not here."""
         here = self.find(file)
         if here is None:
             return self.frame(file, line, name)

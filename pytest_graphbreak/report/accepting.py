@@ -1,8 +1,7 @@
-"""What to type to accept the counts of a run, where the run is over and its machine is gone.
+"""The command that accepts the counts of a run that is over and whose machine is gone.
 
-On GitHub that is one line that names the run, and works in any checkout with
-``gh``; elsewhere it names the report. Variables: GitHub's "Default environment
-variables".
+On GitHub, it is one line that names the run and works in any checkout with ``gh``; elsewhere it
+names the report. Variables: GitHub's "Default environment variables".
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _PUBLIC: Final = "github.com"
 
 @dataclass(frozen=True, slots=True)
 class GitHubRun:
-    """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, behind its host if that is own."""
+    """A run of GitHub Actions. ``repository`` is ``OWNER/NAME``, or ``HOST/OWNER/NAME``."""
 
     number: str
     repository: str
 
 
 def this_run(environ: Mapping[str, str] = os.environ) -> GitHubRun | None:
-    """The run of GitHub Actions that this process is part of; None elsewhere."""
+    """Return the run of GitHub Actions that this process is part of, or None elsewhere."""
     number, name = environ.get("GITHUB_RUN_ID", ""), environ.get("GITHUB_REPOSITORY", "")
     if environ.get("GITHUB_ACTIONS") != "true" or not number.isascii() or not number.isdigit():
         return None
@@ -45,12 +44,13 @@ def command(
     run: GitHubRun | None = None,
     tool: str = "graphbreak",
 ) -> str:
-    """The line that accepts the counts of a run, of one test or of all.
+    """Return the command that accepts the counts of a run, of one test or of all.
 
-    ``tool`` starts ``graphbreak`` here; a run of GitHub Actions is accepted on another machine.
+    ``tool`` is the command that starts ``graphbreak`` here; with ``run``, it is always
+    ``graphbreak``, since the command is used on another machine.
 
-    ``reports`` are those that hold them, as a shell takes them, for where there
-    is no ``run`` of GitHub Actions to name.
+    ``reports`` are the reports with the counts, quoted for a shell; they are used if there is no
+    ``run`` of GitHub Actions to name.
     """
     what = reports
     if run is not None:

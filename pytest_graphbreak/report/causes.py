@@ -1,4 +1,4 @@
-"""Why a test is red: what its graphs are made of, and each cause with its place and advice."""
+"""The explanation of a failed test: its graphs, and each cause with its place and advice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pytest_graphbreak.report.lines import (
 from pytest_graphbreak.report.root_causes import Occurrence, reported
 from pytest_graphbreak.text.output import TextLine, noun, plural, signed
 
-# What ran, or was read, more or less often than before: the lines that asked, and what to do.
+# Runs and reads that are more or fewer than before: the lines that caused them, and advice.
 
 _ASKED: Final = {
     "sync": ("torch_xla.sync()", "sync once a step, and not inside of a loop over its parts"),
@@ -51,12 +51,12 @@ _ASKED: Final = {
         "write it by operations that the device has",
     ),
 }
-"""What asked, and what to do."""
+"""What caused a run or a read, and advice."""
 _OTHER: Final = ("nobody knows what asked", "")
 
 
 def run_lines(sign: str, item: LineRuns, count: int, *, read: bool) -> list[TextLine]:
-    """What one line asked for: ``+ 11 executions: torch_xla.sync()``."""
+    """Return the lines for runs or reads: ``+ 11 executions: torch_xla.sync()``."""
     what = plural(count, "read" if read else "execution")
     asked, fix = _called(item) if item.cause == "call" else _ASKED.get(item.cause, _OTHER)
     return [
@@ -75,7 +75,7 @@ def _called(item: LineRuns) -> tuple[str, str]:
 
 
 def compiled_still(record: Record, layer: str, most: int) -> Iterator[TextLine]:
-    """The runs that are left of a layer that ran less of the program."""
+    """Yield the remaining runs of a layer that ran less of the program."""
     ran = [item for item in record.execution_list if item.layer == layer]
     where = {graph.name: graph.where.function for graph in record.graph_list}
     yield TextLine("some of what ran compiled runs without the compiler now; left are:", indent=2)
@@ -88,16 +88,16 @@ def compiled_still(record: Record, layer: str, most: int) -> Iterator[TextLine]:
 
 
 MOST_PLACES = 12
-"""Places that a failure shows in full; what is left out is counted."""
+"""The number of places that a failure shows in full; the rest are counted."""
 MOST_FUNCTIONS = 8
-"""Functions that are named where operations are lost."""
+"""The number of functions that are named if operations are lost."""
 _BECAUSE = "without the compiler because of"
 MOST_NOWHERE = 3
-"""Functions that are named where nothing is compiled any more: those around all others."""
+"""The number of functions that are named if nothing is compiled any more: the outermost ones."""
 
 
 def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
-    """Where nothing is compiled any more and nothing broke: what to look for, and where."""
+    """Yield what to look for if nothing is compiled any more and nothing broke."""
     if not verdict.emptied or record.breaks or record.eager or any(record.graphs.values()):
         return
     if record.frames.attempted:
@@ -117,7 +117,7 @@ def nowhere(verdict: Verdict, record: Record, context: Context) -> Iterator[Text
 
 
 def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
-    """Where less of the program is compiled in as many graphs: what each of them still has."""
+    """Yield what each graph still contains if as many graphs compile less of the program."""
     if not is_less(verdict):
         return
     for step in verdict.lost:
@@ -143,7 +143,7 @@ def shrunk(verdict: Verdict, record: Record) -> Iterator[TextLine]:
 
 
 def is_less(verdict: Verdict) -> bool:
-    """Whether less is compiled, or less of that runs, and no new place explains it."""
+    """Return whether less is compiled, or runs compiled, and no new place explains it."""
     if any(step.kind == "ops" for step in verdict.lost):
         return not (verdict.over and _is_explained(verdict))
     return any(step.kind == "work" for step in verdict.lost)
@@ -154,25 +154,25 @@ def _is_explained(verdict: Verdict) -> bool:
 
 
 def _shrank(verdict: Verdict, layer: str) -> bool:
-    """Whether a layer captures less: that is reported, and with it why less of it runs."""
+    """Return whether a layer captures less, which already explains why less of it runs."""
     return any((step.kind, step.layer) == ("ops", layer) for step in verdict.lost)
 
 
 def _look_for(verdict: Verdict) -> str:
-    """What there may be, by the first layer that lost what it had."""
+    """Return what to look for, according to the first layer that lost something."""
     layer = next((step.layer for step in verdict.lost if step.layer), LAYERS[0])
     return f"look for {DESCRIPTIONS[layer].look_for}"
 
 
 def _notes(record: Record) -> Iterator[TextLine]:
-    """What the record notes may be why less was compiled: what a cache had, what is turned off."""
+    """Yield notes that may explain why less was compiled: a cache, or a setting."""
     yield from map(detail, record.notes)
 
 
 def not_reached(
     verdict: Verdict, shown: SourceLines = NO_LINES, most: int = MOST_FUNCTIONS
 ) -> Iterator[TextLine]:
-    """The functions that are no longer reached; where all are, those that hold less."""
+    """Yield the functions that are no longer reached, or else those with fewer operations."""
     functions = [one for one in verdict.changes if one.kind == "function" and not one.was]
     none = [one for one in functions if not one.after]
     if not functions and not any(one.is_gone for one in verdict.changes):
@@ -193,13 +193,13 @@ def not_reached(
 
 
 def _way(verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
-    """Of the outermost function that is not reached, the line by which the test calls it now."""
+    """Yield the line by which the test now calls the outermost function that is not reached."""
     function = _outermost(verdict)
     yield from _set(_BECAUSE, shown.uncompiled(function) if function.file else NOWHERE, ())
 
 
 def _outermost(verdict: Verdict) -> Frame:
-    """The function with the most operations of those that are no longer reached."""
+    """Return the function with the most operations among those that are no longer reached."""
     functions = (one for one in verdict.changes if one.kind == "function" and not one.was)
     return next((one.where for one in functions if not one.after), NOWHERE)
 
@@ -217,9 +217,9 @@ def _operations(count: int) -> str:
 
 
 def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> Iterator[TextLine]:
-    """What is new and what is gone, each with its place; the rest of a long list is counted.
+    """Yield new and removed places; the rest of a long list is counted.
 
-    What is advised is said once.
+    Each advice is given only once.
     """
     found = reported(verdict, record)
     advised = set[str]()
@@ -233,7 +233,7 @@ def places(verdict: Verdict, record: Record, shown: SourceLines = NO_LINES) -> I
 
 
 def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterator[TextLine]:
-    """What runs a line so often, or what took the place of one that was compiled."""
+    """Yield what runs a line so often, or what replaced a line that was compiled."""
     if one.change.kind in ("execution", "read"):
         for where in shown.repeated(one.where):
             yield from _set("repeated by", where, ())
@@ -245,7 +245,7 @@ def _in_source(one: Occurrence, verdict: Verdict, shown: SourceLines) -> Iterato
 
 
 def _was_compiled(one: Occurrence, verdict: Verdict) -> bool:
-    """Whether the function of an operation may be one that was called compiled, and is not now."""
+    """Return whether the operation may be in a function that used to be called compiled."""
     return any(
         gone.is_gone
         and gone.layer == one.change.layer
@@ -256,7 +256,7 @@ def _was_compiled(one: Occurrence, verdict: Verdict) -> bool:
 
 
 def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
-    """What changed at one place: what, where, what led there, what to try."""
+    """Return the lines for one place: what changed, where, what led there, what to try."""
     if one.change.was:
         return _reworded(one)
     match one.items:
@@ -276,7 +276,7 @@ def lines(one: Occurrence, sign: str = "+") -> list[TextLine]:
 
 
 def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[TextLine]:
-    """The line that broke and its calls; where it calls a disabled function, that line first."""
+    """Return the lines of a break: its place, or that of a disabled function, and its calls."""
     name = f"{item.id}  " if item.id else ""
     return [
         signed(sign, item.reason, name),
@@ -289,9 +289,9 @@ def break_lines(sign: str, item: Break, one: Occurrence | None = None) -> list[T
 
 
 def _with_it(one: Occurrence) -> Iterator[TextLine]:
-    """What happened with a break, a line for each and no advice: it goes with it."""
+    """Yield a line for each change that a break caused, without advice."""
     breaks, repeats = one.with_it("break"), one.with_it("recompile")
-    # A function that is compiled by itself since then follows from the break and needs no line.
+    # A function that is now compiled by itself follows from the break and needs no line.
     graphs = [
         graph
         for graph in one.with_it("graph")
@@ -314,7 +314,7 @@ def _with_it(one: Occurrence) -> Iterator[TextLine]:
 
 
 def _recompiled(repeats: Sequence[Occurrence]) -> Iterator[tuple[Frame, str, str]]:
-    """Each function that is compiled again, how often, and why where it is for one reason."""
+    """Yield each recompiled function, how often, and the reason if there is only one."""
     found: dict[tuple[str, ...], list[Occurrence]] = {}
     called: dict[tuple[str, ...], tuple[Frame, int]] = {}
     for one in repeats:
@@ -363,7 +363,7 @@ def _entry(sign: str, item: Graph, count: int) -> list[TextLine]:
 
 
 def recompile_word(layer: str) -> str:
-    """What a layer calls it that code is compiled again."""
+    """Return the word of a layer for a recompile."""
     causes = DESCRIPTIONS[layer].causes
     return next((cause.name for cause in causes if cause.kind == "repeat"), "recompile")
 
@@ -382,7 +382,7 @@ def recompile_lines(sign: str, one: Occurrence) -> list[TextLine]:
 
 
 def _again(item: Recompile) -> Iterator[TextLine]:
-    """The line of the guard, the one that sets what it is about, and the function."""
+    """Yield the line of the guard, the line that sets the guarded value, and the function."""
     yield from at(item.guard)
     origin = _set("set in", item.origin, (item.guard, item.where, *item.stack))
     if item.guard.file and item.where.file:
@@ -392,13 +392,13 @@ def _again(item: Recompile) -> Iterator[TextLine]:
 
 
 def _set(words: str, origin: Frame, shown: Sequence[Frame]) -> Iterator[TextLine]:
-    """The line that sets something, where it is not shown without that."""
+    """Yield the line that sets something, unless it is shown anyway."""
     if origin.file and origin not in shown:
         yield from (detail(f"{words} {position(origin)}"), *code(origin))
 
 
 def _callers(item: Recompile) -> Sequence[Frame]:
-    """The calls, without what is shown: the rest of a function begins where it is called."""
+    """Return the calls without those shown already: a function's rest begins where it is called."""
     shown = {(one.file, one.line) for one in (item.guard, item.where)}
     stack = item.stack
     while stack and (stack[-1].file, stack[-1].line) in shown:
@@ -407,7 +407,7 @@ def _callers(item: Recompile) -> Sequence[Frame]:
 
 
 def _followers(one: Occurrence, since: str) -> Iterator[TextLine]:
-    """What is compiled again with a function, since it calls it."""
+    """Yield the functions that are recompiled with their caller."""
     followers = one.with_it("recompile")
     if followers:
         yield detail(f"and recompiled with its caller, since {since}:")

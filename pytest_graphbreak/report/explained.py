@@ -1,6 +1,6 @@
-"""What makes tests red, as lines: each cause once, with its place, what to do and its tests.
+"""The causes of failed tests as lines: each cause once, with place, advice and tests.
 
-The lines of a cause are those of a failure (``causes``): who has read the one knows the other.
+The lines of a cause are those of a failure (``causes``), so they are familiar to its readers.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pytest_graphbreak.text.output import BLANK, TextLine, plural, signed
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 10
-"""Causes that are reported; the rest are counted."""
+"""The number of causes that are reported; the rest are counted."""
 UNREACHED: Final = f"look for {DESCRIPTIONS['dynamo'].look_for}"
-"""What to do about a function that is no longer reached."""
+"""The advice for a function that is no longer reached."""
 _NOWHEN: Final[dict[str, Any]] = {"process": None, "during": None}
-"""Of a cause that many tests have: neither the process nor what one of them was doing."""
+"""Fields to clear in a cause of many tests: the process, and what one test was doing."""
 
 
 def lines(found: RootCauses, most: int = MOST) -> Iterator[TextLine]:
-    """All of it and a blank line, for a terminal.
+    """Yield the lines of all causes and a blank line, for a terminal.
 
-    Nothing where no place explains a test, or one test is red: its failure has said all.
+    There are none if no place explains a test, or if only one test failed: its failure is complete.
     """
     if found.red < 2 or not found.places:
         return
@@ -51,7 +51,7 @@ def lines(found: RootCauses, most: int = MOST) -> Iterator[TextLine]:
 
 
 def cause_lines(cause: RootCause) -> Iterator[TextLine]:
-    """One cause: what, where, what to try, how many tests and graphs, and the first test."""
+    """Yield one cause: what, where, what to try, how many tests and graphs, and the first test."""
     yield from what(cause)
     which = "the one that grew most" if cause.graphs else "one of them"
     yield detail(f"{extent(cause)}{f'; {which}:' if len(cause.tests) > 1 else ''}")
@@ -59,7 +59,7 @@ def cause_lines(cause: RootCause) -> Iterator[TextLine]:
 
 
 def what(cause: RootCause) -> list[TextLine]:
-    """What happened, where, and what to try: without what only one of its tests knows."""
+    """Return what happened, where, and what to try, without what is specific to one test."""
     return [replace(line, text=cut(line.text)) for line in _what(cause)]
 
 
@@ -88,19 +88,19 @@ def _what(cause: RootCause) -> list[TextLine]:
 
 
 def title(cause: RootCause) -> str:
-    """What happened, on one line: ``GB0124  Unsupported Tensor.item() call``."""
+    """Return what happened, on one line: ``GB0124 Unsupported Tensor.item() call``."""
     return str(what(cause)[0].harmless()).strip()[2:]
 
 
 def to_do(cause: RootCause) -> str | None:
-    """How to fix it, on one line, where that is known."""
+    """Return how to fix it, on one line, or None if that is not known."""
     if cause.found is None:
         return UNREACHED if cause.function.file else None
     return advice.short(cause.found.first)
 
 
 def extent(cause: RootCause) -> str:
-    """``in 218 tests, which make 436 graphs more``."""
+    """Return the extent of a cause: ``in 218 tests, which make 436 graphs more``."""
     tests, graphs = len(cause.tests), cause.graphs
     words = f"in {plural(tests, 'test')}"
     if graphs:

@@ -1,4 +1,4 @@
-"""The failure text as pytest shows it: colours on a terminal, plain text everywhere else."""
+"""The failure text as pytest shows it: coloured on a terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Location = tuple[str, int | None, str]
 
 
 class Crash:
-    """Where and what, in the one line that pytest's short summary shows."""
+    """The place and message that pytest's short summary shows on one line."""
 
     def __init__(self, location: Location, message: str) -> None:
         self.path = location[0]
@@ -27,9 +27,9 @@ class Crash:
 
 
 class FailureText:
-    """The failure text as pytest shows it: colours on a terminal, plain text everywhere else.
+    """The failure text as pytest shows it: coloured on a terminal, plain text elsewhere.
 
-    With ``line`` (``--tb=line``) pytest's own line of ``reprcrash`` is all that is shown.
+    With ``line`` (``--tb=line``), only pytest's own line of ``reprcrash`` is shown.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class FailureText:
             write(self.lines, tw)
 
     def shorten(self, first: str) -> None:
-        """Show three lines instead of all: ``first`` is a test whose failure shows the same."""
+        """Show only three lines, and point to ``first``, a test whose failure shows the rest."""
         self.lines = list(pointing_to(self.lines, first))
 
 
 def pointing_to(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
-    """The headline of a failure, its first cause and place, and the test that shows the rest."""
+    """Yield the headline of a failure, its first cause, and the test that shows the rest."""
     yield lines[0]
     causes = [at for at, line in enumerate(lines) if line.kind in ("new", "lost")]
     for at in causes[:1]:
@@ -64,7 +64,7 @@ def pointing_to(lines: Sequence[TextLine], first: str) -> Iterator[TextLine]:
 
 
 def write(lines: Iterable[TextLine], tw: Any) -> None:
-    """Write lines by pytest's writer, in its colours; in a file they stay whole, to be searched."""
+    """Write lines with pytest's writer, in its colours; in a file they are not wrapped."""
     width = columns(getattr(tw, "_file", None))
     for line in lines:
         for row in wrapped(line.harmless(), width):
@@ -74,14 +74,14 @@ def write(lines: Iterable[TextLine], tw: Any) -> None:
 
 
 _ERROR = "E   "
-"""What pytest writes before the lines of an exception."""
+"""The text that pytest writes before the lines of an exception."""
 
 
 class BlockText:
-    """Prints the failure of a block, which is an exception of the test's: no line too wide.
+    """Prints the failure of a block, which is an exception of the test, without wide lines.
 
-    Put in place of the ``toterminal`` of what pytest has made of that exception, which stays
-    as it is for all others. ``lines`` are what the exception says.
+    It replaces the ``toterminal`` of pytest's representation of that exception, which otherwise
+    stays the same. ``lines`` are the lines of the exception.
     """
 
     def __init__(self, longrepr: Any, lines: Sequence[TextLine]) -> None:
@@ -102,7 +102,7 @@ class BlockText:
                 entry.lines = lines
 
     def _narrow(self, shown: Sequence[str], width: int) -> Sequence[str]:
-        """The lines of an entry, ours broken; they come below one that names the exception."""
+        """Return the lines of an entry, with those of ``lines`` wrapped to a width."""
         first, *more = plain(self._lines).split("\n")
         for at, line in enumerate(shown):
             deeper = len(line) - len(line[1:].lstrip()) - len(_ERROR)

@@ -1,4 +1,4 @@
-"""What a record reports: each reason at one place, and its lines on a terminal."""
+"""The findings of a record: each reason at one place, and its lines on a terminal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pytest_graphbreak.text.output import BLANK, TextLine, plural
 from pytest_graphbreak.text.safe import cut
 
 MOST = 20
-"""Entries of one section; the JSON report has all."""
+"""The number of entries of one section; the JSON report has all."""
 
 _DEPTH = 11
-"""Columns before what is said below the first line of a finding."""
+"""Columns before the lines below the first line of a finding."""
 _ABOVE = 2
-"""Frames of a break's stack that are shown above its place."""
+"""The number of frames of a break's stack that are shown above its place."""
 
 KINDS = {
     "break": "graph break",
@@ -33,15 +33,15 @@ KINDS = {
     "eager": "left to eager",
     "other": "cut by torch_xla",
 }
-"""How a finding's kind is called; a cause of device graphs is called by its name."""
+"""The names of kinds of findings; a cause of device graphs is called by its own name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonAtPlace:
-    """One reason at one place. ``kind`` is what it made: break, recompile, eager, or a cause.
+    """One reason at one place. ``kind`` is its effect: break, recompile, eager, or a cause.
 
-    ``stack`` are the frames above ``where``, the nearest first; ``advice`` is
-    one line, empty where there is none; ``seconds``, ``owner`` and ``raised`` are those of a break.
+    ``stack`` are the frames above ``where``, the nearest first; ``advice`` is one line, empty if
+    there is none; ``seconds``, ``owner`` and ``raised`` are those of a break.
     """
 
     kind: str
@@ -57,18 +57,18 @@ class ReasonAtPlace:
 
 
 def observed(record: Record) -> list[ReasonAtPlace]:
-    """What was observed live. Device graphs that are whole FX graphs are no finding."""
+    """Return what was observed live; device graphs that are whole FX graphs are not findings."""
     layer = DESCRIPTIONS[record.headline]
-    if layer.breaks:  # its breaks report its graphs
+    if layer.breaks:  # breaks of this layer account for its graphs
         return ranked(record, ())
     graphs = (graph for graph in record.graph_list if graph.layer == layer.name)
     return ranked(record, (graph for graph in graphs if not layer.cause(graph.cause).is_plain))
 
 
 def ranked(record: Record, cut: Iterable[Graph]) -> list[ReasonAtPlace]:
-    """Breaks, recompiles and what was left to eager, with the device graphs that were ``cut``.
+    """Return breaks, recompiles and eager code, with the device graphs that were ``cut``.
 
-    By the time that their graphs took to compile, in whole seconds, and then by frequency.
+    They are sorted by the compile time of their graphs, in whole seconds, and then by frequency.
     """
     found = [
         ReasonAtPlace(
@@ -125,21 +125,21 @@ def _grouped(items: Iterable[Recompile | Graph], kind: str) -> list[ReasonAtPlac
 
 
 def total(items: Iterable[Recompile | Graph]) -> float | None:
-    """The seconds of items together; None where none is known."""
+    """Return the total seconds of items, or None if none is known."""
     known = [item.seconds for item in items if item.seconds is not None]
     return sum(known) if known else None
 
 
 def _common(owners: Iterable[str]) -> str:
-    """The one model that all are of; empty where they are of several."""
+    """Return the model that all share, or an empty string if there are several."""
     found = set(owners)
     return found.pop() if len(found) == 1 else ""
 
 
 def models(record: Record, layer: str) -> dict[str, list[Graph]]:
-    """The graphs of each model of a program; empty where all are of one.
+    """Return the graphs of each model of a program; empty if there is only one model.
 
-    A device graph is of the model of the FX graph that it was lowered from.
+    A device graph belongs to the model of the FX graph that it was lowered from.
     """
     known = {graph.name: graph.owner for graph in record.graph_list if graph.owner}
     found: dict[str, list[Graph]] = {}
@@ -154,9 +154,9 @@ _NO_MODEL = "outside of a model"
 
 
 def homes_of(record: Record, layer: str) -> dict[str, list[tuple[Frame, int]]]:
-    """The source lines that the graphs of a layer come from, with the number of graphs of each.
+    """Return the source lines that graphs of a layer come from, with their numbers of graphs.
 
-    By a title; each model of a program has its own, with its graphs and their time.
+    They are grouped by title; each model of a program has its own, with its graphs and their time.
     """
     graphs = [graph for graph in record.graph_list if graph.layer == layer]
     groups = {f"{layer} graphs come from": graphs}
@@ -169,19 +169,19 @@ def homes_of(record: Record, layer: str) -> dict[str, list[tuple[Frame, int]]]:
 
 
 def _of_model(layer: str, name: str, graphs: Sequence[Graph]) -> str:
-    """``UNet: 5 dynamo graphs, 12.3 s``."""
+    """Return the title of a model: ``UNet: 5 dynamo graphs, 12.3 s``."""
     took = total(graphs)
     time = "" if took is None else f", {took:.1f} s"
     return f"{cut(name)}: {plural(len(graphs), f'{layer} graph')}{time}"
 
 
 def order(found: Sequence[ReasonAtPlace]) -> str:
-    """What findings are sorted by: time, where one took a second at least."""
+    """Return what findings are sorted by: time, if one took at least a second, else frequency."""
     return "most compile time" if found and (found[0].seconds or 0) >= 1 else "most frequent"
 
 
 def section(title: str, entries: list[list[TextLine]]) -> Iterator[TextLine]:
-    """A title and entries of some lines each; entries over ``MOST`` are counted."""
+    """Yield a title and its entries of some lines each; entries over ``MOST`` are counted."""
     if not entries:
         return
     yield BLANK
@@ -193,7 +193,7 @@ def section(title: str, entries: list[list[TextLine]]) -> Iterator[TextLine]:
 
 
 def finding(item: ReasonAtPlace, named: bool = False) -> Iterator[TextLine]:
-    """How often, what, where, and how to fix it; ``named``: in which model, too."""
+    """Yield how often, what, where, and how to fix it; with ``named``, the model as well."""
     name = f"{item.id}  " if item.id else ""
     kind = KINDS.get(item.kind, item.kind)
     yield counted(item.count, f"{kind}  {name}{cut(item.reason)}".rstrip(), item.seconds)
@@ -207,12 +207,12 @@ def finding(item: ReasonAtPlace, named: bool = False) -> Iterator[TextLine]:
 
 
 def home(frame: Frame, count: int) -> list[TextLine]:
-    """A source line that graphs come from."""
+    """Return the lines for a source line that graphs come from."""
     return [counted(count, cut(position(frame))), *_code(frame)]
 
 
 def counted(count: int, text: str, took: float | None = None) -> TextLine:
-    """How often something was, how long it took, and what it was."""
+    """Return a line with a count, the time taken, and a text."""
     time = "" if took is None else f"{took:.1f} s  "
     return TextLine(text, indent=4, head=f"{count:>4}x  {time}")
 
@@ -228,48 +228,48 @@ def _code(frame: Frame) -> list[TextLine]:
 
 
 def decomposition(record: Record, layer: str) -> Counter[str]:
-    """How many graphs of a layer each cause made, in the order of ``CAUSES``."""
+    """Return the number of graphs of a layer by cause, in the order of ``CAUSES``."""
     counted = Counter(graph.cause for graph in record.graph_list if graph.layer == layer)
     return Counter({cause: counted[cause] for cause in CAUSES[layer] if counted[cause]})
 
 
 def cached(record: Record, layer: str) -> Counter[str]:
-    """How many graphs of a layer were compiled, loaded and found, in the order of ``CACHED``."""
+    """Return how many graphs were compiled, loaded or found, in the order of ``CACHED``."""
     counted = Counter(graph.cached for graph in record.graph_list if graph.layer == layer)
     return Counter({name: counted[name] for name in CACHED if counted[name]})
 
 
 def cached_text(counted: Mapping[str, int]) -> str:
-    """`` (compiled 3, loaded 1)``, behind a number of graphs; empty where all were compiled."""
+    """Return `` (compiled 3, loaded 1)`` to follow a number; empty if all were compiled."""
     if not set(counted) - {"compiled"}:
         return ""
     return f" ({', '.join(f'{name} {count:,}' for name, count in counted.items())})"
 
 
 def causes_text(counted: Mapping[str, int]) -> str:
-    """What makes up a number of graphs: ``2 entries + 1 break``; empty where nothing is known."""
+    """Return the parts of a number of graphs, ``2 entries + 1 break``; empty if unknown."""
     return " + ".join(
         BY_NAME.get(cause, GraphCause(cause)).of(count) for cause, count in counted.items()
     )
 
 
 def made_of(record: Record, layer: str) -> str:
-    """What makes up the graphs of a layer, and where their code came from; empty where unknown."""
+    """Return the causes of a layer's graphs and the origin of their code; empty if unknown."""
     causes = decomposition(record, layer)
     return f"{causes_text(causes)}{cached_text(cached(record, layer))}" if causes else ""
 
 
-# What there is, where nothing was judged: graphs by cause, and reasons, most frequent first.
+# Graphs by cause and reasons where nothing was judged, the most frequent first.
 #
-# For reports that were made without the gate. The same lines are on the terminal and, as they
-# are, in a comment.
+# This is for reports that were made without the gate. The same lines are shown on the terminal and
+# in a comment.
 
 MOST_REASONS: Final = 10
-"""Reasons that are shown with their places; the rest are counted."""
+"""The number of reasons that are shown with their places; the rest are counted."""
 
 
 def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
-    """What the tests made that nothing judged; nothing where there is none of them."""
+    """Yield the graphs and reasons of tests that were not judged, if there are any."""
     records = [test.record for test in unjudged(tests)]
     if not records:
         return
@@ -288,7 +288,7 @@ def unjudged_lines(tests: Iterable[TestReport]) -> Iterator[TextLine]:
 
 
 def _counts(layer: str, records: Iterable[Record]) -> str:
-    """``14 graphs = 6 entry + 8 after a break; 3 graph breaks, 1 recompile``."""
+    """Return counts in words: ``14 graphs = 6 entry + 8 after a break; 3 graph breaks``."""
     graphs = recompiles = 0
     causes, places, left, loaded = Counter[str](), set(), set(), Counter[str]()
     for record in records:
@@ -310,7 +310,7 @@ def _counts(layer: str, records: Iterable[Record]) -> str:
 
 
 def _reasons(records: Iterable[Record]) -> list[tuple[ReasonAtPlace, int]]:
-    """Each reason once for all tests, and in how many tests: what most tests share comes first."""
+    """Return each reason once with its number of tests, those of most tests first."""
     found: dict[tuple[str, ...], tuple[ReasonAtPlace, int]] = {}
     for record in records:
         for item in observed(record):

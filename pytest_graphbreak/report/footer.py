@@ -1,6 +1,6 @@
-"""The end of a failure: what to type next, which baseline, and what it was measured with.
+"""The end of a failure: the next command, the baseline, and the conditions of measurement.
 
-``Context`` is what that needs to know besides the record and its verdict.
+``Context`` has the data that it needs in addition to the record and its verdict.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from pytest_graphbreak.text.output import Kind, TextLine
 
 
 class SourceLines:
-    """What the source of a test shows; here nothing, as where that source is not known."""
+    """Facts from the source of a test; this base class is for an unknown source."""
 
     def defined(self, function: Frame) -> Frame:
-        """The same function, with the line where it begins if that is known."""
+        """Return the same function, with the line where it begins if that is known."""
         return function
 
     def uncompiled(self, function: Frame) -> Frame:
-        """The line by which a function runs without the compiler: what disables it, or a call."""
+        """Return the line because of which a function is not compiled: it disables or calls it."""
         return NOWHERE
 
     def compiles(self) -> Frame:
-        """The line that says what the test compiles, where one does."""
+        """Return the line that determines what the test compiles, if there is one."""
         return NOWHERE
 
     def replaced(self, place: Frame) -> Frame:
-        """What took the place of a line that is gone, or sets the function that it calls."""
+        """Return what replaced a removed line, or what sets the function that it calls."""
         return NOWHERE
 
     def repeated(self, place: Frame) -> Sequence[Frame]:
-        """The lines that say how often a line runs."""
+        """Return the lines that determine how often a line runs."""
         return ()
 
 
@@ -51,15 +51,15 @@ NO_LINES: Final = SourceLines()
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the text needs to know besides the record and its verdict.
+    """The data that the text needs in addition to the record and its verdict.
 
-    ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``),
-    with ``baseline_line`` of the entry; the compilers of ``recorded_versions`` measured it,
-    those of ``versions`` are running now. ``typed`` is how pytest was started, ``test`` where
-    the test is, ``accept`` the command that accepts where baselines are not written from here:
-    in CI, and for a report of another machine; ``not_accepted`` why there is none. ``has_ids``:
-    this is where the test ran, with the torch that explains the ids of its breaks. ``packages``
-    are the versions of those that own places, now and when they were recorded.
+    ``baseline`` is the file as it is shown (``baselines/tests/test_a.yaml``), and ``baseline_line``
+    the line of the entry; the compilers of ``recorded_versions`` measured it, those of ``versions``
+    are in use now. ``typed`` is how pytest was started, ``test`` the place of the test, ``accept``
+    the command that accepts if baselines are not written from here: in CI, and for a report of
+    another machine; ``not_accepted`` says why there is none. ``has_ids`` is true where the test
+    ran, with the torch that explains the ids of its breaks. ``packages`` are the versions of
+    packages that own places, now and when they were recorded.
     """
 
     nodeid: str
@@ -75,14 +75,14 @@ class Context:
     has_ids: bool = True
     test: Frame = NOWHERE
     fixtures: Mapping[str, int] = field(default_factory=dict)
-    """What of its graphs the test's fixtures made before its call, by layer."""
+    """The number of its graphs that the test's fixtures made before its call, by layer."""
     shown: SourceLines = NO_LINES
     packages: Mapping[str, str] = field(default_factory=dict)
     recorded_packages: Mapping[str, str] = field(default_factory=dict)
 
 
 def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextLine]:
-    """What to type next, where the baseline is, and what it was measured with."""
+    """Yield the next command, the baseline, and the conditions of measurement."""
     yield from explain(verdict, record, context.typed, has_ids=context.has_ids)
     if verdict.by_marker:
         words = "@pytest.mark.max_graphs on the test: fix the code, or raise the cap"
@@ -103,13 +103,13 @@ def footer(verdict: Verdict, record: Record, context: Context) -> Iterator[TextL
 
 
 def explain(verdict: Verdict, record: Record, typed: Typed, *, has_ids: bool) -> Iterator[TextLine]:
-    """The command that explains what failed; nothing where there is no page on it."""
+    """Yield the command that explains what failed, if there is a page on it."""
     if topic := _topic(verdict, record, has_ids=has_ids):
         yield _labelled("explain", command=typed.graphbreak("explain", topic))
 
 
 def _topic(verdict: Verdict, record: Record, *, has_ids: bool) -> str | None:
-    """What ``graphbreak explain`` says most about: the first thing that is reported as new."""
+    """Return the best topic for ``graphbreak explain``: the first change reported as new."""
     new = (one for one in reported(verdict, record) if one.items and not one.change.was)
     for item in (one.items[0] for one in sorted(new, key=lambda one: one.is_entry)):
         if isinstance(item, Break) and item.id and has_ids:
@@ -122,7 +122,7 @@ def _topic(verdict: Verdict, record: Record, *, has_ids: bool) -> str | None:
 
 
 def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]:
-    """Packages of another version than was recorded, in which something of this is."""
+    """Yield packages whose version changed since recording and that contain a changed place."""
     files = dict.fromkeys(
         one.where.file
         for one in verdict.changes
@@ -140,7 +140,7 @@ def _moved(verdict: Verdict, context: Context) -> Iterator[tuple[str, str, str]]
 
 
 def _measured(record: Record, context: Context) -> str:
-    """Where the baseline was recorded, and with what; other versions may count differently."""
+    """Return where and with what the baseline was recorded, and versions that differ now."""
     seen = compilers(record.layers)
     recorded = {
         name: version
@@ -176,19 +176,19 @@ def _labelled(word: str, text: str = "", command: str = "") -> TextLine:
     return TextLine(text, kind, indent=2, head=f"{word:<8}  ", command=command)
 
 
-# Which settings of torch a test was measured with, as far as they change its graphs.
+# The settings of torch during a measurement, as far as they change its graphs.
 
 DYNAMO: Final = "torch._dynamo.config."
 INDUCTOR: Final = "torch._inductor.config."
-"""How graphs are compiled further, not which."""
+"""Settings that change how graphs are compiled further, but not which graphs there are."""
 MOST_VALUES: Final = 3
-"""Of a setting that several tests left with values of their own, so many are named."""
+"""The number of values that are named of a setting that several tests left changed."""
 
 
 def measured_with(record: Record) -> Iterator[TextLine]:
-    """``  settings  measured with capture_scalar_outputs = True``, one line for each.
+    """Yield a line for each setting: `` settings measured with capture_scalar_outputs = True``.
 
-    Not those that the library of a layer sets when it is imported: nobody chose them.
+    Settings that the library of a layer sets on import are left out, since nobody chose them.
     """
     usual = {item for layer in record.layers for item in DESCRIPTIONS[layer].sets}
     head = "settings  "
@@ -200,7 +200,7 @@ def measured_with(record: Record) -> Iterator[TextLine]:
 
 
 def left_behind(tests: Iterable[TestReport]) -> list[str]:
-    """The settings that calls of tests left: one line for each setting and class, or file.
+    """Return the settings that calls of tests left: a line for each setting and class, or file.
 
     Settings that the same tests left are on one line.
     """
@@ -218,7 +218,7 @@ def left_behind(tests: Iterable[TestReport]) -> list[str]:
 
 
 def _around(nodeid: str) -> str:
-    """The class of a test, or its file."""
+    """Return the class of a test, or its file."""
     return nodeid.partition("[")[0].rpartition("::")[0]
 
 
@@ -228,5 +228,5 @@ def _distinct(values: Iterable[Any]) -> str:
 
 
 def shown(name: str, value: Any) -> str:
-    """``capture_scalar_outputs = True``."""
+    """Return a setting with its value: ``capture_scalar_outputs = True``."""
     return f"{name.removeprefix(DYNAMO)} = {value}"

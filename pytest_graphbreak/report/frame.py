@@ -1,8 +1,8 @@
-"""The frame of our pages: one file with its style, its script and its data.
+"""The frame of the HTML pages: one file with its style, its script and its data.
 
-A page asks for nothing from anywhere. Its content security policy names the hashes of that one
-style and that one script, so a browser runs nothing else, whatever the data says; the script
-writes text only as text.
+A page loads nothing from elsewhere. Its content security policy contains the hashes of its one
+style and its one script, so a browser runs nothing else, whatever the data contains; the script
+inserts text only as text.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pytest_graphbreak.text.safe import html, script_json
 
 
 def fill(name: str, title: str, data: Any) -> str:
-    """A page of this package with its style, its script and data in it.
+    """Return a page of this package with its style, its script and data in it.
 
-    ``name`` is that of the HTML file and of the script beside it, which begin with what all
-    pages have: ``frame.html`` and ``shared.js``.
+    ``name`` is that of the HTML file and of its script, which are preceded by the common parts of
+    all pages: ``frame.html`` and ``shared.js``.
     """
     style = _asset("page.css").replace("{{layers}}", _lines())
     script = f'"use strict";\n(() => {{\n{_asset("shared.js")}\n{_asset(f"{name}.js")}}})();\n'
@@ -35,13 +35,13 @@ def fill(name: str, title: str, data: Any) -> str:
         .replace("{{title}}", html(title))
         .replace("{{style}}", style)
         .replace("{{script}}", script)
-        # The data comes last: nothing in it is replaced.
+        # The data comes last, so that nothing in it is replaced.
         .replace("{{data}}", script_json(data))
     )
 
 
 def _lines() -> str:
-    """How the line of each layer is drawn in a plot."""
+    """Return the CSS for the line of each layer in a plot."""
     styles = [(layer.name, layer.style) for layer in DESCRIPTIONS.values()]
     strokes = [f".plots .l-{name} {{ stroke: {style.stroke}; }}" for name, style in styles]
     lines = [f".plots path.l-{name} {{ {style.line} }}" for name, style in styles if style.line]
@@ -58,12 +58,11 @@ def _hash(text: str) -> str:
 
 # Lines of source around a place, read from the checkout that a report is rendered in.
 #
-# A report is not trusted: it could name any file of this machine and have it shown. So only
-# Python files below the root are read, and only where the line that the report quotes is really
-# there.
+# A report is not trusted: it could name any file of this machine in order to show it. So only
+# Python files below the root are read, and only if the line that the report quotes is really there.
 
 AROUND: Final = 3
-"""Lines shown before and after the place."""
+"""The number of lines shown before and after the place."""
 _MOST_BYTES: Final = 2 * 2**20
 _LONGEST_LINE: Final = 200
 
@@ -83,7 +82,7 @@ class CheckoutSources:
         return None if self._given is None else self._given.resolve()
 
     def excerpt(self, where: Frame) -> Excerpt | None:
-        """The lines around a place of a report; None where they cannot be shown."""
+        """Return the lines around a place of a report, or None if they cannot be shown."""
         file, number, code = where.file, where.line, where.code
         if not file or not number or not code:
             return None

@@ -1,10 +1,10 @@
-"""What a run says to GitHub Actions: error annotations and the step summary.
+"""The output of a run for GitHub Actions: error annotations and the step summary.
 
-Pure text; ``publish`` is the one function that looks at the runner's variables.
-See GitHub's "Workflow commands for GitHub Actions" for the syntax.
+This module makes text; only ``publish`` reads the runner's variables. See GitHub's "Workflow
+commands for GitHub Actions" for the syntax.
 """
 
-# No import from __future__ here: `annotations` is the name of a function of ours.
+# No import from __future__ here, since `annotations` is a function of this module.
 
 import os
 import shlex
@@ -25,17 +25,17 @@ from pytest_graphbreak.text.safe import workflow_message, workflow_property
 MOST: Final = 10
 """GitHub shows ten errors of a step and drops the others."""
 _LONGEST: Final = 4_000
-"""Characters of one message; an annotation of GitHub holds 64 KB (its REST API, "Checks")."""
+"""Maximum number of characters of a message; GitHub allows 64 KB (its REST API, "Checks")."""
 
 
 def annotations(
     tests: Iterable[TestReport], root: Path, workspace: Path | None = None
 ) -> list[str]:
-    """Workflow commands for what makes most tests red, each at the user's line of its place.
+    """Return workflow commands for the causes of the most failures, each at the user's line.
 
-    ``tests`` are entries of the JSON report that the gate judged, ``root`` the
-    directory that their files are named from. ``workspace`` is the checkout
-    that GitHub names files from, by default ``root``.
+    ``tests`` are entries of the JSON report that the gate judged, ``root`` the directory that their
+    files are named from. ``workspace`` is the checkout that GitHub names files from, by default
+    ``root``.
     """
     red = dict(by_nodeid(tests))
     found = root_causes(red.items()).all
@@ -52,7 +52,7 @@ def annotations(
 def warnings(
     tests: Iterable[TestReport], root: Path, workspace: Path | None = None
 ) -> Iterator[str]:
-    """Workflow commands for the places that are new in tests which pass."""
+    """Yield workflow commands for new places in passing tests."""
     passing = dict(by_nodeid(tests))
     base = _below(root, workspace or root)
     new = [one for one in swaps.swaps(passing.items()) if one.is_new]
@@ -63,12 +63,12 @@ def warnings(
 
 
 def step_summary(runs: Iterable[ProfileRun], accept: str = "") -> str:
-    """The markdown of a step summary, below the size at which GitHub drops it."""
+    """Return the markdown of a step summary, below the size limit of GitHub."""
     return markdown.render(list(runs), markdown.SUMMARY, CheckNotes(accept=accept))
 
 
 def notice(tests: Iterable[TestReport], accept: str) -> Iterator[str]:
-    """One workflow command for all tests that pass without a baseline."""
+    """Yield one workflow command for all tests that pass without a baseline."""
     names = [test.nodeid for test in tests if standing(test) == REPORTED]
     if names:
         title = f"graph budget: {len(names)} {'test has' if len(names) == 1 else 'tests have'} no "
@@ -86,11 +86,10 @@ def publish(
     write: Callable[[str], object],
     name: str | None = None,
 ) -> None:
-    """Say it all: annotations by ``write``, line by line; the summary into the runner's file.
+    """Publish everything: annotations with ``write``, the summary to the runner's file.
 
-    ``report`` is that of the run that just ended here, ``name`` the
-    name of its file, without which nothing of it can be accepted. Raises ``OSError``
-    if the summary's file cannot be written.
+    ``report`` is that of the run that just ended here, ``name`` the name of its file, without which
+    none of its counts can be accepted. Raises ``OSError`` if the summary's file cannot be written.
     """
     given = environ.get("GITHUB_WORKSPACE")
     workspace = Path(given) if given else None
@@ -99,7 +98,7 @@ def publish(
     commands = annotations(report.tests, root, workspace)
     commands += warnings(report.tests, root, workspace)
     commands += notice(report.tests, accept or "")
-    # What pytest wrote last may be an unfinished line, and a command has to begin one.
+    # The last output of pytest may be an unfinished line, and a command has to begin a line.
     for line in ("", *commands) if commands else ():
         write(line)
     summary = environ.get("GITHUB_STEP_SUMMARY")
@@ -112,7 +111,7 @@ def publish(
 
 
 def _below(root: Path, workspace: Path) -> str:
-    """``root`` as GitHub names it, ending in ``/`` where it is not the workspace itself."""
+    """Return ``root`` relative to the workspace, ending in ``/``, or empty for the workspace."""
     try:
         below = root.resolve().relative_to(workspace.resolve()).as_posix()
     except ValueError:
@@ -121,7 +120,7 @@ def _below(root: Path, workspace: Path) -> str:
 
 
 def _of_test(cause: RootCause, test: TestReport, causes: int) -> tuple[str, str]:
-    """Title and text of what makes one test red: its failure, or its part where it has more."""
+    """Return title and text for one failed test: its failure, or one of its several causes."""
     message = (test.message or "graph budget").strip()
     first, _, rest = message.partition("\n")
     body = rest.strip("\n") if causes == 1 else _text(explained.what(cause))
@@ -129,7 +128,7 @@ def _of_test(cause: RootCause, test: TestReport, causes: int) -> tuple[str, str]
 
 
 def _of(cause: RootCause) -> tuple[str, str]:
-    """Title and text of what makes many tests red: what, where, what to do, the first of them."""
+    """Return title and text for many failed tests: what, where, what to do, the first tests."""
     number = len(cause.tests)
     names = list(cause.tests[:MOST])
     if number > MOST:
@@ -154,10 +153,10 @@ def _command(base: str, place: tuple[str, int], title: str, text: str, level: st
 
 
 def _place(cause: RootCause, test: TestReport, root: Path) -> tuple[str, int]:
-    """The line to show: of the place, or of the innermost call of the user's that led there.
+    """Return the line to show: that of the place, or the innermost user's call that led there.
 
-    A cause without a line in the repository is shown at the file of its first ``test``; that
-    test without a baseline at its first break, since all of it is new.
+    A cause without a line in the repository is shown at the file of its first test, and a test
+    without a baseline at its first break, since everything in it is new.
     """
     stack = cause.stack
     if not cause.where.file and test.verdict == "new" and test.record.breaks:
@@ -169,7 +168,7 @@ def _place(cause: RootCause, test: TestReport, root: Path) -> tuple[str, int]:
 
 
 def _is_own(file: str, root: Path) -> bool:
-    """Whether a stable name is a file of the repository, and not of an installed package."""
+    """Return whether a stable name is a file of the repository, and not of an installed package."""
     if not file or file.startswith(("/", "<")) or ".." in Path(file).parts:
         return False
-    return os.path.isfile(root / file)  # False also for a name that no file system takes
+    return os.path.isfile(root / file)  # also False for a name that no file system accepts

@@ -1,4 +1,4 @@
-"""What moved, in numbers: the first line of a failure, and the table below it."""
+"""The changes in numbers: the first line of a failure, and the table below it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pytest_graphbreak.text.output import TextLine, noun, plural
 
 
 def headline(verdict: Verdict, record: Record) -> TextLine:
-    """One line: the count that moved most, and whose number it passed."""
+    """Return one line with the count that changed most, and whose limit it passed."""
     return first_line(_moved_most(verdict, record))
 
 
 def first_line(text: str) -> TextLine:
-    """The first line of a failure."""
+    """Return the first line of a failure."""
     return TextLine(text, "headline", head="graph budget: ")
 
 
@@ -42,7 +42,7 @@ def _moved_most(verdict: Verdict, record: Record) -> str:
 
 
 def _nothing_left(verdict: Verdict, record: Record) -> str:
-    """A layer that makes no graph any more, which is worse than any growth."""
+    """Describe a layer that makes no graph any more, which is worse than any growth."""
     step = next(step for step in verdict.lost if step.kind == "graph" and not step.after)
     made = f" ({totals(record)} still)" if any(record.graphs.values()) else ""
     return f"no {step.layer} graph any more, {_who(step)} {step.before}{made}"
@@ -92,7 +92,7 @@ NAMES: Final = {
     "read": "reads",
     "work": "operations run",
 }
-"""What a total is called, where that is not its kind."""
+"""The names of totals that differ from the name of their kind."""
 
 
 def counts(
@@ -101,15 +101,15 @@ def counts(
     fixtures: Mapping[str, int] = NO_FIXTURES,
     ops: Iterable[Difference] = (),
 ) -> Iterator[TextLine]:
-    """What moved and what it is made of, on one line; what went to none first.
+    """Yield a line with the changed counts and their parts; counts that fell to zero come first.
 
-    ``dynamo 1 -> 4 (1 entry, 2 after a break, 1 called function), breaks 0 -> 1``.
-    ``fixtures`` is how many of the graphs the test's fixtures made. Of the totals in ``ops``
-    captured operations are named.
+    For example: ``dynamo 1 -> 4 (1 entry, 2 after a break, 1 called function), breaks 0 -> 1``.
+    ``fixtures`` is how many of the graphs the test's fixtures made. The totals in ``ops`` are shown
+    as captured operations.
     """
     steps = {
         (step.kind, step.layer, step.before, step.after): step
-        # Of two that say the same, that of the baseline is the last.
+        # Of two equal steps, the one of the baseline comes last and is kept.
         for step in sorted(
             (*verdict.over, *verdict.lost, *verdict.fewer), key=lambda item: item.by == "baseline"
         )
@@ -133,7 +133,7 @@ def counts(
 
 
 def _order(step: Difference) -> tuple[bool, bool]:
-    """What went to none first, and what the baseline says before what a marker says."""
+    """Sort counts that fell to zero first, and the baseline before a marker."""
     return step.kind != "graph" or step.after > 0, step.by != "baseline"
 
 
@@ -144,7 +144,7 @@ def _count(step: Difference) -> str:
 
 
 def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
-    """Why the graphs of a layer exist, behind their number; empty where that is not known."""
+    """Return the causes of a layer's graphs, to follow their number; empty if unknown."""
     causes = decomposition(record, layer)
     parts = [BY_NAME.get(cause, GraphCause(cause)).of(causes[cause]) for cause in causes]
     parts += [f"{count} in the test's fixtures" for count in (fixtures.get(layer),) if count]
@@ -153,7 +153,7 @@ def _made_of(layer: str, record: Record, fixtures: Mapping[str, int]) -> str:
 
 
 def _operations(steps: Iterable[Difference]) -> Iterator[str]:
-    """``captured operations 12 -> 2 (dynamo)`` of the layers that these totals are of."""
+    """Yield ``captured operations 12 -> 2 (dynamo)`` with the layers of these totals."""
     moved: dict[tuple[int | None, int], list[str]] = {}
     for step in steps:
         if step.kind == "ops":

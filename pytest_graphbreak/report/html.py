@@ -1,4 +1,4 @@
-"""The report as one page: every test as strips of graphs, with what cut them apart.
+"""The report as one page: every test as strips of graphs, with what separates them.
 
 This module makes the data (``page_data``); ``page.js`` shows it.
 """
@@ -37,22 +37,22 @@ from pytest_graphbreak.text.safe import printable
 
 MOST_STEPS: Final = 200
 MOST_GRAPHS: Final = 400
-"""Graphs of one layer that a page lists for one test; a test had 343."""
+"""The number of graphs of one layer that a page lists for one test; a real test had 343."""
 MOST_CAUSES: Final = 100
-"""Causes of red tests that a page shows; the rest are counted."""
+"""The number of causes of failed tests that a page shows; the rest are counted."""
 
 
 def render(
     runs: Sequence[ProfileRun], root: Path | None = None, notes: CheckNotes = NOTHING
 ) -> str:
-    """The page. ``root`` is a checkout to take source excerpts from, or None."""
+    """Return the page. ``root`` is a checkout to take source excerpts from, or None."""
     return fill("page", "Graph budget", page_data(runs, CheckoutSources(root), notes))
 
 
 def page_data(
     runs: Sequence[ProfileRun], sources: CheckoutSources, notes: CheckNotes = NOTHING
 ) -> Plain:
-    """Everything that the page shows, in the order in which it shows it."""
+    """Return everything that the page shows, in the same order."""
     shared = Shared(sources)
     found: dict[str, list[TestReport | None]] = {}
     for number, run in enumerate(runs):
@@ -79,7 +79,7 @@ def page_data(
 
 
 def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) -> Plain:
-    """What makes tests red, each cause once; its tests by their number on the page."""
+    """Return each cause of failed tests once; its tests are numbers of tests on the page."""
     order = {nodeid: number for number, nodeid in enumerate(nodeids)}
     tests = {named(test, run, runs): test for run in runs for test in run.tests}
     found = root_causes(tests.items())
@@ -102,7 +102,7 @@ def _causes(runs: Sequence[ProfileRun], nodeids: Iterable[str], shared: Shared) 
 
 
 def cause_kinds() -> Plain:
-    """What the scripts of the pages know of causes."""
+    """Return the data on causes for the scripts of the pages."""
     return {
         "meant": list(EXPECTED),
         "again": [cause.name for cause in BY_NAME.values() if cause.kind == "repeat"],
@@ -111,7 +111,7 @@ def cause_kinds() -> Plain:
 
 
 class Shared:
-    """Frames and texts that many tests have in common: written once, named by their number."""
+    """Frames and texts that many tests share; each is written once and referred to by number."""
 
     def __init__(self, sources: CheckoutSources) -> None:
         self.frames: list[Plain] = []
@@ -121,7 +121,7 @@ class Shared:
         self._texts: dict[str, int] = {}
 
     def frame(self, where: Frame) -> int | None:
-        """The number of a place; with its excerpt of source. None for no place."""
+        """Return the number of a place, stored with its source excerpt, or None for no place."""
         if where == NOWHERE:
             return None
         if where not in self._frames:
@@ -135,7 +135,7 @@ class Shared:
         return self._frames[where]
 
     def text(self, text: str) -> int:
-        """The number of a text."""
+        """Return the number of a text."""
         if text not in self._texts:
             self._texts[text] = len(self.texts)
             self.texts.append(_clean(text))
@@ -186,7 +186,7 @@ def _test(nodeid: str, here: Sequence[TestReport | None], shared: Shared) -> Pla
 
 
 def _growth(here: Sequence[TestReport | None], reference: int) -> int:
-    """The largest growth in any run: over its baseline, or else over the first run given."""
+    """Return the largest growth in any run, compared with its baseline or else the first run."""
     first = here[reference]
     assert first is not None
     found = []
@@ -223,7 +223,7 @@ def _result(number: int, test: TestReport, places: _Places) -> Plain:
 
 
 def _ran(test: TestReport) -> Iterator[Plain]:
-    """Runs of compiled graphs and reads by layer, beside the baseline's where it knows them."""
+    """Yield runs and reads by layer, with those of the baseline if it has them."""
     known = test.baseline
     for word, after in (("executions", test.record.executions), ("reads", test.record.reads)):
         for layer, now in after.items():
@@ -266,7 +266,7 @@ def _layer(number: int, move: Move, test: TestReport, places: _Places) -> Plain:
 
 
 def _graph(number: int, graph: Graph, places: _Places) -> Plain:
-    """``place`` is the row that says why it exists; what has nothing to say is left out."""
+    """Return a graph; ``place`` is the row that says why it exists, and empty keys are left out."""
     found = {
         "name": _clean(graph.name),
         "cause": _clean(graph.cause),
@@ -286,8 +286,8 @@ def _graph(number: int, graph: Graph, places: _Places) -> Plain:
 class _Places:
     """The rows of "what cut it": one for each place and kind, with a count for each run.
 
-    A count is a pair: what the baseline of that run says (None where there is
-    no baseline, or where baselines do not know this kind), and what was seen.
+    A count is a pair: the count in the baseline of that run (None if there is no baseline, or if
+    baselines do not have this kind), and the count that was seen.
     """
 
     def __init__(self, runs: int, shared: Shared) -> None:
@@ -300,7 +300,7 @@ class _Places:
         self._names: dict[int, Mapping[tuple[str, str], Key]] = {}
 
     def add_baseline(self, number: int, was: Values | None) -> None:
-        """What the baseline of this run knows, also where it is gone."""
+        """Add the places of the baseline of this run, including those that are gone."""
         if was is None:
             return
         for kind, places in (("break", was.breaks), ("eager", was.eager)):
@@ -311,7 +311,7 @@ class _Places:
                 row["counts"][number]["was"] = known.count
 
     def add_found(self, number: int, test: TestReport) -> None:
-        """What was seen in this run."""
+        """Add what was seen in this run."""
         gated, record = test.baseline is not None, test.record
         self._names[number] = Attribution(record, record.layers).names
         for item in record.breaks:
@@ -336,7 +336,7 @@ class _Places:
             key = _key("recompile", recompile.layer, recompile.where, recompile.reason)
             self._explains(number, recompile, key)
             self._recompiles[number, recompile.layer, recompile.graph] = self._index[key]
-            # A baseline says how many recompiles there are, and not which.
+            # A baseline has the number of recompiles, but not which ones.
             was = test.baseline and test.baseline.recompiles.get(recompile.layer)
             _count(row, number, 1, gated and not was, recompile.seconds)
         for graph in record.graph_list:
@@ -352,22 +352,22 @@ class _Places:
                 pair["was"] = _recorded(graph, test) if pair["was"] is None else pair["was"]
 
     def _calls(self, frames: Sequence[Frame]) -> list[int | None]:
-        """The calls that led to a place, outermost first."""
+        """Return the calls that led to a place, outermost first."""
         return [self.shared.frame(frame) for frame in frames if frame != NOWHERE]
 
     def _explains(self, number: int, item: Item, key: tuple[str, ...]) -> None:
         self._rows.setdefault((number, key_of(item)), self._index[key])
 
     def of_graph(self, number: int, graph: Graph) -> int | None:
-        """The row that says why this graph exists; None for a graph that is meant to be."""
+        """Return the row that says why this graph exists, or None for a graph that is intended."""
         made_for = self._names[number].get((graph.layer, graph.name), ())
-        if self._is_cut(graph) and made_for == key_of(graph):  # of several reasons there its own
+        if self._is_cut(graph) and made_for == key_of(graph):  # of several reasons, its own
             return self._index.get(_of_graph(graph))
         of_name = self._recompiles.get((number, graph.layer, graph.name))
         return self._rows.get((number, made_for)) if of_name is None else of_name
 
     def _is_cut(self, graph: Graph) -> bool:
-        """Whether a graph shows something that no break and no recompile has shown."""
+        """Return whether a graph shows something that no break and no recompile shows."""
         cause = DESCRIPTIONS[graph.layer].cause(graph.cause)
         return not (cause.is_expected or cause.explained_by)
 
@@ -400,19 +400,19 @@ class _Places:
         return self.rows[self._index[key]]
 
     def _describe(self, row: Plain, where: Frame, words: str | None) -> None:
-        """What a run knows of a place and a baseline does not: its line, and how to fix it."""
+        """Set what a run knows of a place and a baseline does not: its line, and how to fix it."""
         if where != NOWHERE:
             row["at"] = self.shared.frame(where)
         row["try"] = self.shared.text(words) if words else None
 
 
 def _of_graph(graph: Graph) -> tuple[str, ...]:
-    """The key of the row of a graph's cause: an eager program of JAX is no place left to eager."""
+    """Return the key of the row of a graph's cause; eager programs of JAX get no eager row."""
     return ("graph", graph.cause, graph.layer, graph.reason, *_identity(graph.where))
 
 
 def _recorded(graph: Graph, test: TestReport) -> int | None:
-    """How many graphs like this one the baseline has; None where it knows no causes."""
+    """Return how many graphs like this one the baseline has, or None if it has no causes."""
     if test.baseline is None:
         return None
     values = test.baseline
@@ -439,5 +439,5 @@ def _identity(where: Frame) -> tuple[str, str]:
 
 def _key(kind: str, layer: str, where: Frame, reason: str) -> tuple[str, ...]:
     if kind in ("break", "eager"):
-        return (kind, *_identity(where))  # as a baseline does: the place alone
+        return (kind, *_identity(where))  # as in a baseline: only the place
     return (kind, layer, reason, *_identity(where))

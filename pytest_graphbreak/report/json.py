@@ -1,4 +1,4 @@
-"""Makes and writes the JSON report of docs/reference/report.md: every key always there."""
+"""Makes and writes the JSON report of docs/reference/report.md, with every key present."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pytest_graphbreak.text.files import in_one_step
 def entry(
     nodeid: str, outcome: str, data: Mapping[str, Any], failed_by: str | None, attempts: int
 ) -> TestReport:
-    """One item of ``tests``. ``data`` is what travelled on the test's report, or is empty."""
+    """Return one item of ``tests``. ``data`` is what the test's report carried, or empty."""
     test = {"outcome": outcome, "failed_by": failed_by, "attempts": attempts}
     found = TestReport.from_dict({**data, **test, "nodeid": "-", "setup": _setup(data)})
-    return replace(found, nodeid=nodeid)  # one of ours may be longer than readers take
+    return replace(found, nodeid=nodeid)  # a node id of this run may be longer than readers accept
 
 
 def _setup(data: Mapping[str, Any]) -> Plain:
-    """What was compiled around the test, by phase in ``phases``; ``own``: its fixtures' share."""
+    """Return counts of what was compiled around the test, by phase and of its own fixtures."""
     phases = {name: data[name]["graphs"] for name in ("setup", "teardown") if name in data}
     graphs: dict[str, int] = {}
     for counts in phases.values():
@@ -35,17 +35,17 @@ def _setup(data: Mapping[str, Any]) -> Plain:
 
 
 def session(exit_code: int, runs: int) -> SessionReport:
-    """The ``session`` of what no pytest ran: ``runs`` scripts or logs."""
+    """Return the ``session`` of a run without pytest, of ``runs`` scripts or logs."""
     return SessionReport(exit=exit_code, collected=runs)
 
 
 def write(path: Path, data: Plain) -> None:
-    """Write the report in one step: a reader sees the old file or the new one.
+    """Write the report in one step, so that a reader sees either the old or the new file.
 
     Raises ``OSError`` if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # ASCII only: a lone surrogate in a test id cannot be written as UTF-8.
+    # ASCII only, since a lone surrogate in a test id cannot be written as UTF-8.
     text = json.dumps(data)
     try:
         text = msgspec.json.format(text, indent=1)

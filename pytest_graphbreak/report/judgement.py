@@ -1,8 +1,7 @@
-"""One judgement, whoever asks: the gate, a block, a script that was run, a report read again.
+"""The judgement of a record for all users: the gate, a block, a script, an old report.
 
-A record and all that it is judged by in; the verdict, whether it fails, what the
-report says of it and the text that a person reads out. Pure: no files, no pytest,
-no torch.
+Input is a record with all that it is judged by; output is the verdict, whether it fails, its part
+of the report and the text for people. It needs no files, no pytest and no torch.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from pytest_graphbreak.text.output import TextLine, packed, plain
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A record, and all that it is judged by.
+    """A record, and everything that it is judged by.
 
-    ``expected`` is what the baseline says for its profile, ``cap`` what the code
-    says, ``ungated`` why it is not judged at all. ``excused`` are verdicts that do
-    not fail it. ``versions`` of compilers and ``packages`` are those that made it.
+    ``expected`` is the baseline for its profile, ``cap`` the cap in the code, ``ungated`` why it is
+    not judged at all. ``excused`` are verdicts that do not fail it. ``versions`` of compilers and
+    ``packages`` are those that made it.
     """
 
     record: Record
@@ -48,7 +47,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a run or a checkout asked for: the names are those of the options and ini keys."""
+    """The rules of a run or a checkout, named after the options and ini keys."""
 
     gate: bool = False
     strict: bool = False
@@ -60,7 +59,7 @@ class Rules:
     prune: bool = False
 
     def writes(self, verdict: Verdict) -> bool:
-        """Whether the end of the run will record what was judged so."""
+        """Return whether the end of the run will record what has this verdict."""
         if verdict.name == "new":
             return self.update or self.record
         if verdict.needs_prune:
@@ -70,9 +69,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict on a case. ``written`` says that its counts become the baseline's.
+    """The verdict on a case. ``written`` says that its counts become those of the baseline.
 
-    ``lines`` are what a person reads where it ``fails``; there are none elsewhere.
+    ``lines`` are the text for people if it ``fails``; else there are none.
     """
 
     case: Case
@@ -95,7 +94,7 @@ class Judgement:
         return allowed(self.case.record, self.case.expected, self.case.cap)
 
     def to_dict(self) -> Plain:
-        """As it travels from the process that judged, in the shape of the JSON report."""
+        """Return the judgement for other processes, in the shape of the JSON report."""
         case, verdict = self.case, self.verdict
         return {
             "verdict": verdict.name,
@@ -122,11 +121,11 @@ def judgement(
     context: Callable[[], Context] | None = None,
     typed: Typed | None = None,
 ) -> Judgement:
-    """Judge a case by the rules; without any, by its cap alone.
+    """Judge a case by the rules; without rules, by its cap alone.
 
-    ``context`` is asked only where the case fails, for what the text says beside
-    the counts: node id, profile, the place of the baseline, what to type. Without
-    it the text is that of a block, which has none of these, only what explains it, as ``typed``.
+    ``context`` is called only if the case fails, for what the text contains besides the counts:
+    node id, profile, the place of the baseline, commands. Without it, the text is that of a block,
+    which has none of these, only the command that explains it, in the form of ``typed``.
     """
     rules = rules or Rules()
     verdict, written = _verdict(case, rules)
@@ -138,7 +137,8 @@ def judgement(
         )
         and not written
         and verdict.name not in case.excused
-        # A run that only observes fails no test: a verdict is then the cap's, or nobody's.
+        # A run that only observes fails no test: a verdict is then that of the cap, if there is
+        # one.
         and (rules.gate or case.cap is not None)
     )
     lines = _lines(case, verdict, context, typed) if fails else ()
@@ -146,7 +146,7 @@ def judgement(
 
 
 def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
-    """The verdict, and whether what was counted is written."""
+    """Return the verdict, and whether the counts are written."""
     verdict = judge(
         case.record,
         case.expected,
@@ -161,7 +161,7 @@ def _verdict(case: Case, rules: Rules) -> tuple[Verdict, bool]:
         return replace(verdict, name="none"), False
     if not rules.writes(verdict):
         return verdict, False
-    # What is written passes; the cap is judged as always, and then nothing is.
+    # A test that is written passes, unless it exceeds its cap; then nothing is written.
     capped = judge(case.record, None, case.cap, versions=case.versions)
     return (capped, False) if capped.fails else (verdict, True)
 
@@ -184,7 +184,7 @@ def _lines(
 
 
 def recorded(expected: Expected | None) -> Recorded | None:
-    """What the baseline says for the profile; the report's ``baseline``."""
+    """Return the baseline of the profile, as ``baseline`` of the report."""
     if expected is None:
         return None
     known = Recorded(**structs.asdict(expected.values), profile=expected.profile)
@@ -192,7 +192,7 @@ def recorded(expected: Expected | None) -> Recorded | None:
 
 
 def allowed(record: Record, expected: Expected | None, cap: Cap | None) -> Budget | None:
-    """The smaller of baseline and marker, layer by layer; the report's ``budget``."""
+    """Return the smaller of baseline and marker, by layer, as ``budget`` of the report."""
     if expected is None and cap is None:
         return None
     graphs: dict[str, int] = {}

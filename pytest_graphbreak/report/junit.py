@@ -1,7 +1,7 @@
-"""The report as JUnit XML: one suite for each run, counts as properties of each test.
+"""The report as JUnit XML: one suite for each run, with counts as properties of each test.
 
-The shape is that of pytest's own file (``junit_family=xunit2``), so that what
-reads the one reads the other.
+The format is that of pytest's own file (``junit_family=xunit2``), so that the same tools can read
+both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pytest_graphbreak.text.safe import xml
 
 
 def render(runs: Sequence[ProfileRun]) -> str:
-    """The whole XML document, in UTF-8 characters."""
+    """Return the whole XML document as text; its encoding is UTF-8."""
     return "".join(_document(runs))
 
 
@@ -67,7 +67,7 @@ def _property(name: str, value: str) -> str:
 
 
 def _properties(test: TestReport) -> Iterator[tuple[str, str]]:
-    """The names that the plugin gives a test in pytest's own file, and each layer's counts."""
+    """Yield the properties that the plugin sets in pytest's own file, and counts of each layer."""
     record = test.record
     if not record.active:
         return
@@ -80,7 +80,7 @@ def _properties(test: TestReport) -> Iterator[tuple[str, str]]:
 
 
 def _result(test: TestReport) -> tuple[str, str]:
-    """The element below a test case and its text; both empty where the test passed."""
+    """Return the element below a test case and its text; both are empty if the test passed."""
     outcome = test.outcome
     if test.verdict == "error":
         return "error", test.message or "graph budget: could not see"
@@ -96,7 +96,7 @@ def _result(test: TestReport) -> tuple[str, str]:
 
 
 def _names(nodeid: str) -> tuple[str, str]:
-    """As pytest names a test in its own file: dotted module and classes, then the test."""
+    """Return dotted module and classes, then the test, as pytest does in its own file."""
     head, bracket, case = nodeid.partition("[")
     parts = head.split("::")
     module = parts[0].removesuffix(".py").replace("/", ".")

@@ -1,4 +1,4 @@
-"""A place as lines of a failure: where it is, its code, the calls that lead there, what to try."""
+"""The lines of a place in a failure: position, code, calls that lead there, advice."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, LineRuns,
 from pytest_graphbreak.text.output import TextLine, noun
 
 NEAR = 2
-"""Calls above a place that are shown in any case."""
+"""The number of calls above a place that are always shown."""
 DEPTH = 6
-"""Columns before what is said below the first line of a cause."""
+"""Columns before the lines below the first line of a cause."""
 
 
 def detail(text: str, deeper: int = 0) -> TextLine:
-    """A line below the first one of a cause."""
+    """Return a line below the first one of a cause."""
     return TextLine(text, indent=DEPTH + deeper)
 
 
 def at(where: Frame, times: int = 1) -> list[TextLine]:
-    """A place, how often it was reached, and its source line; nothing for no place."""
+    """Return a place, how often it was reached, and its source line; nothing for no place."""
     if not where.file:
         return []
     words = f"{position(where)}   {times:,} times" if times > 1 else position(where)
@@ -27,19 +27,19 @@ def at(where: Frame, times: int = 1) -> list[TextLine]:
 
 
 def position(frame: Frame) -> str:
-    """``file:line in function``."""
+    """Return a position in words: ``file:line in function``."""
     line = f":{frame.line}" if frame.line else ""
     function = f" in {frame.function}" if frame.function else ""
     return f"{frame.file}{line}{function}"
 
 
 def code(frame: Frame, indent: int = DEPTH + 4) -> list[TextLine]:
-    """The source line of a place, where it is known."""
+    """Return the source line of a place, if it is known."""
     return [TextLine(frame.code, "source", indent)] if frame.code else []
 
 
 def calls(callers: Sequence[Frame]) -> Iterator[TextLine]:
-    """The calls that lead there, the nearest first: two, and the user's own line."""
+    """Yield the calls that lead to a place, the nearest first: two, and the user's own line."""
     near = callers[-NEAR:][::-1]
     for frame in near:
         yield _call(frame)
@@ -59,7 +59,7 @@ def process(item: Graph | LineRuns) -> str:
 
 
 def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[TextLine]:
-    """The process, and what the test said that it was doing; ``first``: when it was first so."""
+    """Return the process and what the test said it was doing; ``first`` for its first time."""
     process = f"in process {item.process}" if item.process else ""
     doing = f"{'first ' * first}during {item.during}" if item.during else ""
     words = ", ".join(filter(None, (process, doing)))
@@ -67,11 +67,11 @@ def meanwhile(item: Break | Eager | Recompile, *, first: bool = False) -> list[T
 
 
 def of_graph(item: Graph, count: int = 1) -> list[TextLine]:
-    """What the test said that it was doing. The process of a graph is in its first line."""
+    """Return what the test said it was doing; the process of a graph is in its first line."""
     first = "first " * (count > 1)
     return [detail(f"{first}during {item.during}")] if item.during else []
 
 
 def to_try(words: str | None) -> list[TextLine]:
-    """What to write instead, if that is known."""
+    """Return what to write instead, if that is known."""
     return [TextLine(words, "advice", DEPTH, "fix: ")] if words else []

@@ -1,6 +1,6 @@
-"""The report of a log or a script: its sentences, for a terminal and as markdown.
+"""The report of a log or a script in words, for a terminal and as markdown.
 
-Both say what was counted first, then what took most time or made most graphs.
+Both begin with the counts, followed by what took most time or made most graphs.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from pytest_graphbreak.text import safe
 from pytest_graphbreak.text.output import BLANK, TextLine, plural, size
 from pytest_graphbreak.text.safe import cut
 
-# What is said of a log, the same on a terminal and on a page.
+# The contents for a log, the same on a terminal and on a page.
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Graphs that failed the same way: after which stage, with what error, which they are."""
+    """Graphs that failed in the same way: after which stage, with which error, and how many."""
 
     stage: str
     error: str
@@ -50,7 +50,7 @@ class Failure:
 
 
 def findings(reading: Reading) -> list[ReasonAtPlace]:
-    """Everything that made an extra graph or left the compiler, most important first."""
+    """Return everything that made an extra graph or left the compiler, most important first."""
     cut = (
         graph
         for graph in _deepest(reading)
@@ -60,7 +60,7 @@ def findings(reading: Reading) -> list[ReasonAtPlace]:
 
 
 def failures(reading: Reading) -> list[Failure]:
-    """Failed graphs by how they failed, most frequent first; of those that were kept."""
+    """Return the failed graphs that were kept, grouped by failure, most frequent first."""
     groups: dict[tuple[str, str], list[Program]] = {}
     for program in reading.programs.list:
         if program.ended == "failed":
@@ -73,7 +73,7 @@ def failures(reading: Reading) -> list[Failure]:
 
 
 def extra(reading: Reading) -> dict[str, Counter[str]]:
-    """By origin, the causes of device graphs beyond the first of each compiled function."""
+    """Return, by origin, causes of device graphs beyond the first of each compiled function."""
     found: dict[str, Counter[str]] = {}
     for name in ORIGINS:
         causes = Counter(
@@ -89,7 +89,7 @@ def extra(reading: Reading) -> dict[str, Counter[str]]:
 
 
 def _deepest(reading: Reading) -> Iterator[Graph]:
-    """Graphs of the deepest device layer, with why they exist and not how they ended."""
+    """Yield graphs of the deepest device layer, with why they exist and not how they ended."""
     layer = reading.record.headline
     if not reading.headers:
         yield from (graph for graph in reading.record.graph_list if graph.layer == layer == "xla")
@@ -101,7 +101,7 @@ def _deepest(reading: Reading) -> Iterator[Graph]:
 
 
 def counts(reading: Reading) -> Iterator[tuple[str, str]]:
-    """What was counted on each layer, deepest first, and how sure it is."""
+    """Yield the counts of each layer, deepest first, with their certainty."""
     layers = reading.record.layers
     if "tt" in layers:
         yield "tt", _tt(reading)
@@ -119,7 +119,7 @@ def counts(reading: Reading) -> Iterator[tuple[str, str]]:
 
 
 def sure(reading: Reading) -> str:
-    """How sure the number of device graphs is."""
+    """Return how certain the number of device graphs is."""
     if reading.headers:
         return "certain" if reading.is_certain else "likely"
     levels = [guess.sure for guess in reading.guesses.values()]
@@ -130,14 +130,14 @@ def sure(reading: Reading) -> str:
 
 
 def verdict(completeness: Completeness) -> str:
-    """Say in one line whether the log is complete enough for the analysis."""
+    """Return whether the log is complete enough for the analysis, on one line."""
     if completeness.whole:
         return "the log is complete"
     return f"the log is incomplete ({plural(len(completeness.gaps), 'gap')})"
 
 
 def origins(reading: Reading) -> Iterator[tuple[str, str]]:
-    """Where extra device graphs come from: origin, and its causes with their numbers."""
+    """Yield the origins of extra device graphs, with their causes and numbers."""
     for name, causes in extra(reading).items():
         if name == UNKNOWN:
             yield "not known", f"{plural(causes.total(), 'graph')}, since Dynamo did not log here"
@@ -152,7 +152,7 @@ def failure(item: Failure) -> str:
 
 
 def first(item: Failure) -> str:
-    """Where the first graph that failed this way is."""
+    """Return where the first graph is that failed this way."""
     program = item.first
     name = program.name or "a module without a name"
     return f"first: graph {program.number}, {name}, at byte {program.offset:,} of the log"
@@ -181,7 +181,7 @@ def _tt(reading: Reading) -> str:
 
 
 def _shapes(reading: Reading) -> str:
-    """How many stages graphs had, most frequent first."""
+    """Return the numbers of stages of graphs, most frequent first."""
     lengths: Counter[int] = Counter()
     for stages, count in reading.programs.shapes.items():
         lengths[len(stages)] += count
@@ -201,7 +201,7 @@ def _layer(reading: Reading, layer: str) -> str:
 
 
 def of_layer(record: Record, layer: str, logged: bool = True) -> str:
-    """What one layer of a record counts. ``logged`` is False where a log has no Dynamo graphs."""
+    """Return the counts of one layer. ``logged`` is False if a log has no Dynamo graphs."""
     text = plural(record.graphs.get(layer, 0), "graph") if logged else "graphs not logged"
     if parts := made_of(record, layer):
         text += f" = {parts}"
@@ -216,11 +216,11 @@ def of_layer(record: Record, layer: str, logged: bool = True) -> str:
 
 
 MOST = 200
-"""Entries of one section; the JSON report has all."""
+"""The number of entries of one section; the JSON report has all."""
 
 
 def render(logs: Sequence[tuple[Reading, Completeness]]) -> str:
-    """The report of all logs."""
+    """Return the report of all logs."""
     lines = ["# Graphs in logs", ""]
     for reading, completeness in logs:
         lines += _log(reading, completeness)
@@ -264,7 +264,7 @@ def _origins(reading: Reading) -> Iterator[str]:
 
 
 def most_frequent(found: list[ReasonAtPlace]) -> Iterator[str]:
-    """The reasons, each with its place and how to fix it."""
+    """Yield the reasons, each with its place and how to fix it."""
     if not found:
         return
     yield f"### {order(found).capitalize()}"
@@ -302,7 +302,7 @@ def _failed(reading: Reading) -> Iterator[str]:
 
 
 def places(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[str]:
-    """The source lines that graphs come from."""
+    """Yield the source lines that graphs come from."""
     for title, found in groups.items():
         if not found:
             continue
@@ -316,7 +316,7 @@ def places(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[str]:
 
 
 def _frames(frames: Iterable[Frame]) -> Iterator[str]:
-    """Places with their source lines, as one block of code, the innermost first."""
+    """Yield places with their source lines, as one block of code, the innermost first."""
     shown = [frame for frame in frames if frame.file]
     for number, frame in enumerate(shown):
         above = "from " if number else ""
@@ -328,7 +328,7 @@ def _frames(frames: Iterable[Frame]) -> Iterator[str]:
 
 
 def table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Two columns of our own words."""
+    """Yield a table with two columns of this package's own words."""
     yield f"| {head[0]} | {head[1]} |"
     yield "| --- | --- |"
     for label, text in rows:
@@ -337,7 +337,7 @@ def table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Iterator[st
 
 
 def ours(text: str) -> str:
-    """A sentence of ours: its underscores and stars are no structure."""
+    """Return a sentence of this package with underscores and stars escaped."""
     return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", safe.console(text))
 
 
@@ -351,7 +351,7 @@ def _left_out(count: int) -> Iterator[str]:
 
 
 def render_text(reading: Reading, completeness: Completeness) -> list[TextLine]:
-    """The whole report of one log."""
+    """Return the whole report of one log."""
     return [
         *_head(reading, completeness),
         *_found(findings(reading)),
@@ -372,7 +372,7 @@ def _head(reading: Reading, completeness: Completeness) -> Iterator[TextLine]:
 
 
 def counted_row(label: str, text: str) -> TextLine:
-    """A line of the table at the top of a report."""
+    """Return a line of the table at the top of a report."""
     return TextLine(text, indent=2, head=f"{label:<8} ")
 
 
@@ -392,7 +392,7 @@ def _next(completeness: Completeness) -> Iterator[TextLine]:
 
 
 def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
-    """The lines of a script for a terminal. ``ended`` says how the script ended: ``exit 0``."""
+    """Return the lines of a script for a terminal. ``ended`` is how it ended: ``exit 0``."""
     lines = [TextLine(f"{name}   {ended}")]
     lines += [counted_row(label, text) for label, text in _counts(record)]
     lines += _found(observed(record))
@@ -401,7 +401,7 @@ def script_lines(name: str, ended: str, record: Record) -> list[TextLine]:
 
 
 def _found(found: Sequence[ReasonAtPlace]) -> Iterator[TextLine]:
-    """The reasons, most important first; with their models, where there are several."""
+    """Yield the reasons, most important first, with their models if there are several."""
     named = len({item.owner for item in found}) > 1
     yield from section(order(found), [list(finding(item, named)) for item in found])
 
@@ -412,7 +412,7 @@ def _homes(groups: Mapping[str, list[tuple[Frame, int]]]) -> Iterator[TextLine]:
 
 
 def script_markdown(name: str, ended: str, record: Record) -> str:
-    """The same, sorted alike, for an issue or a pull request."""
+    """Return the same as markdown, in the same order, for an issue or a pull request."""
     lines = [
         "# Graphs of a script",
         "",
@@ -429,7 +429,7 @@ def script_markdown(name: str, ended: str, record: Record) -> str:
 
 
 def _counts(record: Record) -> Iterator[tuple[str, str]]:
-    """What was counted on each layer, deepest first, and what keeps a count from being trusted."""
+    """Yield the counts of each layer, deepest first, and why a count cannot be trusted."""
     for layer in reversed(LAYERS):
         if layer in record.layers and (layer in JUDGED or record.graphs.get(layer)):
             yield layer, of_layer(record, layer)

@@ -1,7 +1,7 @@
-"""The report as a comment on a pull request: GitHub's markdown, most important first.
+"""The report as a comment on a pull request in GitHub's markdown, most important first.
 
-The text fits a limit in bytes (GitHub takes 65,536 characters in a comment and
-1 MiB in a step summary) and says what it leaves out.
+The text is limited in bytes (GitHub accepts 65,536 characters in a comment and 1 MiB in a step
+summary) and states what it leaves out.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ from pytest_graphbreak.text.output import plain, plural
 from pytest_graphbreak.text.terminal import wrapped
 
 COMMENT: Final = 64_000
-"""Bytes of a comment: a byte is at least one character, and something is left for a greeting."""
+"""Maximum bytes of a comment: below the limit in characters, with space for a greeting."""
 SUMMARY: Final = 1_000_000
-"""Bytes of a step summary."""
+"""Maximum bytes of a step summary."""
 
 MARK: Final = "<!-- pytest-graphbreak -->"
-"""The first line, by which a bot finds the comment that it wrote before."""
+"""The first line, by which a bot finds its earlier comment."""
 
 _WIDE: Final = 100
 """Columns of a line of advice: about as many as a comment shows without scrolling."""
 _LONGEST_NAME: Final = 200
 _NAMES: Final = 10
-"""Lines of one kind that are listed."""
+"""The number of lines of one kind that are listed."""
 _RUNS: Final = 20
 _LONGEST_MESSAGE: Final = 6_000
 _UNFOLDED: Final = 20
-"""Rows of the table that are seen at once."""
+"""The number of rows of the table that are not folded."""
 _FOLD_END: Final = "\n</details>\n"
 _RESERVE: Final = 700
-"""Bytes kept for the lines at the end: what was left out, what to do next."""
+"""Bytes reserved for the lines at the end: what was left out, what to do next."""
 
 
 def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes = NOTHING) -> str:
-    """The comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
+    """Return the comment for these runs, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     rows = sorted(
         ((run, test) for run in runs for test in run.tests if standing(test) in NAMED),
         key=lambda pair: weight(pair[1]),
@@ -81,7 +81,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
         if names and page.add(f"\n**{title}**\n\n"):
             some = (f"- {_code(name)}\n" for name in names[:_NAMES])
             _listed(page, some, len(names), "", limit // 16)
-    # The table may take half: then there is room for the reasons of the first tests.
+    # The table may take half of the space; the rest is for the reasons of the first tests.
     shown = _table(page, rows, len(runs) > 1, limit // 2)
     page.add(_swapped(swaps.swaps((named(test, run, runs), test) for run, test in rows)))
     firsts = set(found.firsts)
@@ -98,7 +98,7 @@ def render(runs: Sequence[ProfileRun], limit: int = COMMENT, notes: CheckNotes =
 
 
 class BoundedText:
-    """Text that grows while it fits into ``limit`` bytes of UTF-8."""
+    """Text that grows as long as it fits into ``limit`` bytes of UTF-8."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -106,7 +106,7 @@ class BoundedText:
         self._parts: list[str] = []
 
     def add(self, text: str) -> bool:
-        """Append if it fits; says whether it did."""
+        """Append the text if it fits, and return whether it did."""
         size = len(text.encode())
         if self.size + size > self.limit:
             return False
@@ -149,7 +149,7 @@ def _headline(runs: Sequence[ProfileRun], notes: CheckNotes) -> str:
 
 
 def _causes(found: RootCauses, size: int) -> str:
-    """What makes tests red, each cause once, as many as fit into ``size`` bytes."""
+    """Return each cause of failed tests once, as many as fit into ``size`` bytes."""
     if not found.places:
         return ""
     lines: list[str] = []
@@ -168,7 +168,7 @@ def _causes(found: RootCauses, size: int) -> str:
 
 
 def _swapped(found: list[swaps.Swap]) -> str:
-    """What changed in tests that pass, each place once."""
+    """Return what changed in passing tests, each place once."""
     rows = (wrapped(line.harmless(), _WIDE) for line in swaps.lines(found))
     title, *lines = [str(row) for row in chain.from_iterable(rows)] or [""]
     if not lines:
@@ -177,7 +177,7 @@ def _swapped(found: list[swaps.Swap]) -> str:
 
 
 def _same(tests: int) -> str:
-    """The red tests of which no reasons follow: another test has shown them."""
+    """Return a line for failed tests without reasons, which another test has shown."""
     if tests <= 0:
         return ""
     verb = "is" if tests == 1 else "are"
@@ -185,7 +185,7 @@ def _same(tests: int) -> str:
 
 
 def _looked_at(runs: Sequence[ProfileRun]) -> str:
-    """What tests made that nothing judged, as a terminal shows it."""
+    """Return what tests made that were not judged, as on a terminal."""
     found = unjudged(test for run in runs for test in run.tests)
     if not found:
         return ""
@@ -209,7 +209,7 @@ def _code(text: str, most: int = _LONGEST_NAME) -> str:
 
 
 def _listed(page: BoundedText, lines: Iterable[str], total: int, word: str, size: int) -> None:
-    """As many lines as fit into ``size`` bytes, and how many more there are."""
+    """Add as many lines as fit into ``size`` bytes, and how many more there are."""
     end, shown = page.size + size, 0
     for line in lines:
         if page.size + len(line.encode()) > end or not page.add(line):
@@ -222,9 +222,9 @@ def _listed(page: BoundedText, lines: Iterable[str], total: int, word: str, size
 def _table(
     page: BoundedText, rows: Sequence[tuple[ProfileRun, TestReport]], many_runs: bool, limit: int
 ) -> int:
-    """The table of tests, as many rows as fit; returns how many.
+    """Add the table of tests, and return how many rows fit.
 
-    The first rows are there to be read; further ones are folded away.
+    The first rows are always visible; further ones are folded.
     """
     if not rows:
         return 0
@@ -267,7 +267,7 @@ def _breaks(test: TestReport) -> str:
 
 
 def _details(page: BoundedText, failing: Iterable[tuple[ProfileRun, TestReport]]) -> int:
-    """The reasons, folded, test by test while they fit; returns how many did not."""
+    """Add the reasons, folded by test, as long as they fit; return how many did not."""
     left = 0
     for run, test in failing:
         if left or not page.add(_fold(run, test)):
@@ -282,7 +282,7 @@ def _fold(run: ProfileRun, test: TestReport) -> str:
 
 
 def _reasons(test: TestReport) -> Iterator[str]:
-    """The text that the failed test showed; where there is none, its causes and breaks."""
+    """Yield the text that the failed test showed, or else its causes and breaks."""
     if test.message:
         yield test.message.rstrip()
         return

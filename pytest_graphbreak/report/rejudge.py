@@ -1,7 +1,7 @@
-"""Judges the tests of reports again: against the baselines of a checkout, or against another run.
+"""Judges the tests of reports again, with the baselines of a checkout or with another run.
 
-What comes out is a test as the report holds it, with the verdict, the budget
-and the text of this judgement in place of those of the run.
+The result is a test as in the report, with the verdict, the budget and the text of this judgement
+in place of those of the run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pytest_graphbreak.text.output import TextLine
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One test with its new verdict. ``test`` is the entry of a report that says so."""
+    """One test with its new verdict. ``test`` is its entry in a report."""
 
     seen: SeenTest
     verdict: Verdict
@@ -51,13 +51,12 @@ class Judged:
 
 
 class Judge:
-    """Holds what tests are judged by. One for each command.
+    """Everything that tests are judged by. There is one for each command.
 
-    With ``against``, the tests of another run by profile and node id, its
-    counts are the budget; a test that it did not measure is judged by its
-    baseline. ``run`` is the run of GitHub Actions that made the reports, if one is
-    known. ``disbelieved`` are the tests that a report calls ungated and that
-    nothing in the checkout takes out of the gate: they are judged.
+    With ``against``, the tests of another run by profile and node id, its counts are the budget; a
+    test that it did not measure is judged by its baseline. ``run`` is the run of GitHub Actions
+    that made the reports, if known. ``disbelieved`` are the tests that a report calls ungated
+    although nothing in the checkout takes them out of the gate: they are judged.
     """
 
     def __init__(
@@ -74,10 +73,10 @@ class Judge:
         self._against = against or {}
 
     def judge(self, seen: SeenTest) -> Judged | None:
-        """The verdict on one test; None where it was skipped or failed by itself.
+        """Return the verdict on one test, or None if it was skipped or failed by itself.
 
-        Raises ``BaselineError`` for a baseline that cannot be read and for a
-        node id that can have none.
+        Raises ``BaselineError`` for a baseline that cannot be read and for a node id that cannot
+        have one.
         """
         if seen.level < BLIND:
             return None
@@ -111,14 +110,14 @@ class Judge:
         return Judged(seen, judged.verdict, _judged_test(seen.test, judged), judged.lines)
 
     def _excused(self, seen: SeenTest) -> tuple[str, ...]:
-        """The verdicts that do not fail this test."""
-        # The gate fails a test inside its call, so an xfail mark takes that failure, too.
+        """Return the verdicts that do not fail this test."""
+        # The gate fails a test inside its call, so an xfail mark covers that failure as well.
         if seen.test.outcome in ("xfailed", "xpassed"):
             return (*FAILING, *STRICT)
         return ("new",) if self.checkout.new == "report" else ()
 
     def _ungated(self, seen: SeenTest, entry: Entry | None) -> str | None:
-        """Why the test is not judged: by its baseline now, or by its marker in the run."""
+        """Return why the test is not judged: its current baseline, or its marker in the run."""
         if entry is not None and entry.ungated is not None:
             return entry.ungated
         reason = seen.test.ungated
@@ -141,7 +140,7 @@ class Judge:
 
 
 def _judged_test(test: TestReport, judged: Judgement) -> TestReport:
-    """A test as the report holds it, with this judgement in place of that of the run."""
+    """Return a test as in the report, with this judgement in place of that of the run."""
     return replace(
         test,
         outcome="failed" if judged.fails else _outcome(test),
@@ -158,16 +157,16 @@ def _judged_test(test: TestReport, judged: Judgement) -> TestReport:
 
 
 def _outcome(test: TestReport) -> str:
-    """The outcome of a test that is within its budget now: what the gate failed then passed."""
+    """Return the outcome of a test within its budget; one that only the gate failed has passed."""
     was_ours = test.outcome == "failed" and test.failed_by == "gate"
     return "passed" if was_ours else test.outcome
 
 
 def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
-    """Another run's counts as a budget, and the record on the layers that it can judge.
+    """Return another run's counts as a budget, and the record on the layers it can judge.
 
-    A layer that the other run did not observe says nothing, neither 0 nor less.
-    A layer on which it had graphs is judged also where it is missing here.
+    A layer that the other run did not observe is not judged. A layer on which it had graphs is
+    judged even if it is missing here.
     """
     measured = values(other.test.record)
     versions = minors(other.report.versions, other.report.versions)
@@ -195,10 +194,11 @@ def budget_of(other: SeenTest, record: Record) -> tuple[Expected, Record]:
 
 
 def _cap(test: TestReport) -> Cap | None:
-    """The marker's cap, as far as the report has it."""
+    """Return the marker's cap, as far as the report has it."""
     if test.cap is not None or test.budget is None:
         return test.cap
-    # The budget is the smaller of marker and baseline: what is below the baseline is a marker's.
+    # The budget is the smaller of marker and baseline, so a number below the baseline's is a
+    # marker's.
     allowed = None if test.baseline is None else test.baseline.graphs
     layers = {
         layer: count

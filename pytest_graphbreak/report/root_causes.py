@@ -1,7 +1,7 @@
-"""What makes tests red, each cause once: 220 tests that one ``print`` broke are one finding.
+"""The causes of failed tests, each once: 220 tests broken by one ``print`` are one finding.
 
-Pure: tests go in as a report has them; one that this process judged brings its verdict along. The
-summary of a run, ``check``, the comment, the page and the annotations all use the result.
+Tests are given as in a report; tests that this process judged come with their verdict. The summary
+of a run, ``check``, the comment, the page and the annotations all use the result.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pytest_graphbreak.report.headline import NAMES
 from pytest_graphbreak.report.view import growth, weight
 from pytest_graphbreak.text.output import plural
 
-# The changes that are reported on their own, each with what happened and what it caused.
+# Changes that are reported separately, each with what happened and its consequences.
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One change at a place; ``items`` are what happened there, ``below`` what happened with it.
+    """A change at a place; ``items`` are what happened there, ``below`` its consequences.
 
-    What is gone has no items.
+    A change in which something disappeared has no items.
     """
 
     change: Difference
@@ -52,7 +52,7 @@ class Occurrence:
 
     @property
     def is_entry(self) -> bool:
-        """Whether it is a function that was compiled as it was called."""
+        """Whether it is a function that was compiled when it was called."""
         change = self.change
         layer = DESCRIPTIONS[change.layer] if change.layer and change.kind == "graph" else None
         return layer is not None and layer.above is None and layer.cause(change.cause).is_plain
@@ -66,10 +66,10 @@ def occurrences(
     record: Record,
     wanted: Callable[[Difference], bool] | None = None,
 ) -> list[Occurrence]:
-    """The places that are reported on their own, in the order of the report."""
+    """Return the changes that are reported separately, in the order of the report."""
     below: dict[int, list[Occurrence]] = {}
     found = []
-    # What happened with another one comes after it.
+    # Consequences of a change come after it.
     for number, change in reversed([*enumerate(changes)]):
         if change.total or change.kind not in LISTS or (wanted and not wanted(change)):
             continue
@@ -82,7 +82,7 @@ def occurrences(
 
 
 def reported(verdict: Verdict, record: Record) -> list[Occurrence]:
-    """What a failure reports: the layers with a number that is worse; without any, all layers."""
+    """Return what a failure reports: layers with a worse number or, without any, all layers."""
     layers = _layers(verdict)
 
     def wanted(change: Difference) -> bool:
@@ -97,12 +97,12 @@ def _layers(verdict: Verdict) -> set[str]:
 
 @dataclass(slots=True)
 class RootCause:
-    """One reason for which tests are red.
+    """A reason for which tests failed.
 
-    ``found`` is what happened, as the first of ``tests`` has it. It is None where nothing that
-    happened says why; then ``words`` say what is known, and ``function`` is one that was compiled
-    and is no longer. ``tests`` are the names of the red tests, the most urgent first, and
-    ``graphs`` is how many graphs more than allowed they make together.
+    ``found`` is what happened in the first of ``tests``. It is None if nothing that happened
+    explains the failure; then ``words`` say what is known, and ``function`` is a function that is
+    no longer compiled. ``tests`` are the names of the failed tests, the most urgent first, and
+    ``graphs`` is how many graphs above the limit they make together.
     """
 
     found: Occurrence | None = None
@@ -113,7 +113,7 @@ class RootCause:
 
     @property
     def where(self) -> Frame:
-        """The place; ``NOWHERE`` for a cause that has none."""
+        """The place; ``NOWHERE`` for a cause without one."""
         return self.function if self.found is None else self.found.where
 
     @property
@@ -124,10 +124,10 @@ class RootCause:
 
 @dataclass(frozen=True, slots=True)
 class RootCauses:
-    """What makes the tests of a run red: ``places`` in the source, and causes ``without`` one.
+    """The causes of failed tests: ``places`` in the source, and causes ``without`` a place.
 
-    What makes most tests red comes first. A test with two places is listed at both, and is one of
-    the ``red`` tests, and one of those that a place ``explained``.
+    The causes of most tests come first. A test with two places is listed at both, and counted once
+    in ``red``, the number of failed tests, and in ``explained``, the number of those with a place.
     """
 
     places: tuple[RootCause, ...] = ()
@@ -141,17 +141,17 @@ class RootCauses:
 
     @property
     def firsts(self) -> tuple[str, ...]:
-        """The first test of each cause: who has read why these are red has read all of it."""
+        """The first test of each cause; their failures explain all of the others."""
         return tuple(dict.fromkeys(cause.tests[0] for cause in self.all))
 
 
 def by_nodeid(tests: Iterable[TestReport]) -> Iterator[tuple[str, TestReport]]:
-    """The tests of one run with the names that they are listed by."""
+    """Return the tests of one run with the names that they are listed by."""
     return ((test.nodeid, test) for test in tests)
 
 
 def root_causes(tests: Iterable[tuple[str, TestReport]]) -> RootCauses:
-    """The causes of the red ones of these tests, each with the name that it is listed by."""
+    """Return the causes of those tests that failed; each test comes with its name in lists."""
     found: dict[Hashable, RootCause] = {}
     names, explained = set[str](), set[str]()
     for name, test in sorted(filter(_is_red, tests), key=lambda pair: weight(pair[1])):
@@ -173,7 +173,7 @@ def root_causes(tests: Iterable[tuple[str, TestReport]]) -> RootCauses:
 
 
 def headline(found: RootCauses) -> str:
-    """``2 places explain 218 of 220 red tests``; empty where no place explains any."""
+    """Return ``2 places explain 218 of 220 red tests``, or an empty string without places."""
     if not found.places:
         return ""
     places = plural(len(found.places), "place")
@@ -187,7 +187,7 @@ def _is_red(pair: tuple[str, TestReport]) -> bool:
 
 
 def _causes(test: TestReport) -> dict[Hashable, RootCause]:
-    """Why one test is red, by what the same cause of another test has in common with it."""
+    """Return why one test failed, by a key that is equal for the same cause in another test."""
     if test.verdict == "error":
         return _by_words(
             f"could not see: {next(iter(test.record.errors), 'the reason is not known')}"
@@ -211,29 +211,29 @@ def _by_words(words: str, function: Frame = NOWHERE) -> dict[Hashable, RootCause
 
 
 def _unreached(verdict: Verdict) -> Frame:
-    """The function with the most operations of those that are not compiled any more."""
+    """Return the function with the most operations among those that are not compiled any more."""
     functions = (one for one in verdict.changes if one.kind == "function" and not one.after)
     return next((one.where for one in functions), NOWHERE)
 
 
 def _new(verdict: Verdict, record: Record) -> Iterator[Occurrence]:
-    """What the failure of a test reports as new and on its own, a break first."""
+    """Yield what a test's failure reports as new and separately, breaks first."""
     found = [one for one in reported(verdict, record) if one.items and not one.change.was]
     several = sum(one.is_entry for one in found) > 1
-    # A break at the place of a function says more of it than that it is compiled.
+    # A break in a function tells more than that the function is compiled.
     for one in sorted(found, key=lambda one: one.is_entry):
-        if not (several and one.change.unsure):  # which of several is new may not be known
+        if not (several and one.change.unsure):  # it may be unknown which of several is new
             yield one
 
 
 def _key(one: Occurrence) -> Hashable:
-    """The place, whatever happened there; what has none is known by its reason."""
+    """Return the key of a place, whatever happened there; without a place, the reason."""
     where = one.where
     return where.key if where.file else (one.change.kind, one.change.reason)
 
 
 def _counts_only(verdict: Verdict, record: Record) -> str:
-    """What can be said of a test that is red by its counts alone."""
+    """Return what can be said of a test that failed only because of its counts."""
     if verdict.emptied:
         if record.frames.attempted:
             return "no tensor operation was found to compile"

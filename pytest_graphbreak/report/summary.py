@@ -1,4 +1,4 @@
-"""The header line and the terminal summary: a table of what moved, and what to type next."""
+"""The header line and the terminal summary: a table of changes, and the next commands."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pytest_graphbreak.baseline import Changes, Entry
 
 MOST = 20
-"""Lines of one kind; the rest are counted."""
+"""The number of lines of one kind; the rest are counted."""
 LISTED = VERDICTS[: VERDICTS.index("ok")]
-"""The verdicts that are listed test by test, the most urgent first."""
+"""The verdicts that are listed by test, the most urgent first."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to, for the summary and the report."""
+    """The results of a run, for the summary and the report."""
 
     profile: str
     settings: Settings
@@ -44,12 +44,12 @@ class Outcome:
 
     @property
     def final(self) -> list[TestReport]:
-        """The tests whose verdict stays; what was just recorded agrees with its baseline now."""
+        """The tests whose verdict is final; those just recorded agree with their baseline now."""
         return [test for test in self.tests if not test.written]
 
 
 def header(outcome: Outcome) -> str:
-    """One line when active."""
+    """Return the header line of a run in which the plugin is active."""
     settings = outcome.settings
     modes = [name for name in ("update", "record", "prune") if getattr(settings, name)]
     mode = ", ".join(modes) or ("check" if settings.gate else "report only")
@@ -64,7 +64,7 @@ def header(outcome: Outcome) -> str:
 
 
 def lines(outcome: Outcome) -> Iterator[TextLine]:
-    """The summary, line by line; nothing where there is nothing to say."""
+    """Yield the lines of the summary; none if there is nothing to report."""
     yield from explained.lines(root_causes(by_nodeid(outcome.final)))
     yield from _table(outcome)
     yield from swaps.lines(swaps.swaps(by_nodeid(outcome.final)))
@@ -97,7 +97,7 @@ def _list(word: str, items: list[str]) -> Iterator[TextLine]:
 
 
 def _setups(outcome: Outcome) -> Iterator[TextLine]:
-    """What fixtures compiled: not judged, but said, since it is charged to no test."""
+    """Yield what fixtures compiled; it is not judged, since it is charged to no test."""
     found = [
         f"{test.nodeid}   "
         + ", ".join(plural(count, f"{layer} graph") for layer, count in counts.items())
@@ -109,7 +109,7 @@ def _setups(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _without_graphs(outcome: Outcome) -> Iterator[str]:
-    """What is to be said of passed tests that are judged by nothing, since nothing was compiled."""
+    """Yield notes on passed tests that nothing judges, since nothing was compiled."""
     for test in outcome.final:
         note = test.record.note
         if note and standing(test) == "none" and test.outcome == "passed" and not test.ungated:
@@ -150,7 +150,7 @@ def _totals(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _unjudged(outcome: Outcome) -> Counter[str]:
-    """The tests that ``counted`` names no reason for: with the others they are the whole run."""
+    """Count tests that ``counted`` leaves out by reason; together they are the whole run."""
     found = Counter[str]()
     for test in outcome.final:
         if standing(test) != "none" or test.ungated is not None:
@@ -165,7 +165,7 @@ def _unjudged(outcome: Outcome) -> Counter[str]:
 
 
 def _next(outcome: Outcome) -> Iterator[TextLine]:
-    """What to type next, once."""
+    """Yield the next command, once."""
     verdicts = {standing(test) for test in outcome.final}
     settings = outcome.settings
     if not settings.gate or not verdicts & {"over", "new", REPORTED, "improved", "lost", "changed"}:
@@ -183,7 +183,7 @@ def _next(outcome: Outcome) -> Iterator[TextLine]:
 
 
 def _writing(outcome: Outcome, verdicts: set[str], *, swapped: bool) -> Iterator[TextLine]:
-    """The commands that write the baseline."""
+    """Yield the commands that write the baseline."""
     typed = outcome.settings.typed
     update, record = typed.rerun("--graph-budget-update"), typed.rerun("--graph-budget-record")
     failed = [verdict_of(test) for test in outcome.final if standing(test) in ("over", "lost")]
@@ -203,7 +203,7 @@ def _writing(outcome: Outcome, verdicts: set[str], *, swapped: bool) -> Iterator
 
 
 def _accepting(outcome: Outcome) -> TextLine:
-    """What accepts these counts, once this machine is gone."""
+    """Return the command that accepts these counts after this machine is gone."""
     report = outcome.settings.report
     if report is None:
         words = "nothing here can be accepted: add --graph-budget-report=graphs.json, "

@@ -1,4 +1,4 @@
-"""What changed in tests that pass, as lines: each place once, however many tests have it."""
+"""Changes in passing tests as lines: each place once, however many tests have it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pytest_graphbreak.report.root_causes import Occurrence, RootCause, occurren
 from pytest_graphbreak.text.output import TextLine, plural, signed
 
 IN_FULL: Final = 10
-"""Changes that are shown with source line and advice; of further ones what and where."""
+"""The number of changes shown with source line and advice; the rest have what and where."""
 MOST: Final = 100
-"""Changes that are shown; further ones are counted, and nobody is asked to accept them."""
+"""The number of changes shown; with more, the rest are counted and accepting is not suggested."""
 
 
 @dataclass(slots=True)
 class Swap:
-    """One place that came, went or has another reason or name; ``tests`` have it, and pass."""
+    """A place that appeared, disappeared or changed in passing ``tests``."""
 
     change: Difference
     found: Occurrence
@@ -33,14 +33,14 @@ class Swap:
         return bool(self.found.items) and not self.change.was
 
     def lines(self) -> list[TextLine]:
-        """What and where, and for what is new how to avoid it."""
+        """Return what changed and where and, if it is new, how to avoid it."""
         if self.change.kind == "function":
             return [_function(self.change)]
         return explained.what(RootCause(self.found)) if self.is_new else causes.lines(self.found)
 
 
 def swaps(tests: Iterable[tuple[str, TestReport]]) -> list[Swap]:
-    """The changes of passing tests, those that are new first, then those of most tests.
+    """Return the changes of passing tests, new ones first, then by number of tests.
 
     Each test comes with the name that it is listed by.
     """
@@ -65,7 +65,7 @@ def _swaps(test: TestReport) -> Iterator[Swap]:
 
 
 def lines(found: list[Swap]) -> Iterator[TextLine]:
-    """The changes below a title; nothing where there is none."""
+    """Yield the changes below a title, if there are any."""
     if not found:
         return
     yield TextLine("What changed in tests that pass:", "title")

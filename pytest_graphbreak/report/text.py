@@ -1,4 +1,4 @@
-"""The words of a red test, line by line."""
+"""The text of a failed test, line by line."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ from pytest_graphbreak.text.output import BLANK, TextLine, blocks
 
 
 def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine]:
-    """What a person sees first. Sections are separated by blank lines."""
+    """Return the text of a failure; its sections are separated by blank lines."""
     if verdict.name == "error":
         return _not_seen(record)
     return [
         *blocks(
             [headline(verdict, record)],
             _causes(nowhere(verdict, record, context), verdict, record, context.shown),
-            # What decides nothing is left out: recompiles repeat operations, and are no gain.
+            # Numbers without consequences are left out: recompiles repeat operations, which is no
+            # gain.
             counts(
                 verdict,
                 record,
@@ -54,7 +55,7 @@ def failure(verdict: Verdict, record: Record, context: Context) -> list[TextLine
 
 
 def between(verdict: Verdict, record: Record) -> list[TextLine]:
-    """What moved from one run of a test to another: a failure without its first and last lines."""
+    """Return what changed between two runs: a failure without its first and last lines."""
     return [
         *blocks(
             _causes((), verdict, record),
@@ -64,7 +65,7 @@ def between(verdict: Verdict, record: Record) -> list[TextLine]:
 
 
 def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLine]:
-    """The text of a block or a script that went over its cap: it has no baseline and no marker."""
+    """Return the text of a block or a script that exceeded its cap, without baseline and marker."""
     if verdict.name == "error":
         return _not_seen(record)
     return [
@@ -80,7 +81,7 @@ def block_failure(verdict: Verdict, record: Record, typed: Typed) -> list[TextLi
 def _causes(
     nowhere: Iterable[TextLine], verdict: Verdict, record: Record, shown: SourceLines = NO_LINES
 ) -> Iterator[TextLine]:
-    """What is new comes first: what is lost follows from it. What is left comes last."""
+    """Return new places, then what was lost because of them, then what is left."""
     found = list(places(verdict, record, shown))
     functions = not_reached(verdict, shown) if is_less(verdict) else ()
     is_new = any(line.kind == "new" for line in found)
@@ -99,7 +100,7 @@ def _not_seen(record: Record) -> list[TextLine]:
 
 
 def describe(record: Record) -> list[TextLine]:
-    """The record of a test that failed by itself, for the section below its traceback."""
+    """Return the record of a test that failed by itself, for the section below its traceback."""
     text = [TextLine(totals(record))]
     for layer in record.layers:
         if parts := made_of(record, layer):

@@ -1,4 +1,4 @@
-"""What readers of a report want first: which tests matter, and how far each count moved.
+"""What readers of a report need first: the tests that matter, and how much counts changed.
 
 Markdown, HTML and the console show the same tests in the same order.
 """
@@ -18,16 +18,16 @@ from pytest_graphbreak.text.output import noun
 REPORTED: Final = "new (reported)"
 """A test without a baseline that passed: ``graph_budget_new = report``, or an xfail mark."""
 UNJUDGED: Final = "not judged"
-"""A test that compiled something, in a run without the gate: its ``none`` is no verdict."""
+"""A test that compiled something in a run without the gate; its ``none`` is no verdict."""
 _BESIDE: Final = {"new": (REPORTED,), "ok": (UNJUDGED,)}
 ORDER: Final = tuple(one for name in VERDICTS for one in (name, *_BESIDE.get(name, ())))
-"""What tests are reported as, the most urgent first: verdicts, or what replaces them."""
+"""All standings of tests, the most urgent first: verdicts, or what replaces them."""
 NAMED: Final = ORDER[: ORDER.index("ok")]
-"""What a report names test by test."""
+"""The standings that a report lists by test."""
 
 
 def standing(test: TestReport) -> str:
-    """What a reader gets for a test: its verdict, or what replaces it."""
+    """Return the standing of a test for a reader: its verdict, or what replaces it."""
     verdict = test.verdict
     if verdict == "new" and test.outcome != "failed":
         return REPORTED
@@ -39,13 +39,13 @@ def standing(test: TestReport) -> str:
 
 
 def unjudged(tests: Iterable[TestReport]) -> list[TestReport]:
-    """The tests that made something which nothing judged."""
+    """Return the tests that made something and were not judged."""
     return [test for test in tests if standing(test) == UNJUDGED]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A count of one layer: what it was, None where nobody knows, and what it is."""
+    """A count of one layer, before (None if unknown) and now."""
 
     layer: str
     was: int | None
@@ -68,9 +68,9 @@ class Move:
 
 
 def moves(test: TestReport) -> list[Move]:
-    """Every observed layer that has, had or may have graphs, in the order of ``LAYERS``.
+    """Return every observed layer that has, had or may have graphs, in the order of ``LAYERS``.
 
-    Of a layer that nobody limits it is not known how many there may be.
+    The earlier count of a layer without a limit is unknown.
     """
     return [move for move in _moves(test) if move.layer in test.record.layers]
 
@@ -84,7 +84,7 @@ def _moves(test: TestReport) -> Iterator[Move]:
 
 
 def _allowed(test: TestReport) -> Mapping[str, int] | None:
-    """The graphs that the test may make: its baseline's, or else its marker's."""
+    """Return the graphs that the test may make, by its baseline or else its marker."""
     baseline = None if test.baseline is None else test.baseline.graphs
     if baseline is None and test.budget is None:
         return None
@@ -92,7 +92,7 @@ def _allowed(test: TestReport) -> Mapping[str, int] | None:
 
 
 def row(test: TestReport) -> str:
-    """One test on one line: how far each count moved, and how many places break."""
+    """Return one test on one line: its changed counts, and its number of breaks."""
     known = _allowed(test) is not None
     moves = []
     for move in _moves(test):
@@ -108,9 +108,9 @@ def row(test: TestReport) -> str:
 
 
 def captured(test: TestReport) -> list[str]:
-    """``captured operations 28 -> 17`` of a test that passes with others than were recorded.
+    """Return ``captured operations 28 -> 17`` of a passing test with changed operations.
 
-    Nothing where a count fell: what a recompile repeated is missed by nobody.
+    A test in which a count fell has none, since a removed recompile repeats no operations.
     """
     if test.verdict != "changed":
         return []
@@ -121,12 +121,12 @@ def captured(test: TestReport) -> list[str]:
 
 
 def growth(test: TestReport) -> int:
-    """By how many graphs the layer that grew most grew; below 0 where all shrank."""
+    """Return the largest growth of any layer in graphs; it is negative if all shrank."""
     return max((move.growth for move in moves(test)), default=0)
 
 
 def weight(test: TestReport) -> tuple[int, int, int, str]:
-    """The sort key of a test: urgent verdicts first, then growth, then size, then name."""
+    """Return the sort key of a test: urgent verdicts first, then growth, then size, then name."""
     moved = growth(test)
     size = max(test.record.graphs.values(), default=0)
     return ORDER.index(standing(test)), -abs(moved), -size, test.nodeid
@@ -134,7 +134,7 @@ def weight(test: TestReport) -> tuple[int, int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRun:
-    """Reports that are one run: the shards of one profile. ``label`` names it to a reader."""
+    """Reports of one run: the shards of one profile. ``label`` is its name for a reader."""
 
     label: str
     reports: tuple[RunReport, ...]
@@ -172,16 +172,15 @@ class ProfileRun:
 
 
 def named(test: TestReport, run: ProfileRun, among: Sequence[ProfileRun]) -> str:
-    """What a test is called: its node id, and where there is more than one run, which it is of."""
+    """Return the name of a test: its node id, with the run if there are several."""
     return test.nodeid if len(among) == 1 else f"{test.nodeid}   on {run.label}"
 
 
 def runs(reports: Iterable[RunReport]) -> list[ProfileRun]:
-    """Put shards together.
+    """Combine shards.
 
-    Reports of one profile and of the same versions that share no test are shards of one run;
-    a report that repeats a test of it is a run of its own (another branch, a
-    retry).
+    Reports of one profile and of the same versions that share no test are shards of one run; a
+    report that repeats a test of that run is a separate run (another branch, a retry).
     """
     groups: list[tuple[set[str], list[RunReport]]] = []
     for report in reports:
@@ -202,7 +201,7 @@ def runs(reports: Iterable[RunReport]) -> list[ProfileRun]:
 
 
 def _labels(groups: Sequence[Sequence[RunReport]]) -> list[str]:
-    """The profile, and where runs share it the file that distinguishes them."""
+    """Return the profile of each run, with a file name if several runs share the profile."""
     shared = Counter(group[0].profile for group in groups)
     return [
         group[0].profile
@@ -213,23 +212,23 @@ def _labels(groups: Sequence[Sequence[RunReport]]) -> list[str]:
 
 
 UNGATED = "ungated"
-"""What is counted in place of a verdict where a test was taken out of the gate."""
+"""The word that is counted instead of a verdict if a test was taken out of the gate."""
 
 
 def counted(tests: Iterable[TestReport]) -> dict[str, int]:
-    """The number of tests by what they are reported as, in the order of ``ORDER``; none is zero."""
+    """Return the number of tests by standing, in the order of ``ORDER``, without zeros."""
     found = Counter(standing(test) if test.ungated is None else UNGATED for test in tests)
     return {name: found[name] for name in (*ORDER, UNGATED) if found[name]}
 
 
 @dataclass(frozen=True, slots=True)
 class CheckNotes:
-    """What a verdict says beside its tests.
+    """The notes on a verdict besides its tests.
 
-    ``no_verdict`` says why there is none, in words of ours; ``problems`` are those
-    of reports, in anybody's. ``missing`` was collected and ran nowhere.
-    ``loosened`` is what the gate sees less of since ``base``. ``accept`` is the line
-    that accepts the counts, where one works in any checkout.
+    ``no_verdict`` says why there is none, in words of this package; ``problems`` are those of
+    reports, in anybody's words. ``missing`` was collected and ran nowhere. ``loosened`` is what the
+    gate no longer sees since ``base``. ``accept`` is the command that accepts the counts, if one
+    works in any checkout.
     """
 
     no_verdict: str = ""

@@ -1,6 +1,6 @@
-"""The message of a commit that updates baselines: why each group of them moved.
+"""The message of a commit that updates baselines, with the reason of each group of changes.
 
-Its contents come from untrusted sources. They cannot begin a line, so that git and a patch take
+Its contents come from untrusted sources. They cannot begin a line, so that git and a patch treat
 them as text. The message names neither people nor issues, since a code host acts on both.
 """
 
@@ -22,19 +22,19 @@ from pytest_graphbreak.text.output import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 MOST: Final = 20
-"""Causes that are reported; the rest are counted."""
+"""The number of causes that are reported; the rest are counted."""
 WIDTH: Final = 72
 _UNSURE: Final = "renamed, or gone at one place and new at another"
 FILES: Final = 2
-"""Files of tests that are named for one cause."""
+"""The number of test files that are named for one cause."""
 
 _Test = tuple[str, str]
-"""A node id, and the profile that it was measured on after."""
+"""A node id, and the profile that the test was measured on afterwards."""
 _ACTED_ON: Final = re.compile(r"@(?=\w)|#(?=\d)|\bGH-(?=\d)", re.IGNORECASE)
 
 
 def message(found: Comparison, entries: Sequence[Entry]) -> str:
-    """Why these entries of the baselines moved, as far as the two runs show."""
+    """Return why these entries of the baselines changed, as far as the two runs show."""
     left = {(entry.nodeid, entry.profile) for entry in entries}
     blocks, named = _blocks(found, left)
     lines = [subject(found, len(left)), "", *_wrapped(f"{words.headline(found)}.")]
@@ -52,7 +52,7 @@ def message(found: Comparison, entries: Sequence[Entry]) -> str:
 
 
 def _blocks(found: Comparison, left: set[_Test]) -> tuple[list[tuple[str, list[str]]], set[_Test]]:
-    """A block of lines for each cause that moved some of these tests, and all that they moved."""
+    """Return a block of lines for each cause that changed some of the tests, and those tests."""
     after = {(pair.nodeid, pair.profile): pair.after.profile for pair in found.pairs}
     blocks: list[tuple[str, list[str]]] = []
     named: set[_Test] = set()
@@ -69,7 +69,7 @@ def _blocks(found: Comparison, left: set[_Test]) -> tuple[list[tuple[str, list[s
 def _rest(
     found: Comparison, entries: Iterable[Entry], left: set[_Test], named: set[_Test]
 ) -> Iterator[str]:
-    """The tests that moved for no cause of these two runs."""
+    """Yield the numbers of tests that changed without a cause in these two runs."""
     added, pruned = (
         {(entry.nodeid, entry.profile) for entry in entries if entry.kind == kind}
         for kind in ("added", "pruned")
@@ -87,7 +87,7 @@ def _rest(
 
 
 def subject(found: Comparison, tests: int) -> str:
-    """The first line: what is of another version, or how many tests moved."""
+    """Return the first line: the packages with another version, or the number of tests."""
     before = {**found.before.versions, **found.before.packages}
     after = {**found.after.versions, **found.after.packages}
     names = [name for name in after if name in before and after[name] != before[name]]
@@ -100,7 +100,7 @@ def subject(found: Comparison, tests: int) -> str:
 
 
 def _changes(found: Comparison) -> Iterator[tuple[str, CauseChange]]:
-    """Every change with the title of its group, in the order in which they are reported."""
+    """Yield every change with the title of its group, in the order of the report."""
     for section in words.sections(found):
         for change in section.changes:
             yield section.title, change
@@ -131,7 +131,7 @@ def _files(tests: Iterable[_Test]) -> str:
 
 
 def _wrapped(line: str, indent: str = "", first: str = "") -> list[str]:
-    """A line of prose in lines of ``WIDTH``; words of others never begin one of them."""
+    """Wrap a line of prose to ``WIDTH``; words from untrusted sources never begin a line."""
     return textwrap.wrap(
         _harmless(line),
         WIDTH,
@@ -150,7 +150,7 @@ def _harmless(text: str) -> str:
 
 
 def patch(note: str, files: Iterable[FileChange], names: Iterable[str]) -> str:
-    """What ``git apply`` takes: the message, then each file from what it said to what it says.
+    """Return input for ``git apply``: the message, then the change of each file.
 
     ``names`` are the paths of the files from the root of the repository.
     """
@@ -170,7 +170,7 @@ def _file(file: FileChange, name: str) -> Iterator[str]:
     yield f"--- {old if file.old is not None else '/dev/null'}"
     yield f"+++ {new if file.new is not None else '/dev/null'}"
     before, after = ((text or "").split("\n") for text in (file.old, file.new))
-    # What follows the last line end is no line, and git wants to know where there is none.
+    # The text after the last line end is not a line, and git needs a mark if that end is missing.
     ends = [lines.pop() for lines in (before, after)]
     if ends[0]:
         before.append(f"{ends[0]}\n\\ No newline at end of file")
@@ -181,7 +181,7 @@ def _file(file: FileChange, name: str) -> Iterator[str]:
 
 
 def _quoted(name: str) -> str:
-    """A path as git writes it: quoted, byte by byte, where it is not plain (``git-diff(1)``)."""
+    """Return a path as git writes it: quoted byte by byte unless it is plain (``git-diff(1)``)."""
     if name.isascii() and name.isprintable() and not set(name) & {'"', "\\"}:
         return name
     text = "".join(

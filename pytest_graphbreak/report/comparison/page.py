@@ -1,7 +1,7 @@
-"""A comparison as one page: causes first, then each test with both of its sides beside each other.
+"""A comparison as one page: first the causes, then each test with both sides.
 
-This module makes the data (``page_data``); ``compare.js`` shows it. Words that the terminal has,
-too, are made here.
+This module makes the data (``page_data``); ``compare.js`` shows it. Words that the terminal also
+shows are made here.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pytest_graphbreak.text.output import plural
 from pytest_graphbreak.text.safe import cut, printable
 
 NAMES: Final = 200
-"""Tests that are named below one cause."""
+"""The number of tests that are named below one cause."""
 
 
 def render(found: Comparison) -> str:
-    """The page."""
+    """Return the page."""
     return fill("compare", "Graphs before and after", page_data(found))
 
 
 def page_data(found: Comparison) -> Plain:
-    """Everything that the page shows, in the order in which it shows it."""
+    """Return everything that the page shows, in the same order."""
     shared = Shared(CheckoutSources(None))
     return {
         **cause_kinds(),
@@ -134,7 +134,7 @@ def _test(pair: Pair, shared: Shared) -> Plain:
 
 
 def _strip(seen: SeenTest, layer: str, one: Attribution, rows: Mapping[Key, int]) -> list[Plain]:
-    """The graphs of one side, each with the row that says why it is there."""
+    """Return the graphs of one side, each with the row of its cause."""
     graphs = [graph for graph in seen.test.record.graph_list if graph.layer == layer]
     return [
         {
@@ -148,7 +148,7 @@ def _strip(seen: SeenTest, layer: str, one: Attribution, rows: Mapping[Key, int]
 
 
 def _row(before: PlacedCause | None, after: PlacedCause | None, shared: Shared) -> Plain:
-    """A cause of a test, and what it is called and does on either side."""
+    """Return a cause of a test, with its names and counts on both sides."""
     shown = after or before
     assert shown is not None
     return {
@@ -160,7 +160,7 @@ def _row(before: PlacedCause | None, after: PlacedCause | None, shared: Shared) 
 
 
 def _cell(cause: PlacedCause | None, shared: Shared) -> Plain | None:
-    """Id, reason, how often, and how many graphs by layer; None where it is not there."""
+    """Return id, reason, frequency and graphs by layer, or None if the side lacks the cause."""
     if cause is None:
         return None
     graphs = ", ".join(f"{layer} {count}" for layer, count in cause.graphs.items() if count)

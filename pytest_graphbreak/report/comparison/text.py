@@ -26,13 +26,16 @@ from pytest_graphbreak.text.output import BLANK, TextLine, labelled, plain, plur
 from pytest_graphbreak.text.safe import cut
 
 MOST: Final = 20
-"""Items of one section; the rest are counted."""
+"""The number of items of one section; the rest are counted."""
 NAMES: Final = 3
-"""Tests that are named below a cause."""
+"""The number of tests that are named below a cause."""
 
 
 def lines(found: Comparison, ops: float = OPS) -> Iterator[TextLine]:
-    """All of it, with the captured operations of each test where they fell by ``ops`` percent."""
+    """Yield the whole text.
+
+    ``ops`` is the fall in percent from which a test's captured operations are listed.
+    """
     yield labelled("before", words.side(found.before), width=8)
     yield labelled("after", words.side(found.after), width=8)
     for word, side in (("before", found.before), ("after", found.after)):
@@ -46,7 +49,7 @@ def lines(found: Comparison, ops: float = OPS) -> Iterator[TextLine]:
 
 
 def parts(found: Comparison, ops: float = OPS) -> Iterator[tuple[str, Iterator[TextLine]]]:
-    """Each part of it that is not empty: its title and its lines."""
+    """Yield the title and the lines of each part that is not empty."""
     for section in words.sections(found):
         blocks = (_change(change, found) for change in section.changes[:MOST])
         title = f"{section.title}: {plural(len(section.changes), 'place')}"
@@ -110,7 +113,7 @@ def _moved(pair: PossibleMove, found: Comparison) -> Iterator[TextLine]:
 
 
 def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[TextLine]:
-    """Captured operations up and down; those that fell most by name."""
+    """Yield totals of captured operations, and the names of the tests that lost the most."""
     changed = [
         (pair, layer, before, after)
         for pair in pairs
@@ -137,7 +140,7 @@ def _operations(pairs: Sequence[Pair], percent: float) -> Iterator[TextLine]:
 
 
 def _ran(pairs: Sequence[Pair], what: str) -> Iterator[str]:
-    """The tests that run graphs, or read values, more or less often; those that grew most first."""
+    """Yield tests with more or fewer runs or reads (``what``), those that grew most first."""
     moved = [
         (after - before, f"{layer} {before:,} -> {after:,}   {pair.nodeid}")
         for pair in pairs
@@ -155,19 +158,19 @@ def _named(items: Sequence[str]) -> Iterator[TextLine]:
 
 # A comparison as a comment on a pull request: a table of causes, then each of them folded.
 #
-# The text fits a limit in bytes and says what it leaves out.
+# The text is limited in bytes and states what it leaves out.
 
 MARK: Final = "<!-- pytest-graphbreak compare -->"
-"""The first line, by which a bot finds the comment that it wrote before."""
+"""The first line, by which a bot finds its earlier comment."""
 
 _LONGEST_CELL: Final = 200
 _RESERVE: Final = 400
-"""Bytes kept for the line at the end that says what was left out."""
+"""Bytes reserved for the line at the end that says what was left out."""
 _HEAD: Final = "\n| | cause | tests | graphs | whose |\n|---|---|---:|---:|---|\n"
 
 
 def render(found: Comparison, limit: int = COMMENT) -> str:
-    """The comment, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
+    """Return the comment, at most ``limit`` bytes of UTF-8 (``limit`` >= 4,000)."""
     page = BoundedText(limit - _RESERVE)
     totals = ", ".join(words.totals(found.pairs))
     page.add(f"{MARK}\n### Graphs: {words.headline(found)}\n\n")
@@ -178,7 +181,7 @@ def render(found: Comparison, limit: int = COMMENT) -> str:
     for section in sections:
         title = f"\n**{section.title[0].upper()}{section.title[1:]}**\n{_HEAD}"
         rows = [_row(change, found) for change in section.changes]
-        # A title is never without its first row; half of the space is for folded parts.
+        # A title always has its first row; half of the space is for folded parts.
         if page.size + len((title + rows[0]).encode()) > limit // 2:
             left += len(rows)
             continue
@@ -223,7 +226,7 @@ def _place(where: Frame) -> str:
 
 
 def _folds(found: Comparison) -> Iterator[str]:
-    """All that a terminal shows, part by part, each folded."""
+    """Yield each part that a terminal shows, folded."""
     for title, lines in text.parts(found):
         body = safe.preformatted(plain(lines))
         yield f"\n<details><summary>{safe.html(title)}</summary>\n\n{body}\n\n</details>\n"

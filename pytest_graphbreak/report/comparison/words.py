@@ -23,7 +23,7 @@ from pytest_graphbreak.runs.comparison import (
 from pytest_graphbreak.text.output import plural
 
 KINDS: Final = {"break": "graph break", "eager": "left to eager"}
-"""How a kind of change is called; others are called by their names."""
+"""The names of kinds of changes that are not called by their own name."""
 ALIKE: Final[Mapping[Alike, str]] = {
     "file": "the same line in another file",
     "function": "the same line in another function of the file",
@@ -34,7 +34,7 @@ ALIKE: Final[Mapping[Alike, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Changes of one kind under one title. ``name`` is fixed, for whoever looks one up."""
+    """Changes of one kind under one title. ``name`` is fixed, for looking up a section."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Section:
 
 
 def sections(found: Comparison) -> list[Section]:
-    """The changes in the order of the report, the most urgent first; none that is empty."""
+    """Return the sections that are not empty, in the order of the report, most urgent first."""
     groups: dict[str, list[CauseChange]] = {name: [] for name in _TITLES}
     for change in found.changes:
         groups[_section(change)].append(change)
@@ -84,12 +84,12 @@ def _torch(found: Comparison) -> str:
 
 
 def sign(change: CauseChange) -> str:
-    """``+`` for what is new or more, ``-`` for what is gone or fewer, ``~`` for other words."""
+    """Return ``+`` for new or more, ``-`` for gone or fewer, ``~`` for other words."""
     return {"new": "+", "more": "+", "gone": "-", "fewer": "-"}.get(change.how, "~")
 
 
 def name(change: CauseChange) -> str:
-    """What a change is: its id and reason, or its kind."""
+    """Return the name of a change: its id and reason, or its kind."""
     if change.kind == UNEXPLAINED:
         return "graphs that the reports do not explain"
     kind = "" if change.cause.id else KINDS.get(change.kind, change.kind)
@@ -98,7 +98,7 @@ def name(change: CauseChange) -> str:
 
 
 def was(change: CauseChange) -> str:
-    """Its name before, where that differs; else empty."""
+    """Return the earlier name of a change if it differs, else an empty string."""
     if change.how not in ("reworded", "reason"):
         return ""
     before = change.step.before
@@ -109,12 +109,12 @@ def was(change: CauseChange) -> str:
 
 
 def amount(change: CauseChange) -> str:
-    """``61 tests, +183 graphs``."""
+    """Return the extent of a change: ``61 tests, +183 graphs``."""
     return ", ".join((plural(len(change.effects), "test"), *growth(change.graphs)))
 
 
 def growth(graphs: Mapping[str, int]) -> list[str]:
-    """``+183 graphs``; by layer where more than one moved, nothing where none did."""
+    """Return ``+183 graphs``; by layer if several changed, and nothing if none did."""
     if len(graphs) == 1:
         ((layer, count),) = graphs.items()
         return [f"{count:+,} {layer} {'graph' if abs(count) == 1 else 'graphs'}"]
@@ -122,7 +122,10 @@ def growth(graphs: Mapping[str, int]) -> list[str]:
 
 
 def owner(change: CauseChange, found: Comparison) -> str:
-    """``transformers 5.20 -> 5.24``: whose place it is, and what of it moved; empty for none."""
+    """Return the package of a place with its versions: ``transformers 5.20 -> 5.24``.
+
+    The result is empty for a place without a package.
+    """
     package = change.package
     if package is None:
         return ""
@@ -137,13 +140,16 @@ def owner(change: CauseChange, found: Comparison) -> str:
 
 
 def version_move(name: str, found: Comparison) -> str:
-    """``torch 2.9.1 -> 2.13.0``; empty where it did not move, or is not known on both sides."""
+    """Return the versions of a package, ``torch 2.9.1 -> 2.13.0``.
+
+    The result is empty if they are equal, or not known on both sides.
+    """
     before, after = found.before.versions.get(name), found.after.versions.get(name)
     return f"{name} {before} -> {after}" if before and after and before != after else ""
 
 
 def tried(change: CauseChange) -> str | None:
-    """How to fix it, on one line; only for what is there now."""
+    """Return how to fix it, on one line; only for what still exists."""
     if change.how in ("gone", "fewer", "reworded"):
         return None
     cause = change.cause
@@ -160,7 +166,7 @@ def tried(change: CauseChange) -> str | None:
 
 
 def side(one: ComparedSide) -> str:
-    """``30 tests on cpu; torch 2.13.0, transformers 5.23.0``."""
+    """Return one side in words: ``30 tests on cpu; torch 2.13.0, transformers 5.23.0``."""
     versions = [f"{name} {version}" for name, version in one.versions.items() if name != "platform"]
     versions += [f"{name} {version}" for name, version in one.packages.items()]
     tests = f"{plural(one.tests, 'test')} on {', '.join(one.profiles) or 'no profile'}"
@@ -168,7 +174,7 @@ def side(one: ComparedSide) -> str:
 
 
 def headline(found: Comparison) -> str:
-    """How many tests were compared, and what became of them."""
+    """Return how many tests were compared, and with what result."""
     pairs = found.pairs
     if not pairs:
         return "no test was measured on both sides"
@@ -185,7 +191,7 @@ def headline(found: Comparison) -> str:
 
 
 def totals(pairs: Iterable[Pair]) -> Iterator[str]:
-    """``dynamo 97 -> 93``, of all tests together, for each layer that both sides observed."""
+    """Yield the totals of all tests, ``dynamo 97 -> 93``, for each layer observed on both sides."""
     before, after = dict[str, int](), dict[str, int]()
     for pair in pairs:
         for layer, (was, now) in pair.graphs.items():
@@ -200,23 +206,26 @@ def moved(before: int, after: int) -> str:
 
 
 def counts(pair: Pair) -> str:
-    """``dynamo 1 -> 4, xla 8``."""
+    """Return the counts of a test by layer: ``dynamo 1 -> 4, xla 8``."""
     return ", ".join(f"{layer} {moved(*count)}" for layer, count in pair.graphs.items())
 
 
 def setting(one: SettingChange) -> str:
-    """``torch._dynamo.config.capture_scalar_outputs: its default -> True``."""
+    """Return a setting with both values.
+
+    For example, ``torch._dynamo.config.capture_scalar_outputs: its default -> True``.
+    """
     before, after = ("its default" if value is None else value for value in (one.before, one.after))
     return f"{one.name}: {before} -> {after}"
 
 
 def unsure(pair: PossibleMove) -> str:
-    """What may be, and what cannot be known."""
+    """Return why two changes may be one, and that it is not certain."""
     return f"{ALIKE[pair.why]}: renamed, or gone here and new there"
 
 
 def asides(found: Comparison) -> Iterator[tuple[str, str, list[str]]]:
-    """What is reported test by test: a title, what it counts, and a line for each."""
+    """Yield what is reported by test: a title, the unit that it counts, and a line for each."""
     yield (
         "tests with other counts",
         "test",
@@ -260,5 +269,5 @@ def _first(tests: Sequence[str]) -> str:
 
 
 def _profiles(pair: Pair) -> str:
-    """Both profiles, where they are two."""
+    """Return both profiles if they differ."""
     return f"   {pair.profile}" if "->" in pair.profile else ""
