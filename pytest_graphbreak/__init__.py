@@ -1,7 +1,7 @@
 """Graph-count regression tests for torch.compile, torch_xla and TT models.
 
-The public names, each imported when it is asked for: pytest imports this package in
-every run of the environment.
+The public names are imported only when they are used, since pytest imports this package in every
+run of the environment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HOMES = {
     "observe": "watching.watch",
 }
 
-# A type checker that saw it would take every name for one of ours.
+# Type checkers must not see it, or they would accept any name.
 if not TYPE_CHECKING:  # pragma: no branch
 
     def __getattr__(name):

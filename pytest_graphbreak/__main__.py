@@ -1,4 +1,4 @@
-"""``python -m pytest_graphbreak``, the same as ``graphbreak``."""
+"""Entry point of ``python -m pytest_graphbreak``, which is the same as ``graphbreak``."""
 
 import sys
 

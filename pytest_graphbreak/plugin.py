@@ -1,7 +1,7 @@
 """pytest hooks and fixtures, a few lines each; no logic.
 
-This module is imported in every pytest run of the environment, so it imports
-neither torch nor yaml, and what does is imported where it is used.
+This module is imported in every pytest run of the environment, so it imports neither torch nor
+yaml; modules that do are imported where they are used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def _graph_budget_history() -> Iterator[None]:
-    """From the first test with a block on: what an earlier one compiled is warm in a later one."""
+    """Keep history from the first test with a block on: later tests see what is already warm."""
     from pytest_graphbreak.watching.measure import keeping_history
 
     with keeping_history():
@@ -37,9 +37,9 @@ def _graph_budget_history() -> Iterator[None]:
 def graph_budget(request: pytest.FixtureRequest, _graph_budget_history: None) -> GraphBudget:
     """A budget for any block of a test: ``with graph_budget(max_graphs=1) as seen:``.
 
-    Takes what ``@pytest.mark.max_graphs`` takes, or nothing to only look. The
-    block sees what the test does in it; it resets nothing. ``graph_budget.steps(warm=2)`` is a
-    block for the steps of a loop.
+    It accepts the arguments of ``@pytest.mark.max_graphs``, or none for observing only. The block
+    sees what the test does in it; it resets nothing. ``graph_budget.steps(warm=2)`` is a block for
+    the steps of a loop.
     """
     from pytest_graphbreak.watching.watch import BlockBudget
 
@@ -59,7 +59,7 @@ def compile_model(request: pytest.FixtureRequest) -> CompileModel:
             pytrace=False,
         )
     gate = request.config.stash[GATE]
-    device = gate.device  # it is here: a name was looked for when the session began
+    device = gate.device  # available, since its name was looked up when the session began
     gate.count_tt(request.config)  # done already, unless a fixture is requested by name
     return CompileModel(device, request.config.rootpath)
 
@@ -93,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    # What `graphbreak fix` and `graphbreak repro` write is no test, whatever python_files says.
+    # Files of `graphbreak fix` and `graphbreak repro` are no tests, whatever python_files says.
     name = collection_path.name
     if name.startswith("test_") or not (name.endswith("_fixed.py") or "_repro_" in name):
         return None
@@ -117,7 +117,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _dry(config: pytest.Config) -> bool:
-    """Whether no test runs."""
+    """Return whether the run is one in which no test runs."""
     return bool(config.option.collectonly or config.getoption("setuponly", default=False))
 
 

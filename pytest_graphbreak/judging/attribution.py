@@ -1,7 +1,8 @@
-"""Why graphs exist: each graph of a test is counted for one cause at one place.
+"""Attributes each graph of a test to one cause at one place.
 
-What follows a break counts for the break, and a device graph for what made its FX graph exist. So
-the growth of a test from one record to another (``steps``) is the sum of what its causes grew by.
+Consequences of a break are counted for the break, and a device graph for the cause of its FX graph.
+So the growth of a test from one record to another (``steps``) is the sum of the growth of its
+causes.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from pytest_graphbreak.model.layers import DESCRIPTIONS, EXPECTED, LAYERS
 from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Frame, Graph, Recompile, Record
 
 UNEXPLAINED: Final = "unexplained"
-"""The kind of graphs that were counted and of which a report has no details."""
+"""The kind of graphs that were counted but have no details in the report."""
 
 
 Key = tuple[str, ...]
-"""What a cause is known by: kind, layer and place."""
+"""The identity of a cause: kind, layer and place."""
 
 
 @dataclass(slots=True)
 class PlacedCause:
-    """Why graphs of one test exist, or why code of it is not compiled, at one place.
+    """A cause, at one place, of graphs of a test or of code that is not compiled.
 
-    ``times`` are breaks, frames or recompiles there, or graphs of this cause; ``graphs`` are those
-    that exist for it, by layer.
+    ``times`` counts breaks, frames or recompiles there, or graphs of this cause; ``graphs`` are the
+    graphs that exist because of it, by layer.
     """
 
     kind: str
@@ -44,22 +45,22 @@ class PlacedCause:
 
 
 def kind_of(item: Item) -> str:
-    """``break``, ``eager``, ``recompile``, or the cause of a graph."""
+    """Return ``break``, ``eager``, ``recompile``, or the cause of a graph."""
     return item.cause if isinstance(item, Graph) else type(item).__name__.lower()
 
 
 def key_of(item: Item) -> Key:
-    """The cause that an item belongs to by itself."""
+    """Return the key of the cause that an item is by itself."""
     kind = kind_of(item)
-    # Where a model is meant to be compiled its first line is no identity: it is often edited.
+    # The first line of an intended graph is no identity, since it is often edited.
     place = item.where.key[:2] if kind in EXPECTED else item.where.key
     return (kind, item.layer, *place)
 
 
 class Attribution:
-    """The causes of one record, each with the graphs that exist for it.
+    """The causes of one record, each with the graphs that exist because of it.
 
-    ``names`` says by layer and name of a graph what it exists for.
+    ``names`` maps layer and name of a graph to the key of its cause.
     """
 
     def __init__(self, record: Record, layers: Sequence[str]) -> None:
@@ -77,7 +78,7 @@ class Attribution:
         for item in items:
             if item.layer in layers:
                 self._add_item(item)
-        # From the user's code down: a device graph may exist for what made an FX graph exist.
+        # From the user's code down, since a device graph may have the cause of its FX graph.
         for graph in sorted(record.graph_list, key=lambda graph: LAYERS.index(graph.layer)):
             if graph.layer in layers:
                 key = self._of_graph(graph)
@@ -119,8 +120,8 @@ class Attribution:
         layer, where = graph.layer, graph.where
         known = DESCRIPTIONS[layer].cause(graph.cause)
         if known.explained_by == "break":
-            # A frame that called the one that broke goes on after its call; what it called is
-            # compiled from its first line.
+            # A frame that called the one that broke continues after its call; functions that it
+            # called are compiled from their first line.
             found = self._frames.get(where.key) or self._functions.get(where.key[:2])
             found = found or self._reasons.get(graph.reason)
             if found is not None:
@@ -139,23 +140,24 @@ class Attribution:
         return self._add(graph, 1)
 
     def _source(self, layer: str, name: str) -> Key | None:
-        """The cause of the graph of the layer above from which this one was lowered."""
+        """Return the cause of the graph in a layer above from which this one was lowered."""
         above = LAYERS[: LAYERS.index(layer)]
         found = (self.names.get((one, name)) for one in reversed(above))
         return next((key for key in found if key is not None), None)
 
 
-# what moved from one record to another
+# changes from one record to another
 
 
 How = Literal["new", "gone", "more", "fewer", "reworded", "reason"]
-"""How a cause moved. ``reworded``: another torch says it in other words. ``reason``: the same torch
-gives another reason at the same place."""
+"""How a cause changed. ``reworded``: another torch words it differently. ``reason``: the same torch
+gives another reason at the same place.
+"""
 
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """How one cause moved from one record of a test to another; ``parent``: with which break."""
+    """The change of one cause between two records of a test; ``parent`` is the related break."""
 
     how: How
     before: PlacedCause | None
@@ -185,12 +187,13 @@ class Step:
 def steps(
     before: Record, after: Record, layers: Sequence[str], same: Collection[str]
 ) -> list[Step]:
-    """What moved from one record of a test to another on these layers, breaks before what follows.
+    """Return what changed from one record to another on these layers, breaks first.
 
-    ``same`` are the layers whose compiler is of one minor version: only its words are compared.
+    ``same`` are the layers with the same minor version of their compiler; only their reasons are
+    compared.
     """
     if all(getattr(before, name) == getattr(after, name) for name in _COMPARED):
-        return []  # most tests, and quick to see
+        return []  # true of most tests, and quick to check
     found = _steps(Attribution(before, layers).causes, Attribution(after, layers).causes, same)
     breaks = _LeadingBreaks(found)
     for step in found:
@@ -206,7 +209,7 @@ _COMPARED: Final = (
 def _steps(
     was: Mapping[Key, PlacedCause], now: Mapping[Key, PlacedCause], same: Collection[str]
 ) -> list[Step]:
-    """The causes that moved, without those that only count a graph for another one."""
+    """Return the causes that changed, without those that only attribute a graph differently."""
     still = {kind for kind in EXPECTED if _sum(was.values(), kind) == _sum(now.values(), kind)}
     steps = []
     for key in dict.fromkeys((*was, *now)):
@@ -214,7 +217,7 @@ def _steps(
         how = _how(before, after, same)
         if how is not None and key[0] not in still:
             steps.append(Step(how, before, after))
-    # A graph that is reported as an entry, or as what follows a known break, is the same one.
+    # A graph that is now reported as an entry, or as a consequence of a known break, is the same.
     mere = [step for step in steps if _is_mere(step)]
     rest = [step for step in steps if not _is_mere(step)]
     if any(any(step.graphs.values()) for step in rest) or any(_sum(mere).values()):
@@ -223,14 +226,14 @@ def _steps(
 
 
 def _is_mere(step: Step) -> bool:
-    """Whether a step changes only which graph is counted for what."""
+    """Return whether a step changes only which cause a graph is counted for."""
     if step.kind in ("eager", "recompile"):
         return False
     return step.kind in EXPECTED or step.how in ("more", "fewer")
 
 
 def _sum(found: Iterable[Step | PlacedCause], kind: str = "") -> Counter[str]:
-    """The graphs by layer of all of these, or of those of one kind."""
+    """Return the graphs by layer of all of these, or of those of one kind."""
     total = Counter[str]()
     for one in found:
         if not kind or one.kind == kind:
@@ -241,7 +244,7 @@ def _sum(found: Iterable[Step | PlacedCause], kind: str = "") -> Counter[str]:
 def _how(
     before: PlacedCause | None, after: PlacedCause | None, same: Collection[str]
 ) -> How | None:
-    """How a cause moved. ``same``: the layers whose compiler is of one minor version."""
+    """Return how a cause changed, or None; ``same`` are layers with the same compiler version."""
     if before is None:
         return "new"
     if after is None:
@@ -257,7 +260,7 @@ def _how(
 
 
 class _LeadingBreaks:
-    """The breaks of one test that came or went, by the functions that they run through."""
+    """The breaks of one test that appeared or disappeared, by the functions on their stack."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self._found: dict[tuple[str, ...], Step] = {}
@@ -268,10 +271,10 @@ class _LeadingBreaks:
                     self._found.setdefault((step.how, *frame.key[:2]), step)
 
     def of(self, step: Step) -> Step | None:
-        """The break with which something came or went, since it runs through the same function.
+        """Return the break that explains a change, since it runs through the same function.
 
-        A frame that breaks is skipped, or compiled again with what it hands on; where the break is
-        gone its function is compiled as it was meant to be.
+        A frame that breaks is skipped, or recompiled with the values it passes on; after the break
+        is gone, its function is compiled as intended.
         """
         kind = step.kind
         how: str = step.how

@@ -1,4 +1,4 @@
-"""The budget that is written in the code: ``max_graphs(...)`` as marker, block or option."""
+"""The budget in the code: ``max_graphs(...)`` as marker, block or option."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALLOWED: Final = (
 
 
 class Limits(TypedDict, total=False):
-    """The keywords of a cap, as a type checker knows them; ``parse`` holds a call to them."""
+    """The keywords of a cap, for type checkers; ``parse`` enforces them."""
 
     dynamo: int
     xla: int
@@ -34,7 +34,7 @@ _RUNS: Final = ("executions", "reads")
 
 
 class CapError(ValueError):
-    """A cap that says something we do not know. The message names what is allowed."""
+    """A cap that is not understood. The message lists what is allowed."""
 
 
 def parse(
@@ -43,7 +43,7 @@ def parse(
     name: str = "max_graphs",
     by: str = "marker",
 ) -> Cap:
-    """The cap that a call ``max_graphs(*args, **kwargs)`` means; ``by`` is that of ``Cap``.
+    """Return the cap of a call ``max_graphs(*args, **kwargs)``; ``by`` is that of ``Cap``.
 
     Raises ``CapError`` for anything but the forms in ``ALLOWED``.
     """
@@ -55,7 +55,7 @@ def parse(
         if argument not in (*LAYERS, "recompiles", "breaks", *_RUNS):
             raise CapError(f"{name}: unknown argument {argument!r}; {ALLOWED}")
     for text, value in _numbers(args, kwargs):
-        # bool is an int to Python, and max_graphs(True) is a slip of the pen.
+        # bool is a subclass of int, but max_graphs(True) is a mistake.
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise CapError(f"{name}: {text} is not a count; {ALLOWED}")
     return Cap(
@@ -70,7 +70,7 @@ def parse(
 
 
 def _numbers(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Everything that has to be a count, each with how it was written."""
+    """Yield everything that has to be a count, with its text in the code."""
     yield from ((repr(value), value) for value in args)
     for key, value in kwargs.items():
         by_layer = key in _RUNS and isinstance(value, Mapping) and value and {*value} <= {*LAYERS}

@@ -1,8 +1,8 @@
-"""Why the graphs of a layer exist: what a baseline records, and what is new, gone or known.
+"""Causes of the graphs of a layer: what a baseline records, and what is new, gone or known.
 
-A plain graph needs no explanation and is not written: the only ``entry`` of a layer that takes
-the user's code, and a graph of the layer above that was lowered whole (``fx``). Pure data in,
-pure data out.
+A plain graph needs no explanation and is not written: the only ``entry`` of a layer that compiles
+the user's code, and a graph of the layer above that was lowered as a whole (``fx``). Data in, data
+out.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from pytest_graphbreak.model.record import Frame, Graph, Recompile, Record
 
 @dataclass(frozen=True, slots=True)
 class MatchedGraphs:
-    """The graphs of one layer beside those of the baseline.
+    """The graphs of one layer, compared with those of the baseline.
 
-    ``added`` are those that were not there, one by one, ``gone`` the causes that are there no
-    longer, each with how many were recorded and how many are left. ``unsure``: a function more is
-    compiled, and which of several is the one that was recorded is not known; all of them are
-    in ``added`` then.
+    ``added`` are the new graphs, ``gone`` the causes that are gone, each with its recorded number
+    and the number left. ``unsure`` is true if one more function is compiled and it is not known
+    which of several was recorded; then all of them are in ``added``.
     """
 
     added: tuple[Graph, ...] = ()
@@ -38,12 +37,12 @@ class MatchedGraphs:
 
 
 def place_of(where: Frame) -> tuple[str, str]:
-    """The identity of a place as a baseline writes it: ``where`` and normalised ``code``."""
+    """Return the identity of a place as in a baseline: ``where`` and normalised ``code``."""
     return place_key(_name(where), where.code)
 
 
 def causes(record: Record) -> tuple[Cause, ...]:
-    """Why the graphs that are not plain exist, each cause and place once."""
+    """Return the causes of the graphs that are not plain, each cause and place once."""
     found: Counter[Cause] = Counter()
     again = _recompiles(record)
     for layer in record.graphs:
@@ -62,10 +61,10 @@ def causes(record: Record) -> tuple[Cause, ...]:
 def match(
     record: Record, expected: Expected, layer: str, versions: Versions = UNKNOWN
 ) -> MatchedGraphs | None:
-    """What became of the graphs of a layer; None where either side does not know their causes.
+    """Compare the graphs of a layer with the baseline; None if either side lacks causes.
 
-    What varied where code was compiled again is compared where the same minor version of the
-    compiler recorded it, as ``versions`` are those of now: each has words of its own for guards.
+    What varied in a recompile is compared only if the same minor version of the compiler recorded
+    it (``versions`` are the current ones), since each version words guards differently.
     """
     recorded = expected.values.causes_of(layer)
     if recorded is None or not record.is_explained(layer):
@@ -93,10 +92,10 @@ def match(
 def _claimed(
     graphs: Sequence[tuple[Graph, Cause]], recorded: Sequence[Cause], same: bool
 ) -> tuple[Counter[tuple[str, ...]], list[Graph]]:
-    """How many of each recorded cause are left over, and the graphs that none of them is of.
+    """Return the remaining number of each recorded cause, and the graphs that match none.
 
-    A graph is that of its cause, its guard and its call; else of its guard, by whatever line it was
-    called; and of its cause alone where the baseline knows no guard, or not in the ``same`` words.
+    A graph matches by cause, guard and call; else by cause and guard, whatever line called it; and
+    by its cause alone if the baseline has no guard, or the ``same`` words are not used.
     """
     left = Counter({item.key: item.count for item in recorded})
     old = [item for item in recorded if not (same and item.guard)]
@@ -126,10 +125,10 @@ def _cause(cause: Cause) -> tuple[str, ...]:
 
 
 def with_repeats(expected: Expected, record: Record) -> Expected:
-    """The baseline as it would be recorded now.
+    """Return the baseline as it would be recorded now.
 
-    Up to 0.1 the graph of a line that lazy tensors compile again was recorded as what asked for it,
-    a ``sync`` or an ``access``. It is a ``recompile`` since then.
+    Up to 0.1, the graph of a line that lazy tensors recompile was recorded under the cause that
+    requested it, a ``sync`` or an ``access``. Since then, it is a ``recompile``.
     """
     recorded = Counter({item.place: item.count for item in expected.values.causes})
     seen = Counter(cause_of(graph).place for graph in record.graph_list)
@@ -155,7 +154,7 @@ def with_repeats(expected: Expected, record: Record) -> Expected:
 
 
 def _recorded_entry(entries: Sequence[Graph], expected: Expected) -> Graph | None:
-    """The one of several functions that was compiled when the baseline was recorded.
+    """Return the function that was already compiled when the baseline was recorded.
 
     Its name is not among the causes, but among the functions that hold operations.
     """
@@ -166,24 +165,24 @@ def _recorded_entry(entries: Sequence[Graph], expected: Expected) -> Graph | Non
 
 
 def _is_entry(graph: Graph) -> bool:
-    """Whether a graph is a function that was compiled as it was called."""
+    """Return whether a graph is a function that was compiled when it was called."""
     layer = DESCRIPTIONS[graph.layer]
     return layer.above is None and layer.cause(graph.cause).is_plain
 
 
 def is_lowered(graph: Graph) -> bool:
-    """Whether a graph is one of the layer above, lowered whole."""
+    """Return whether a graph is one of the layer above, lowered as a whole."""
     layer = DESCRIPTIONS[graph.layer]
     return layer.above is not None and layer.cause(graph.cause).is_plain and bool(graph.sources)
 
 
 def cause_of(graph: Graph, again: Mapping[tuple[str, str], Recompile] = {}) -> Cause:
-    """Why this graph exists, as a baseline writes it; ``again`` is what was compiled again."""
+    """Return the cause of a graph as in a baseline; ``again`` are the recompiles."""
     cause = Cause(graph.layer, graph.cause, *place_of(graph.where))
     item = again.get((graph.layer, graph.name))
     if item is None:
         return cause
-    if item.layer != PLACES_LAYER:  # of another layer the place is the call
+    if item.layer != PLACES_LAYER:  # on another layer, the place is the call
         return replace(cause, guard=varied(item.reason))
     return replace(
         cause, guard=varied(item.reason), called=item.stack[-1].code if item.stack else ""

@@ -1,11 +1,10 @@
-"""What differs: every count, place and cause, and the change that each belongs to.
+"""The differences of every count, place and cause, and the change that each belongs to.
 
-``diff(before, after)`` is the one place where records are compared: the verdict is
-read off its changes, reports keep them, and texts choose among them. Pure data in, pure data out.
+``diff(before, after)`` is the only place where records are compared: the verdict follows from its
+changes, reports keep them, and texts select from them. Data in, data out.
 
-The totals come first, then what is reported on its own, in the order of the report, then what
-happened with one of these (``Difference.parent``). A new kind of change is one more function in
-``_DIFFERENCES``.
+The totals come first, then the separate changes in the order of the report, then the consequences
+of these (``Difference.parent``). A new kind of change is one more function in ``_DIFFERENCES``.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ def diff(
     ops: bool = True,
     runs: bool = True,
 ) -> tuple[Difference, ...]:
-    """What of ``after`` differs from ``before``, and which numbers pass ``cap``.
+    """Return the differences from ``before`` to ``after``, and the numbers that exceed ``cap``.
 
-    Without both every break is new. ``versions`` of compilers and ``packages`` are those
-    that made ``after``: reasons are compared only with those of the same minor version of a
-    compiler, captured operations also only with the same packages, and only where ``ops`` are asked
-    for; runs and reads are only where ``runs`` are.
+    Without both, every break is new. ``versions`` of compilers and ``packages`` are those that made
+    ``after``: reasons are compared only with those of the same minor version of a compiler,
+    captured operations only with the same packages as well, and only if ``ops`` is true; runs and
+    reads are compared only if ``runs`` is true.
     """
     before = None if before is None else with_repeats(before, after)
     numbers = [] if before is None else [*totals(before, after)]
@@ -72,13 +71,13 @@ def diff(
 def _knows(
     before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
 ) -> bool:
-    """Whether functions can be compared: both sides know the operations that they hold."""
+    """Return whether functions can be compared: both sides know the operations that they hold."""
     counted = PLACES_LAYER in before.values.ops and PLACES_LAYER in after.ops
     return counted and before.counts_ops(PLACES_LAYER, versions, packages)
 
 
 def observed(record: Record) -> tuple[Difference, ...]:
-    """All that a record has to say, where nobody knows what was before."""
+    """Return everything in a record, if nothing is known of the time before."""
     sides = Sides(None, record, None, UNKNOWN, [])
     _add_breaks(sides)
     sides.add_recompiles(record.recompile_list)
@@ -100,7 +99,7 @@ def _add_breaks(sides: Sides) -> None:
 
 
 def _add_recompiles(sides: Sides) -> None:
-    """The recompiles of the layers that grew, without those that the baseline knows."""
+    """Add the recompiles of the layers that grew, without those that the baseline knows."""
     grown = sides.grown()
     new = {(layer, graph.name) for layer, one in sides.matched.items() for graph in one.added}
     known = {(graph.layer, graph.name) for graph in sides.after.graph_list} - new
@@ -144,7 +143,7 @@ def _add_gone_places(sides: Sides) -> None:
 
 
 def _add_gone_graphs(sides: Sides) -> None:
-    """The causes of graphs that are there no longer, under the place that is gone with them."""
+    """Add the causes of removed graphs, below the removed place that they belong to."""
     places = [
         draft
         for draft in sides.drafts
@@ -161,14 +160,14 @@ def _add_gone_graphs(sides: Sides) -> None:
 
 
 def _went_with(where: Frame, places: Sequence[Draft]) -> Draft:
-    """What took a graph along: a place that is gone in its function, else any that is gone."""
+    """Return the change that removed a graph: a place in its function, else any removed place."""
     gone = [draft for draft in places if draft.change.is_gone]
     here = [draft for draft in gone if draft.change.where.key[:2] == where.key[:2]]
     return next(iter((*here, *gone, *places)))
 
 
 def _add_reworded(sides: Sides) -> None:
-    """Breaks of which the same compiler gives another reason than was recorded."""
+    """Add breaks for which the same compiler gives another reason than was recorded."""
     if sides.before is None:
         return
     recorded = {item.key: item for item in sides.before.values.breaks}
@@ -186,14 +185,14 @@ def _add_reworded(sides: Sides) -> None:
 
 
 def _is_reworded(known: BaselinePlace, item: Break) -> bool:
-    # An entry written by hand may leave reason and id out: nothing to compare then.
+    # An entry written by hand may omit reason and id, which then cannot be compared.
     return (known.id is not None and known.id != item.id) or (
         known.reason is not None and known.reason != item.reason
     )
 
 
 def _add_functions(sides: Sides) -> None:
-    """The functions that hold fewer operations, or are called something else now."""
+    """Add the functions that hold fewer operations, or have another name now."""
     emptied = any(one.kind == "graph" and not one.after for one in sides.totals)
     if sides.before is not None and (sides.functions or emptied):
         ops = sides.total(PLACES_LAYER, "ops")
@@ -204,9 +203,9 @@ def _add_functions(sides: Sides) -> None:
 
 
 def _fold_moved(sides: Sides) -> None:
-    """Where no count grew, what is compiled in place of a function goes with that.
+    """Attach what is compiled in place of a removed function to its removal, if no count grew.
 
-    What it called is an entry of its own now, and is compiled again for the same.
+    The functions that it called are entries now, and are recompiled for the same reason.
     """
     left = {
         draft.change.where.key[:2]: draft
@@ -224,10 +223,10 @@ def _fold_moved(sides: Sides) -> None:
 
 
 def _add_runs(sides: Sides) -> None:
-    """The lines that ran graphs, or read values, more often than they may; those with most first.
+    """Add the lines that ran graphs or read values too often, those with most first.
 
-    A baseline knows which lines of a device's layer did before: those are left out. Of a layer
-    with more graphs, or breaks, those are reported.
+    A baseline knows the lines of a device layer that did so before: they are left out. If a layer
+    has more graphs or breaks, those are reported instead.
     """
     for total in [*sides.totals]:
         if total.kind not in ("execution", "read") or total.growth <= 0:
@@ -245,7 +244,7 @@ def _add_runs(sides: Sides) -> None:
 
 
 def _known_lines(total: Difference, sides: Sides) -> Mapping[str, int]:
-    """What the baseline knows of the lines; nothing of those that call Dynamo's graphs."""
+    """Return the recorded counts of lines; none for lines that call Dynamo's graphs."""
     if sides.before is None or total.by != "baseline" or total.layer == PLACES_LAYER:
         return NONE
     return sides.before.values.lines
@@ -264,4 +263,4 @@ _DIFFERENCES: Final[Sequence[Callable[[Sides], None]]] = (
     _add_runs,
     add_explained,
 )
-"""What looks for changes, in the order in which they are reported."""
+"""The functions that look for changes, in the order in which changes are reported."""

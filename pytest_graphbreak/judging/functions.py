@@ -1,7 +1,7 @@
-"""What became of the functions that held operations when a baseline was recorded.
+"""Changes of the functions that held operations when a baseline was recorded.
 
-A baseline knows the functions with the most operations, each with those of the functions that it
-calls. Pure data in, pure data out.
+A baseline has the functions with the most operations, each including those of the functions that it
+calls. Data in, data out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pytest_graphbreak.model.differences import Difference
 
 
 def moved(before: Mapping[str, int], after: Mapping[str, int], fall: int) -> Iterator[Difference]:
-    """The functions that hold fewer operations or have another name, those with none left first.
+    """Yield the functions that hold fewer operations or have another name, empty ones first.
 
-    ``fall`` is by how many the captured operations of the layer fell, below 0 where there are more.
+    ``fall`` is by how many the captured operations of the layer fell, negative if there are more.
     """
     names = _renamed(before, after, fall)
     left = {name: after.get(names.get(name, name), 0) for name in before}
     for name in sorted(before, key=lambda name: (left[name] > 0, -before[name])):
-        # Where nothing is lost, what one function holds less is in another one.
+        # If nothing is lost, the operations that one function lacks are in another one.
         if not left[name] or name in names or (fall > 0 and left[name] < before[name]):
             yield Difference(
                 "function",
@@ -36,10 +36,10 @@ def moved(before: Mapping[str, int], after: Mapping[str, int], fall: int) -> Ite
 
 
 def _renamed(before: Mapping[str, int], after: Mapping[str, int], fall: int) -> dict[str, str]:
-    """The functions that are called something else now, by their names before.
+    """Return the functions with a new name, by their names before.
 
-    A new function holds what the removed one held, except for the operations that the whole
-    layer lost. Where the baseline has no room for all functions, a small one may not be new.
+    A new function holds what the removed one held, except for the operations that the whole layer
+    lost. If the baseline has no room for all functions, a small one may not be new.
     """
     full = len(before) >= MOST_FUNCTIONS
     new = {
@@ -51,7 +51,7 @@ def _renamed(before: Mapping[str, int], after: Mapping[str, int], fall: int) -> 
     for name, was in before.items():
         if name in after:
             continue
-        # What became eager leaves a function with nothing, and not with most of what it had.
+        # Code that became eager leaves a function with nothing, and not with most of what it had.
         fits = [
             one
             for one, now in new.items()
@@ -64,10 +64,10 @@ def _renamed(before: Mapping[str, int], after: Mapping[str, int], fall: int) -> 
 
 
 def called_less(functions: Sequence[Difference]) -> bool:
-    """Whether a function seems to be called less often: what it calls fell in proportion to it.
+    """Return whether a function seems to be called less: what it calls fell in proportion.
 
-    The calls that are gone may be made without the compiler now. A line that was deleted takes
-    the same number of operations from all functions around it.
+    The missing calls may now be made without the compiler. A deleted line removes the same number
+    of operations from all functions around it.
     """
     fell = [(one.before or 0, one.after) for one in functions if one.growth < 0]
     return any(

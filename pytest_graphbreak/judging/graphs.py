@@ -1,4 +1,4 @@
-"""Which graphs are new, and what each of them happened with."""
+"""Finds new graphs, and the change that each of them belongs to."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pytest_graphbreak.model.record import Graph
 
 
 def add_graphs(sides: Sides) -> None:
-    """Graphs that exist for a reason of their own and are new, each place once.
+    """Add graphs that are new for a reason of their own, each place once.
 
-    Breaks, recompiles and entries report most graphs of dynamo. Where the baseline does not know
-    the causes of a layer that grew, all of its graphs are reported.
+    Breaks, recompiles and entries report most graphs of Dynamo. If the baseline does not know the
+    causes of a layer that grew, all of its graphs are reported.
     """
     grown = sides.grown("graph")
     for layer in sides.after.layers:
@@ -61,13 +61,13 @@ def cause_of(graph: Graph) -> GraphCause:
 
 
 def has_own_reason(graph: Graph, sides: Sides) -> bool:
-    """Whether a graph has its own reason, and no break or recompile that explains it."""
+    """Return whether a graph has its own reason, and no break or recompile that explains it."""
     reported = cause_of(graph).is_plain or cause_of(graph).explained_by
     return not reported and (graph.layer, graph.name) not in sides.recompiled
 
 
 def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
-    """Whether no other reported change explains this graph; ``above``: more came from there."""
+    """Return whether no other change explains this graph; ``above``: the layer above grew."""
     cause = cause_of(graph)
     if (graph.layer, graph.name) in sides.recompiled:
         return False
@@ -79,13 +79,13 @@ def _is_reported(graph: Graph, sides: Sides, above: bool) -> bool:
 
 
 def _again(sides: Sides) -> bool:
-    """Whether code is compiled again that was not: what a known break left may hold it."""
+    """Return whether code is recompiled that was not: it may be the rest after a known break."""
     added = (graph for matched in sides.matched.values() for graph in matched.added)
     return any(cause_of(graph).kind == "repeat" for graph in added)
 
 
 def _group_key(graph: Graph) -> tuple[str, ...]:
-    """The key of graphs that are reported as one."""
+    """Return the key of graphs that are reported as one."""
     return (graph.layer, graph.cause, graph.reason, *graph.where.key)
 
 
@@ -97,13 +97,13 @@ def alike(graphs: Iterable[Graph]) -> list[list[Graph]]:
 
 
 def add_entries(sides: Sides) -> None:
-    """The functions that are compiled and were not, with a sign, and how often.
+    """Add the functions that are newly compiled, marked as sure or unsure, and how often.
 
-    Which of them are new may not be known. They are reported then where
-    nothing else explains why there are more. Where none is allowed all of them are new.
+    It may be unknown which of them are new. Then they are reported if nothing else explains why
+    there are more. If none is allowed, all of them are new.
     """
     for layer in DESCRIPTIONS.values():
-        if layer.above is not None:  # for a layer below, the one above explains
+        if layer.above is not None:  # graphs of a lower layer are explained by the layer above
             continue
         matched = sides.matched.get(layer.name)
         if matched is not None and not matched.unsure:
@@ -119,7 +119,7 @@ def add_entries(sides: Sides) -> None:
 
 
 def _is_forbidden(layer: str, totals: Iterable[Difference]) -> bool:
-    """Whether the layer may have no graph at all."""
+    """Return whether the layer may have no graph at all."""
     return any(
         (one.layer, one.kind, one.before) == (layer, "graph", 0) and one.growth > 0
         for one in totals
@@ -127,7 +127,7 @@ def _is_forbidden(layer: str, totals: Iterable[Difference]) -> bool:
 
 
 def _all_compiled(layer: str, sides: Sides, forbidden: bool) -> Iterator[list[Graph]]:
-    """All functions that were compiled, where more are than recompiles explain."""
+    """Yield all functions that were compiled, if they are more than recompiles explain."""
     growth = {"graph": 0, "recompile": 0}
     for one in sides.totals:
         if one.layer == layer and one.kind in growth:
@@ -147,7 +147,7 @@ def _by_place(graphs: Iterable[Graph]) -> list[list[Graph]]:
 
 
 def add_explained(sides: Sides) -> None:
-    """The new graphs that another reported change explains, each with that change."""
+    """Add the new graphs that another reported change explains, each below that change."""
     reported = {id(item) for draft in sides.drafts for item in draft.items}
     groups = [
         same

@@ -1,4 +1,4 @@
-"""From what was observed to what a baseline writes down."""
+"""Converts what was observed to what a baseline contains."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pytest_graphbreak.model.record import NOWHERE, Break, Eager, Record
 from pytest_graphbreak.model.report import RunEnvironment
 
 MOST_FUNCTIONS: Final = 24
-"""Functions that an entry names: those that hold the most operations.
+"""The number of functions that an entry names: those that hold the most operations.
 
 The eight largest are the outer ones of a model, which are reached whatever it loses: the embedding
 of a distilbert is its 10th, the pooler of a bert its 14th (``cases/smaller.py``).
 """
 _COMPREHENSION: Final = re.compile(r"<(?:list|set|dict)comp>|<genexpr>")
-"""A function of its own up to Python 3.11, and a part of the one around it from 3.12 on."""
+"""A separate function up to Python 3.11, and part of the surrounding one from 3.12 on."""
 
 
 def values(record: Record) -> Values:
-    """The counts and places of a record, as a baseline entry holds them."""
+    """Return the counts and places of a record, as a baseline entry holds them."""
     return Values(
         graphs={layer: count for layer, count in record.graphs.items() if count},
         recompiles={layer: count for layer, count in record.recompiles.items() if count},
@@ -43,7 +43,7 @@ def values(record: Record) -> Values:
 
 
 def _functions(record: Record) -> dict[str, int]:
-    # Equal numbers are sorted by name: two runs write the same.
+    # Equal numbers are sorted by name, so that two runs write the same.
     most = sorted(record.functions.items(), key=lambda item: (-item[1], item[0]))
     named = [
         (writable(name), count)
@@ -54,7 +54,7 @@ def _functions(record: Record) -> dict[str, int]:
 
 
 def _lines(record: Record) -> dict[str, int]:
-    """Those of a device, which may lie deep in a model; Dynamo's graphs are called by the test."""
+    """Return the lines of devices, which may lie deep in a model; tests call Dynamo's graphs."""
     found: Counter[str] = Counter()
     for item in (*record.execution_list, *record.read_list):
         if item.layer != PLACES_LAYER and item.where != NOWHERE:
@@ -63,11 +63,11 @@ def _lines(record: Record) -> dict[str, int]:
 
 
 def measured(nodeid: str, profile: str, environment: RunEnvironment, record: Record) -> Measured:
-    """One test's record, ready for ``baseline.update``; ``environment`` is that of its report."""
+    """Return a record as input for ``baseline.update``; ``environment`` is that of its report."""
     return Measured(
         nodeid=nodeid,
         profile=profile,
-        # Of what made the graphs of these layers; without what is not known.
+        # Versions of the compilers of these layers, without unknown ones.
         versions=minors(environment.versions, compilers(record.layers)),
         values=values(record),
         layers=record.layers,

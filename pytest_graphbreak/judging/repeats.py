@@ -1,4 +1,4 @@
-"""Recompiles by function: a loop that compiles at each step, and what follows its caller."""
+"""Groups recompiles by function: a loop that compiles at each step, and its consequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_graphbreak.layers.dynamo.messages import UNNAMED
 from pytest_graphbreak.model.record import Recompile
 
 SERIES = 3
-"""So many recompiles of one kind are reported as a loop and not one by one."""
+"""The number of recompiles of one kind from which they are reported as a loop."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CURRENT = re.compile(r" \(([^()]* now)\)$")
@@ -33,7 +33,7 @@ _IDENTITY = re.compile(r"^___check_(obj|type)_id\(([^\s,()]+), [^\s()]*\)")
 
 
 def without_numbers(reason: str) -> str:
-    """A reason without its numbers: those are of the inputs."""
+    """Return a reason without its numbers, which depend on the inputs."""
     return _NUMBER.sub("#", reason)
 
 
@@ -41,8 +41,8 @@ def without_numbers(reason: str) -> str:
 class Repeats:
     """Recompiles of one function that fail one guard.
 
-    ``followers`` are those of functions that were compiled again with it, since it calls them, by
-    function.
+    ``followers`` are the recompiles of functions that it calls and that were therefore recompiled
+    with it, grouped by function.
     """
 
     items: tuple[Recompile, ...]
@@ -70,7 +70,7 @@ class Repeats:
 
     @property
     def reason(self) -> str:
-        """``+1 graph at each call with another value of n: n == 3 (n is 4 now), ...``."""
+        """The reason: ``+1 graph at each call with another value of n: n == 3, ...``."""
         first, last = plainly(self.first.reason), plainly(self.last.reason)
         if not self.is_loop:
             return first
@@ -81,15 +81,15 @@ class Repeats:
 
     @property
     def since(self) -> str:
-        """What its callees are compiled again for: ``x has shape [3, 4] now``."""
+        """The reason why its callees are recompiled: ``x has shape [3, 4] now``."""
         found = _CURRENT.search(self.last.reason)
         return found[1] if found else f"{plainly(self.last.reason)} failed"
 
 
 def series(items: Iterable[Recompile]) -> list[Repeats]:
-    """In order of first appearance; fewer than ``SERIES`` of a kind stay on their own.
+    """Return the series in order of first appearance; groups below ``SERIES`` are split up.
 
-    A function that is compiled again inside of a call of one that was is a follower of that.
+    A function that is recompiled inside a call of a recompiled one is a follower of that one.
     """
     items = list(items)
     callers = _callers(items)
@@ -109,9 +109,9 @@ def series(items: Iterable[Recompile]) -> list[Repeats]:
 
 
 def _callers(items: Sequence[Recompile]) -> list[Recompile | None]:
-    """Of each recompile the one that it follows: of a function that it was called from.
+    """Return, for each recompile, the one that it follows: of a function that called it.
 
-    It follows for what a break left, which is the caller's, and for the same kind of change.
+    It follows because of a value that a break left in the caller, or the same kind of change.
     """
     latest: dict[tuple[str, ...], Recompile] = {}
     found: list[Recompile | None] = []
@@ -144,7 +144,7 @@ def _followers(
 
 
 def plainly(reason: str) -> str:
-    """A guard without names that Dynamo made up, or with what they mean."""
+    """Return a guard with names that Dynamo made up removed or explained."""
     reason = _LEFT.sub(r"a value that the break left (___stack\1)", reason, count=1)
     reason = _IMPORTED.sub(lambda found: found[1].replace("_dot_", "."), reason)
     if found := _FREED.match(reason):
@@ -156,9 +156,9 @@ def plainly(reason: str) -> str:
 
 
 def varied(reason: str) -> str:
-    """What a failed guard is about, without values: ``shape of x``, ``value of self.k``.
+    """Return what a failed guard is about, without values: ``shape of x``, ``value of self.k``.
 
-    Empty where the compiler did not say which guard failed.
+    The result is empty if the compiler did not say which guard failed.
     """
     reason = plainly(reason)
     if found := _TENSOR.match(reason):

@@ -1,4 +1,4 @@
-"""Both sides of a comparison, the changes between them as they are found, and what made each."""
+"""Both sides of a comparison, the changes found between them, and the cause of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_graphbreak.model.record import Break, Eager, Frame, Graph, Recompile
 
 @dataclass(eq=False, slots=True)
 class Draft:
-    """A change whose number, and whose parent's, is not known yet."""
+    """A change whose index, and whose parent's index, are not known yet."""
 
     change: Difference
     items: Sequence[Item] = ()
@@ -34,7 +34,7 @@ class Draft:
 class Sides:
     """Both sides, and the changes that were found so far.
 
-    ``functions``: those that hold operations can be compared.
+    ``functions`` says whether functions that hold operations can be compared.
     """
 
     before: Expected | None
@@ -55,7 +55,7 @@ class Sides:
 
     @cached_property
     def matched(self) -> Mapping[str, MatchedGraphs]:
-        """The layers of which both sides know why there are the graphs."""
+        """The layers of which both sides know the causes of graphs."""
         if self.before is None:
             return {}
         found = (
@@ -96,16 +96,16 @@ class Sides:
 
     @property
     def nothing(self) -> int | None:
-        """How many of a new item there were before: 0, or None where that is not known."""
+        """The earlier number of a new item: 0, or None if that is not known."""
         return None if self.before is None else 0
 
     def grown(self, kind: str | None = None) -> AbstractSet[str | None]:
-        """The layers of which a total grew that may not, of one kind or of any."""
+        """Return the layers whose total grew above the limit, of one kind or of any."""
         kinds = ("graph", "recompile", "break") if kind is None else (kind,)
         return {one.layer for one in self.totals if one.kind in kinds and one.growth > 0}
 
     def total(self, layer: str | None, *kinds: str) -> Draft | None:
-        """The total of a layer, of the first of these kinds that has one."""
+        """Return the total of a layer, for the first of these kinds that has one."""
         return next(
             (
                 draft
@@ -131,7 +131,7 @@ class Sides:
             self.add(change, (item,), self.under(self.folding.of_eager(item)))
 
     def add_recompiles(self, items: Iterable[Recompile]) -> None:
-        """Each series with the functions that were compiled again as it calls them."""
+        """Add each series, with the functions that were recompiled because it calls them."""
         groups: dict[int, tuple[Draft | None, list[Recompile]]] = {}
         for item in items:
             parent = self.under(self.folding.of_recompile(item))
@@ -152,12 +152,12 @@ class Sides:
 
 
 def numbered(drafts: Sequence[Draft], record: Record) -> tuple[Difference, ...]:
-    """The changes with their numbers: each after the one that it happened with."""
+    """Return the changes with their indices, each after its parent."""
     below: dict[int, list[Draft]] = {}
     for draft in drafts:
         below.setdefault(id(draft.parent), []).append(draft)
     ordered = below.get(id(None), [])
-    for draft in ordered:  # which grows
+    for draft in ordered:  # the list grows meanwhile
         ordered += below.get(id(draft), ())
     numbers = {id(draft): number for number, draft in enumerate(ordered)}
     items = {id(item): n for name in LISTS.values() for n, item in enumerate(getattr(record, name))}
@@ -172,25 +172,25 @@ def numbered(drafts: Sequence[Draft], record: Record) -> tuple[Difference, ...]:
 
 
 def key(item: Break | Eager) -> tuple[str, str, str]:
-    """The identity of what broke, as ``BaselinePlace.key`` has it."""
+    """Return the identity of a break or eager place, as ``BaselinePlace.key`` has it."""
     return (item.layer, *place_of(item.where))
 
 
 def frame_of(name: str, code: str = "") -> Frame:
-    """The place that a baseline calls ``file::qualified.name``."""
+    """Return the place of ``file::qualified.name`` in a baseline."""
     file, _, function = name.partition("::")
     return Frame(file, function, 0, code)
 
 
 class Folding:
-    """The breaks of a record by what they run through, so that one cause is reported once.
+    """The breaks of a record by the functions they run through, to report one cause once.
 
-    Where a frame breaks, those around it that hold the line are skipped, compiled alone, compiled
-    again, or break where they were traced before; on a device the values between them become
-    graphs. All of it goes when the break does, and needs no advice of its own.
+    If a frame breaks, the frames around it are skipped, compiled separately, recompiled, or break
+    as well although they were traced before; on a device, the values between them become graphs.
+    All of this disappears with the break, and needs no advice of its own.
 
-    ``breaks`` are in the order in which they happened; ``record`` says what the graphs of Dynamo
-    were. Each method gives back the break that something happened with, or None.
+    ``breaks`` are in the order in which they happened; ``record`` has the graphs of Dynamo. Each
+    method returns the break that something is a consequence of, or None.
     """
 
     def __init__(self, record: Record, breaks: Sequence[Break]) -> None:
@@ -210,28 +210,28 @@ class Folding:
         self._entries = {_frame(name) for name in entries}
 
     def of_break(self, item: Break) -> Break | None:
-        """The earlier break without which this code would be traced as before."""
+        """Return the earlier break without which this code would be traced as before."""
         return self._followers.get(id(item))
 
     def of_eager(self, item: Eager) -> Break | None:
-        """The break that runs through the frame that is skipped."""
+        """Return the break that runs through the skipped frame."""
         return None if LIMIT.search(item.reason) else self.through(item.where)
 
     def of_recompile(self, item: Recompile) -> Break | None:
-        """The break that runs through the function; what the user compiled has its own reason."""
+        """Return the break that runs through the function; entries have a reason of their own."""
         own = item.layer != "dynamo" or _frame(item.graph) in self._entries
         return None if own else self.through(item.where)
 
     def of_graph(self, item: Graph) -> Break | None:
-        """The break by the rule of the graph's cause (``GraphCause.falls_with``)."""
+        """Return the break, by the rule of the graph's cause (``GraphCause.falls_with``)."""
         rule = DESCRIPTIONS[item.layer].cause(item.cause).falls_with
         if rule == "call":
-            # The very function whose sync computes what eager code left pending.
+            # The function itself, whose sync computes what eager code left pending.
             here = item.where.key[:2]
             calls = ((one.stack[:1], one) for one in self._leading)
             return next((one for outer, one in calls if outer and outer[0].key[:2] == here), None)
         if rule == "sources":
-            # Since the break, the function that was waited for is a graph of its own.
+            # Since the break, the function that was waited for is a separate graph.
             own = any(
                 name not in self._causes or _frame(name) in self._entries for name in item.sources
             )
@@ -239,7 +239,7 @@ class Folding:
         return None
 
     def through(self, where: Frame) -> Break | None:
-        """The first break that runs through the function of a place."""
+        """Return the first break that runs through the function of a place."""
         pairs = zip(self._stacks, self._leading, strict=True)
         return next((head for stack, head in pairs if where.key[:2] in stack), None)
 
@@ -249,16 +249,16 @@ def _functions(item: Break) -> set[tuple[str, ...]]:
 
 
 def _follows(item: Break, earlier: Break) -> bool:
-    """Whether two breaks are of one disabled function, or the earlier made the other."""
+    """Return whether two breaks are of one disabled function, or one caused the other."""
     same = bool(item.disabled.file) and item.disabled.key == earlier.disabled.key
     return same or _traced_before(item, earlier)
 
 
 def _traced_before(item: Break, earlier: Break) -> bool:
-    """Whether a break is in code that was traced without one before an ``earlier`` break came.
+    """Return whether a break is in code that was traced without it until ``earlier`` appeared.
 
-    So it is where a caller of that break breaks on a line above the call: had it been able to
-    break there by itself, it had been the first.
+    This is so if a caller of the earlier break breaks on a line above the call: had it been able to
+    break there by itself, it would have come first.
     """
     return any(
         frame.key[:2] == item.where.key[:2] and 0 < item.where.line < frame.line
@@ -267,6 +267,6 @@ def _traced_before(item: Break, earlier: Break) -> bool:
 
 
 def _frame(graph: str) -> str:
-    """Dynamo's number of the frame: ``2`` of ``2/1``; a round of the test's own stays (``#2``)."""
+    """Return Dynamo's number of a frame: ``2`` of ``2/1``, with a round of the test (``#2``)."""
     number, _, rest = graph.partition("/")
     return f"{number}#{rest.partition('#')[2]}"

@@ -1,4 +1,4 @@
-"""The numbers of a whole test that differ from the recorded ones, or pass a cap."""
+"""The totals of a test that differ from the recorded ones, or exceed a cap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUTSIDE: Final = "eager"
 
 
 def totals(before: Expected, after: Record) -> Iterator[Difference]:
-    """Every number in the baseline that differs now."""
+    """Yield every number of the baseline that differs now."""
     values = before.values
     judged = before.judged(after.layers)
     for kind, was, now in (
@@ -42,10 +42,10 @@ def totals(before: Expected, after: Record) -> Iterator[Difference]:
 
 
 def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | None:
-    """How many graphs come from operations outside of what the user compiles, before and now.
+    """Return the graphs of operations outside of compiled functions, before and now.
 
-    None but where these took the place of functions that were compiled: as many graphs, and fewer
-    of functions. JAX compiles such an operation by itself (``eager``).
+    The result is None unless these replaced compiled functions: as many graphs, but fewer of
+    functions. JAX compiles such an operation by itself (``eager``).
     """
     recorded = before.values.causes_of(layer)
     if OUTSIDE not in CAUSES[layer] or recorded is None or not after.is_explained(layer):
@@ -62,7 +62,7 @@ def _outside(before: Expected, after: Record, layer: str) -> tuple[int, int] | N
 def captured(
     before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
 ) -> Iterator[Difference]:
-    """The captured operations that differ now, by layer, where both are known."""
+    """Yield the captured operations that differ now, by layer, where both sides have them."""
     ops = after.ops
     for layer in before.judged(after.layers):
         recorded = before.values.ops.get(layer)
@@ -74,7 +74,7 @@ def captured(
 def ran(
     before: Expected, after: Record, versions: Versions, packages: Mapping[str, str]
 ) -> Iterator[Difference]:
-    """The runs and reads that differ now, of layers of which both sides know them."""
+    """Yield the runs and reads that differ now, for layers where both sides have them."""
     for layer in before.judged(after.layers):
         if layer not in after.executions or not before.values.knows_runs(layer):
             continue
@@ -91,9 +91,9 @@ def ran(
 def _work(
     before: Expected, after: Record, layer: str, versions: Versions, packages: Mapping[str, str]
 ) -> Iterator[Difference]:
-    """The operations that ran in fewer runs, where both are known, also where they are equal.
+    """Yield the operations in fewer runs, where both sides have them, even if they are equal.
 
-    As many graphs may capture less for a reason of their own (``captured``): then less runs.
+    The same number of graphs may capture less for another reason (``captured``); then less runs.
     """
     was, now = before.values.work.get(layer), after.work.get(layer, 0)
     if was is None or (after.executions[layer] and layer not in after.work):
@@ -102,7 +102,7 @@ def _work(
     alike = before.values.graphs.get(layer) == after.graphs.get(layer)
     recompiles = before.values.recompiles.get(layer, 0) - after.recompiles.get(layer, 0)
     if before.values.executions[layer] - after.executions[layer] <= recompiles:
-        was = min(was, now)  # the calls that were compiled again are gone
+        was = min(was, now)  # the calls that were recompiled are gone
     if alike and 0 < captured_now < captured_before:
         was = was * captured_now // captured_before
     if before.counts_ops(layer, versions, packages):
@@ -110,7 +110,7 @@ def _work(
 
 
 def limits(cap: Cap, after: Record) -> Iterator[Difference]:
-    """Every number that passes the cap, and what it asked for and is not there."""
+    """Yield every number that exceeds the cap, and graphs it asks for that are missing."""
     for layer in after.layers:
         judged = layer in JUDGED or layer in cap.layers
         for kind, counts, limit in (
@@ -122,12 +122,12 @@ def limits(cap: Cap, after: Record) -> Iterator[Difference]:
         yield from _run_limits(cap, after, layer)
     if cap.breaks is not None and len(after.breaks) > cap.breaks:
         yield _total("break", None, cap.breaks, len(after.breaks), cap.by)
-    # A cap of 0 asks for no graph at all, so none is no loss there.
+    # A cap of 0 asks for no graph at all, so having none is no loss.
     limits = {layer: limit for layer in after.layers if (limit := cap.graphs(layer))}
     if after.frames.attempted and not any(after.graphs.values()) and limits:
         layer = next(iter(limits))
         yield _total("graph", layer, limits[layer], 0, cap.by)
-    # But code that the compiler tried and gave up on is: nothing was to be compiled again.
+    # But code that the compiler tried and gave up on is a loss.
     if left := forbidden(cap, after):
         yield _total("eager", None, 0, len(left), cap.by)
 

@@ -1,7 +1,7 @@
-"""Record and budget in, verdict out. Pure: no files, no pytest, no torch.
+"""Computes the verdict from record and budget, without files, pytest or torch.
 
-The verdicts and their order are those of README.md, "What the gate says"; the first that
-holds is the verdict.
+The verdicts and their order are those of README.md, "What the gate says"; the first that applies is
+the verdict.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pytest_graphbreak.model.report import TestReport
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the comparison of a record with its budget says.
+    """The result of comparing a record with its budget.
 
-    ``changes`` are all differences, also where another verdict came first. ``unseen`` are layers
-    that a budget speaks of and that were not there; ``foreign`` is the profile
-    whose plain values were used because this one was never recorded.
+    ``changes`` are all differences, even if another verdict takes precedence. ``unseen`` are layers
+    that the budget names and that were not observed; ``foreign`` is the profile whose plain values
+    were used because this one was never recorded.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Verdict:
 
     @property
     def swapped(self) -> tuple[Difference, ...]:
-        """The places that are new where no count grew."""
+        """The new places in a test of which no count grew."""
         if self.name not in STRICT:
             return ()
         return tuple(
@@ -69,7 +69,7 @@ class Verdict:
 
     @property
     def worse(self) -> tuple[Difference, ...]:
-        """The numbers for which a test is red."""
+        """The numbers because of which a test failed."""
         return (*self.over, *self.lost)
 
     @property
@@ -84,7 +84,7 @@ class Verdict:
 
     @property
     def ops(self) -> tuple[Difference, ...]:
-        """The captured operations that differ now, either way, where they can be compared."""
+        """The captured operations that differ now, in either direction, where comparable."""
         return tuple(one for one in self.changes if one.kind == "ops")
 
     def _totals(self, verdict: str) -> tuple[Difference, ...]:
@@ -92,7 +92,7 @@ class Verdict:
 
     @property
     def shrunk(self) -> bool:
-        """Whether all that is lost are captured operations; an update writes that."""
+        """Whether only captured operations are lost; an update writes that."""
         return self.name == "lost" and all(
             one.kind in ("ops", "work", "execution") for one in self.lost
         )
@@ -119,16 +119,15 @@ def judge(
     ops: float | None = OPS,
     runs: bool = True,
 ) -> Verdict:
-    """The verdict on one record.
+    """Return the verdict on one record.
 
-    ``expected`` is what the baseline says for this profile, or None; ``cap`` is
-    the marker's. With neither, the verdict is ``new`` under the gate when
-    anything was attempted, and ``none`` otherwise. ``versions`` are those of the compilers
-    that made the record (``{"torch": "2.9.1"}``): reasons are compared only with a
-    baseline of the same minor version, since ids change their meaning. Captured
-    operations may fall by ``ops`` percent (None: they are not compared), and are
-    compared only with the same versions of the ``packages`` that own the code, too. ``runs``:
-    whether executions and reads are compared with the baseline.
+    ``expected`` is the baseline for this profile, or None; ``cap`` is that of the marker. With
+    neither, the verdict is ``new`` under the gate if anything was attempted, and ``none``
+    otherwise. ``versions`` are those of the compilers that made the record (``{"torch":
+    "2.9.1"}``): reasons are compared only with a baseline of the same minor version, since ids
+    change their meaning. Captured operations may fall by ``ops`` percent (None: they are not
+    compared), and are compared only with the same versions of the ``packages`` that own the code.
+    ``runs`` says whether executions and reads are compared with the baseline.
     """
     if record.errors:
         return Verdict("error")
@@ -174,7 +173,7 @@ def _meaning(
     versions: Versions,
     ops: float | None,
 ) -> Iterator[Difference]:
-    """The changes, each with the verdict that it leads to by itself."""
+    """Yield the changes, each with the verdict that it leads to by itself."""
     known = {} if expected is None else expected.causes_with
     named = expected is not None and bool(expected.values.functions)
     shrunk: set[str | None] = set()
@@ -210,7 +209,7 @@ def _is_lowered(change: Difference, record: Record) -> bool:
 
 
 def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None) -> str | None:
-    """The verdict that a number leads to, of all but captured operations."""
+    """Return the verdict that a number leads to, for all but captured operations."""
     if one.kind in _RUNS and _follows(one, changes):
         return None
     if one.kind == "work":
@@ -218,7 +217,7 @@ def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None)
     if one.growth > 0:
         return "lost" if one.kind == "eager" else "over"
     if one.kind == "execution":
-        # Fewer runs are better only where they do as much.
+        # Fewer runs are an improvement only if they do as much.
         work = [item for item in changes if (item.kind, item.layer) == ("work", one.layer)]
         if work and work[0].growth >= 0:
             return "improved"
@@ -227,11 +226,11 @@ def _of_total(one: Difference, changes: Sequence[Difference], ops: float | None)
 
 
 def _has_left(work: Difference, changes: Sequence[Difference], percent: float | None) -> bool:
-    """Whether code left the compiler with operations that do not run any more.
+    """Return whether code left the compiler, with operations that no longer run.
 
-    A graph of Dynamo is whole or is not run. Lazy tensors also note what only made a value to be
-    read, such as the mean that was printed: it goes with a read, or with a graph. Where neither
-    went, as much may be missing as of captured operations.
+    A graph of Dynamo runs completely or not at all. Lazy tensors also record operations that only
+    made a value to be read, such as a printed mean; these disappear with a read or with a graph. If
+    neither disappeared, the same percentage may be missing as of captured operations.
     """
     was = work.before or 0
     if work.layer == PLACES_LAYER:
@@ -246,10 +245,11 @@ def _has_left(work: Difference, changes: Sequence[Difference], percent: float | 
 def _is_lost(
     one: Difference, changes: Sequence[Difference], graphs: int, percent: float, named: bool
 ) -> bool:
-    """Whether code left the compiler with the operations that its ``graphs`` lack.
+    """Return whether code left the compiler, with the operations that its ``graphs`` lack.
 
-    ``named``: the baseline names functions. Where all of these are compiled, called as often, and
-    nothing new broke, the program is smaller; where that is not known, ``percent`` may be missing.
+    ``named`` says whether the baseline names functions. If all of these are compiled, called
+    equally often, and nothing new broke, the program became smaller; if unknown, ``percent`` may be
+    missing.
     """
     was = _missed(one, changes, graphs)
     if was is None or one.after >= was:
@@ -265,9 +265,10 @@ def _is_lost(
 
 
 def _missed(one: Difference, changes: Sequence[Difference], now: int) -> float | None:
-    """How many operations there were to be, without graphs that were compiled again before.
+    """Return the expected number of operations, without those of graphs recompiled before.
 
-    Such a graph holds what the first one held. None where graphs grew; there are ``now``.
+    Such a graph holds the same as the first one. There are ``now`` graphs; if they grew, return
+    None.
     """
     grown = sum(item.growth for item in _counts(changes, "graph") if item.layer == one.layer)
     if grown > 0:
@@ -278,7 +279,7 @@ def _missed(one: Difference, changes: Sequence[Difference], now: int) -> float |
 
 
 def _is_traced(one: Difference, changes: Sequence[Difference]) -> bool:
-    """Whether what a layer lost is what Dynamo captures less, whose functions are known."""
+    """Return whether a layer lost what Dynamo captures less, whose functions are known."""
     layer = one.layer
     while layer is not None and layer != PLACES_LAYER:
         layer = DESCRIPTIONS[layer].above
@@ -292,7 +293,7 @@ _RUNS: Final = ("execution", "read", "work")
 
 
 def _follows(one: Difference, changes: Sequence[Difference]) -> bool:
-    """Whether runs or reads differ because of other graphs or breaks, which are reported."""
+    """Return whether runs or reads differ because of other graphs or breaks, which are reported."""
     graphs = [item for item in _counts(changes, "graph") if item.layer == one.layer]
     if any(not item.after for item in graphs):
         return True
@@ -301,15 +302,15 @@ def _follows(one: Difference, changes: Sequence[Difference]) -> bool:
 
 
 def _counts(changes: Sequence[Difference], kind: str) -> Iterator[Difference]:
-    """The totals of one kind that are compared with a baseline."""
+    """Return the totals of one kind that are compared with a baseline."""
     return (one for one in changes if one.total and one.kind == kind and one.by == "baseline")
 
 
 def verdict_of(test: TestReport) -> Verdict:
-    """The verdict on a test of a report, with its changes.
+    """Return the verdict on a test of a report, with its changes.
 
-    A report of an earlier version has none: they are worked out here, without captured operations,
-    of which it does not say whether they can be compared.
+    A report of an earlier version has no changes: they are computed here, without captured
+    operations, since it does not say whether those can be compared.
     """
     if test.changes is not None:
         return Verdict(test.verdict, test.changes, test.unseen, test.foreign)

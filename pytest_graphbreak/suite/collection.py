@@ -1,7 +1,7 @@
-"""What this run collected: which files whole, so that a baseline entry can be called stale.
+"""The tests that a run collected, and which files completely, to find stale baseline entries.
 
-Runs where tests are collected: in the one process, or in each xdist worker,
-which hands its findings to the controller when it ends.
+This runs where tests are collected: in the only process, or in each xdist worker, which passes its
+results to the controller when it ends.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from pytest_graphbreak.model.report import Shard
 
 PARTIAL = ("keyword", "markexpr", "lf", "stepwise", "maxfail", "deselect", "splits")
-"""Options (by their ``dest``) under which no run is complete; the last is pytest-split's."""
+"""Options (by their ``dest``) that make a run incomplete; the last is pytest-split's."""
 
 
 @dataclass(slots=True)
 class CollectedTests:
-    """What was collected, after all deselection.
+    """The tests that were collected, after all deselection.
 
-    ``whole`` are files with nothing taken out. ``scopes`` are files and
-    functions that were collected whole before anything was taken out, ``left``
-    what was taken out: with these, many partial runs can be judged together.
+    ``whole`` are files from which nothing was deselected. ``scopes`` are files and functions that
+    were collected completely before any deselection, ``left`` the deselected tests; with these,
+    many partial runs can be judged together.
     """
 
     nodeids: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class CollectedTests:
 
 
 class Collector:
-    """A pytest plugin object that watches collection and fills a ``Collected``."""
+    """A pytest plugin object that watches collection and fills a ``CollectedTests``."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.collected = CollectedTests()
@@ -53,7 +53,7 @@ class Collector:
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Remember the files that were looked into, and whether all of each could be."""
+        """Record the files that were collected, and whether each was collected completely."""
         report = yield
         if isinstance(collector, pytest.File) and not isinstance(collector, pytest.Package):
             file = file_of(collector.nodeid)
@@ -66,7 +66,7 @@ class Collector:
     ) -> Generator[None, None, None]:
         names = [canonical(item) for item in items]
         before = Counter(file_of(name) for name in names)
-        # A file that lost all of its tests was collected whole as well.
+        # A file that lost all of its tests was also collected completely.
         empty = [file for file, seen in self._files.items() if seen and file not in before]
         self.collected.scopes = collected_whole(self._config, names, empty)
         yield
@@ -89,7 +89,7 @@ class Collector:
 
 
 def shard(config: pytest.Config) -> Shard | None:
-    """Which part of the tests this run took, by pytest-split or pytest-shard; None for all."""
+    """Return the part of the tests that this run took (pytest-split, pytest-shard), or None."""
     from pytest_graphbreak.model.report import Shard
 
     def option(name: str) -> Any:
@@ -103,7 +103,7 @@ def shard(config: pytest.Config) -> Shard | None:
 
 
 def is_partial(config: pytest.Config) -> bool:
-    """Whether the command line asked for some of the tests only."""
+    """Return whether the command line asked for only some of the tests."""
     if any("::" in str(arg) for arg in config.args):
         return True
     return any(config.getoption(name, default=None) for name in PARTIAL)
@@ -112,11 +112,10 @@ def is_partial(config: pytest.Config) -> bool:
 def collected_whole(
     config: pytest.Config, nodeids: Iterable[str], empty: Iterable[str] = ()
 ) -> list[str]:
-    """The files, and below node ids the functions, of which every test was collected.
+    """Return the files, or for node ids the functions, of which every test was collected.
 
-    ``nodeids`` are the tests before any deselection, ``empty`` the files that
-    have none. ``--lf`` keeps tests from being collected at all, so it leaves
-    nothing whole.
+    ``nodeids`` are the tests before any deselection, ``empty`` the files that have none. ``--lf``
+    prevents tests from being collected at all, so nothing is complete.
     """
     if config.getoption("lf", default=False):
         return []
@@ -136,14 +135,14 @@ def collected_whole(
 
 
 def _asked(config: pytest.Config, arg: str) -> str:
-    """A node id of the command line, named from the rootdir as pytest names tests."""
+    """Return a node id of the command line, relative to the rootdir like those of pytest."""
     file, _, rest = arg.partition("::")
     path = os.path.abspath(config.invocation_params.dir / file)
     return f"{Path(os.path.relpath(path, config.rootpath)).as_posix()}::{rest}"
 
 
 def is_asked_whole(config: pytest.Config, file: str) -> bool:
-    """Whether this run was asked for all tests of a file, named from the rootdir."""
+    """Return whether this run was asked for all tests of a file, named from the rootdir."""
     if is_partial(config):
         return False
     asked = (config.invocation_params.dir / arg for arg in config.args)
@@ -151,7 +150,7 @@ def is_asked_whole(config: pytest.Config, file: str) -> bool:
 
 
 def gone_files(config: pytest.Config, files: Iterable[str]) -> list[str]:
-    """Of these test files, those that are gone from directories that this run collected whole."""
+    """Return the test files that are gone from directories that this run collected completely."""
     return [
         file
         for file in files

@@ -1,4 +1,4 @@
-"""What the gate of one pytest session knows: settings, device, profile and baselines."""
+"""The gate of one pytest session: its settings, device, profile and baselines."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _IN_EACH_TEST: Final = (
     "report.judgement",
     "watching.measure",
 )
-"""What is first imported where a test is measured and judged."""
+"""Modules that are first imported when a test is measured and judged."""
 
 
 class Gate:
-    """One for each pytest session.
+    """The gate of one pytest session.
 
-    Device, profile and baselines are looked up when they are first needed: a
-    session that measures nothing pays for none of them.
+    Device, profile and baselines are looked up when they are first needed, so that a session that
+    measures nothing pays for none of them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -45,18 +45,21 @@ class Gate:
 
     @cached_property
     def device(self) -> Device:
-        """Where fixtures compile. Raises ``DeviceError`` if it is not here."""
+        """The device on which fixtures compile. Raises ``DeviceError`` if it is not available."""
         from pytest_graphbreak.config.device import choose
 
         return choose(self.settings.device, self.settings.arch)
 
     @cached_property
     def profile(self) -> str:
-        """What counts are filed under. Raises ``DeviceError`` for a template it cannot fill."""
+        """The profile that counts are filed under.
+
+        Raises ``DeviceError`` for a template that cannot be filled in.
+        """
         from pytest_graphbreak.config.device import profile_name
 
         found = profile_name(self.settings.profile, self.device)
-        # Counts of another backend are not silently compared with those of its own.
+        # Counts of another backend are not silently compared with those of the default one.
         return "-".join((found, *self.settings.backend[:1]))
 
     @cached_property
@@ -67,10 +70,10 @@ class Gate:
         return Baselines(self.settings.directory)
 
     def check(self) -> None:
-        """Check before any test is collected that the gate can work.
+        """Check that the gate can work, before any test is collected.
 
-        Raises ``pytest.UsageError`` for a device that is not here, a profile
-        that cannot be named.
+        Raises ``pytest.UsageError`` for a device that is not available, or a profile that cannot be
+        named.
         """
         from pytest_graphbreak.config.device import DeviceError
 
@@ -80,7 +83,7 @@ class Gate:
             raise pytest.UsageError(str(error)) from None
 
     def check_baselines(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
-        """Read the baselines of these tests, and of all test files that were asked for whole.
+        """Read the baselines of these tests, and of all test files that were requested as a whole.
 
         Raises ``BaselineError`` for those that cannot be read.
         """
@@ -88,10 +91,10 @@ class Gate:
         self.baselines.check(lambda file: file in files or is_asked_whole(config, file))
 
     def read(self, config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-        """As ``check_baselines``, before any test runs. Raises ``pytest.UsageError``.
+        """Read the baselines like ``check_baselines``, before any test runs.
 
-        Not for a worker of xdist, which runs a part of the tests: it reads a file before the first
-        test of it.
+        Raises ``pytest.UsageError``. This is not for an xdist worker, which runs only some of the
+        tests and reads a file before its first test.
         """
         from pytest_graphbreak.baseline.model import BaselineError
 
@@ -101,30 +104,30 @@ class Gate:
             raise pytest.UsageError(str(error)) from None
 
     def fault(self, item: pytest.Item) -> str:
-        """What is wrong with the baseline file of a test that is measured; empty if nothing is."""
+        """Return the error in the baseline file of a measured test, or an empty string."""
         from pytest_graphbreak.baseline.model import BaselineError
 
         try:
             if self.settings.gate and self.measures(item):
                 self.baselines.entry(canonical(item))
         except BaselineError as error:
-            return str(error) if error.path is not None else ""  # without a path: it has no file
+            return str(error) if error.path is not None else ""  # without a path, it has no file
         return ""
 
     def measures(self, item: pytest.Item) -> bool:
-        """Whether this test is measured: all are, or it carries a cap of its own."""
+        """Return whether this test is measured: all are, or it carries a cap of its own."""
         return self.settings.active or is_capped(item)
 
     def counts(self, item: pytest.Item) -> bool:
-        """Whether graphs of this test are counted: it is measured, or has blocks of its own."""
+        """Return whether graphs of this test are counted: it is measured, or has its own blocks."""
         return self.settings.active or is_counted(item)
 
     def follow(self, config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-        """Follow processes that are started between windows, if any of ``items`` opens one.
+        """Follow processes that are started between windows, if any of ``items`` opens a window.
 
-        A server of the session may be started by a test that is not measured, and by a fixture
-        before the block that asks what it compiles. Where every test is measured there is
-        a window around each of them.
+        A server of the session may be started by a test that is not measured, or by a fixture
+        before the block that counts its compilations. If every test is measured, there is a window
+        around each of them.
         """
         if self.settings.active or not any(map(is_counted, items)):
             return
@@ -135,9 +138,9 @@ class Gate:
         config.add_cleanup(following.close)
 
     def warm(self, config: pytest.Config) -> None:
-        """Do before the first test what has to be done once, and not in a forked child of it.
+        """Do what has to be done once, before the first test and not in a forked child.
 
-        A test may take our modules out of ``sys.modules``, where types look up their names.
+        A test may remove modules of this package from ``sys.modules``, where types look up names.
         """
         from pytest_graphbreak.model.report import TestReport
 
@@ -153,9 +156,9 @@ class Gate:
             importlib.import_module("torch._dynamo")
 
     def name_jax_device(self, config: pytest.Config) -> None:
-        """Set, also for child processes, which device the jax layer counts for.
+        """Set the device that the jax layer counts for, also for child processes.
 
-        Raises ``pytest.UsageError`` for what names none.
+        Raises ``pytest.UsageError`` for a name that is no device.
         """
         from pytest_graphbreak.layers.jax.events import name_device
 
@@ -165,7 +168,7 @@ class Gate:
             raise pytest.UsageError(f"graph_budget_jax_device: {error}") from None
 
     def choose_backend(self, config: pytest.Config) -> None:
-        """Have ``torch.compile`` take another backend until the end of the session."""
+        """Make ``torch.compile`` use another backend until the end of the session."""
         from pytest_graphbreak.watching.backend import Backend
 
         name, *instead_of = self.settings.backend
@@ -174,16 +177,16 @@ class Gate:
         config.add_cleanup(backend.detach)
 
     def log_tt(self, config: pytest.Config, items: Iterable[pytest.Item] = ()) -> None:
-        """Turn on the TT plugin's log until the end of the session, if tests here may use TT.
+        """Turn on the log of the TT plugin until the end of the session, if tests may use TT.
 
-        Before the plugin is loaded, since that is when it reads its variables.
-        Where nothing was asked for, only if a test of ``items`` is to be counted.
+        This has to happen before the plugin is loaded, since it then reads its variables. Unless an
+        option asks for it, it happens only if a test of ``items`` is to be counted.
         """
         if not self._logs_tt and (self.settings.active or any(map(is_counted, items))):
             self.count_tt(config)
 
     def count_tt(self, config: pytest.Config) -> None:
-        """As ``log_tt``, for a test that is counted for certain."""
+        """Turn on the log like ``log_tt``, for a test that is certainly counted."""
         from pytest_graphbreak.config.device import runs_tt
 
         if not self._logs_tt and runs_tt(self.settings.device):

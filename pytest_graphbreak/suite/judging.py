@@ -1,4 +1,4 @@
-"""Judges one test of the session: what it is judged by is looked up here, and nowhere else."""
+"""Judges one test of the session; what it is judged by is looked up only here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judge(
     mark: GraphBudgetMark,
     fixtures: Mapping[str, int],
 ) -> Judgement:
-    """The judgement on what ``item`` did. ``fixtures`` is their share in it, by layer."""
+    """Return the judgement on ``item``. ``fixtures`` are the graphs of its fixtures, by layer."""
     from pytest_graphbreak.baseline.model import BaselineError
     from pytest_graphbreak.report.judgement import Case, judgement
 
@@ -42,7 +42,7 @@ def judge(
         try:
             entry = gate.baselines.entry(nodeid)
             expected = gate.baselines.expected(nodeid, gate.profile)
-        except BaselineError as error:  # a test outside of the rootdir can have none
+        except BaselineError as error:  # a test outside of the rootdir cannot have a baseline
             if record.active:
                 record = replace(record, errors=(*record.errors, str(error)))
     if not record.errors and (fault := _absent(record, expected, cap)):
@@ -75,7 +75,7 @@ def _rules(settings: Settings) -> Rules:
 
 
 def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:
-    """Why what the test is judged by cannot be seen here; empty where it can."""
+    """Return why the budget of the test cannot be observed here; empty if it can."""
     from pytest_graphbreak.watching import measure
 
     fault = measure.cap_impossible(cap, record.layers) if cap is not None else ""
@@ -85,7 +85,7 @@ def _absent(record: Record, expected: Expected | None, cap: Cap | None) -> str:
 
 
 def _ungated(mark: GraphBudgetMark, entry: Entry | None) -> str | None:
-    """Why the test is not judged; None where it is."""
+    """Return why the test is not judged, or None if it is."""
     if not mark.gate:
         return mark.reason or "marked graph_budget(gate=False)"
     return entry.ungated if entry else None
@@ -115,7 +115,7 @@ def _context(
 
 
 def _versions(record: Record) -> dict[str, str]:
-    """The versions of what made the graphs of a record."""
+    """Return the versions of the compilers that made the graphs of a record."""
     from pytest_graphbreak.config.device import version
     from pytest_graphbreak.model.layers import compilers
 
@@ -123,14 +123,14 @@ def _versions(record: Record) -> dict[str, str]:
 
 
 def _packages(record: Record, settings: Settings) -> dict[str, str]:
-    """The versions of the packages that own places of a record."""
+    """Return the versions of the packages that own places of a record."""
     from pytest_graphbreak.config.packages import files_of, versions
 
     return versions(files_of(record), settings.root)
 
 
 def _accepting(settings: Settings, nodeid: str) -> tuple[str | None, str]:
-    """What accepts the count of a test that failed in CI, or why nothing does."""
+    """Return the command that accepts the counts of a test in CI, or why there is none."""
     from pytest_graphbreak.report import accepting
 
     report = settings.report

@@ -1,7 +1,8 @@
-"""What the call phase of a test changed in torch's settings and left, put back after its tear-down.
+"""Follows torch settings that the call of a test changed and left, and restores them.
 
-What fixtures set is the suite's own and stays, also where the test asks for one in its call; so is
-what a module sets that is imported there. What a fixture puts back was never left.
+They are restored after the tear-down. Settings of fixtures belong to the suite and stay, even if
+the test requests the fixture in its call, and so do settings of modules that are imported in it. A
+setting that a fixture restores was never left.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pytest_graphbreak.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a test left: by name what it set, and what the record says of it."""
+    """What a test left: the settings by name, and the notes for the record."""
 
     settings: Plain = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -53,7 +54,7 @@ class Leaks:
         self._importing: Snapshot | None = None
 
     def begin(self, test: str, *, put_back: bool) -> None:
-        """The call of a test begins. What is stuck since an earlier one is its fault now."""
+        """Begin the call of a test. Settings stuck since an earlier one now count as its errors."""
         self._test, self._puts_back = test, put_back
         self._after, self._changed, self._unusual = None, [], {}
         self._faults = list(self._stuck.values())
@@ -66,7 +67,7 @@ class Leaks:
             self._faults.append(str(fault))
 
     def end(self) -> None:
-        """The call ended, or what was to be the call did."""
+        """End the call, also if it never started."""
         if self._imports is None:
             return
         self._imports.detach()
@@ -77,7 +78,7 @@ class Leaks:
 
     @contextmanager
     def fixture(self) -> Iterator[None]:
-        """A fixture is set up: what it sets stays, also where the call asks for it."""
+        """Keep what a fixture sets, even if the call requests the fixture."""
         before = None if self._imports is None else self._take()
         try:
             yield
@@ -85,7 +86,7 @@ class Leaks:
             self._adopt(before)
 
     def of_record(self, record: Record) -> Record:
-        """The record with what was not the default, and with what was in the way of knowing it."""
+        """Return the record with settings that were not the default, and errors in reading them."""
         record = replace(record, settings=self._unusual)
         if not self._faults:
             return record
@@ -95,7 +96,7 @@ class Leaks:
         return record.noted(*faults)
 
     def settle(self) -> Left:
-        """After the tear-down: put back what is as the call left it. Once for each call."""
+        """Restore, after the tear-down, what is still as the call left it. Once for each call."""
         self.end()
         before, after, changed = self._before, self._after, self._changed
         self._before, self._after, self._changed = None, None, []
@@ -136,7 +137,7 @@ class Leaks:
         self._adopt(before)
 
     def _adopt(self, before: Snapshot | None) -> None:
-        """What changed since ``before`` is not the test's."""
+        """Exclude what changed since ``before`` from the changes of the test."""
         if before is None or self._before is None or (after := self._take()) is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""What the markers of a test say: its cap, and whether it is judged, isolated and may fail."""
+"""The markers of a test: its cap, and whether it is judged, isolated and may fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GraphBudgetMark:
-    """What ``@pytest.mark.graph_budget`` says of a test: judged or not, isolated or not."""
+    """The arguments of ``@pytest.mark.graph_budget``: judged or not, isolated or not."""
 
     gate: bool = True
     isolate: bool = True
@@ -21,7 +21,7 @@ class GraphBudgetMark:
 
 
 def canonical(item: pytest.Item) -> str:
-    """The node id without the ``@group`` that xdist's loadgroup appends (until pytest 9.1)."""
+    """Return the node id without ``@group``, which xdist's loadgroup appends (until pytest 9.1)."""
     for mark in item.iter_markers("xdist_group"):
         name = mark.args[0] if mark.args else mark.kwargs.get("name", "default")
         if item.nodeid.endswith(f"@{name}"):
@@ -30,18 +30,18 @@ def canonical(item: pytest.Item) -> str:
 
 
 def is_capped(item: pytest.Item) -> bool:
-    """Whether a test carries a cap of its own, right or wrong."""
+    """Return whether a test carries a cap of its own, valid or not."""
     return item.get_closest_marker("max_graphs") is not None
 
 
 def is_counted(item: pytest.Item) -> bool:
-    """Whether a test has graphs counted without any option."""
+    """Return whether graphs of a test are counted without any option."""
     wanted = {"compile_model", "graph_budget"}
     return is_capped(item) or not wanted.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def marked_cap(item: pytest.Item) -> Cap | None:
-    """The closest ``max_graphs`` marker. A wrong one fails the test, saying what is allowed."""
+    """Return the cap of the closest ``max_graphs`` marker; an invalid one fails the test."""
     mark = item.get_closest_marker("max_graphs")
     if mark is None:
         return None
@@ -51,12 +51,12 @@ def marked_cap(item: pytest.Item) -> Cap | None:
         return caps.parse(mark.args, mark.kwargs, "@pytest.mark.max_graphs")
     except caps.CapError as error:
         wrong = str(error)
-    # Outside the handler: the message alone is what the user should see.
+    # Outside the handler, so that the user sees only the message.
     pytest.fail(wrong, pytrace=False)
 
 
 def marked_budget(item: pytest.Item) -> GraphBudgetMark:
-    """The closest ``graph_budget`` marker. A wrong one fails the test."""
+    """Return the closest ``graph_budget`` marker; an invalid one fails the test."""
     mark = item.get_closest_marker("graph_budget")
     if mark is None:
         return GraphBudgetMark()
@@ -72,7 +72,7 @@ def marked_budget(item: pytest.Item) -> GraphBudgetMark:
 
 
 def is_isolated(item: pytest.Item) -> bool:
-    """What the marker says of isolation; a wrong marker fails the test in its call."""
+    """Return what the marker says of isolation; an invalid marker fails the test in its call."""
     try:
         return marked_budget(item).isolate
     except pytest.fail.Exception:
@@ -80,10 +80,9 @@ def is_isolated(item: pytest.Item) -> bool:
 
 
 def is_xfail(item: pytest.Item) -> bool:
-    """Whether an xfail marker holds here, so that a new test is reported and not failed.
+    """Return whether an xfail marker applies, so that a new test is reported and not failed.
 
-    A condition that is a string is not evaluated, and counts as one that does
-    not hold: then the test is judged.
+    A condition that is a string is not evaluated and counts as false; then the test is judged.
     """
     if item.config.getoption("runxfail", default=False):
         return False

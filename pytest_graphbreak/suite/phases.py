@@ -1,8 +1,8 @@
 """Measures a test in its phases: set-up, fixtures, call and tear-down.
 
-Its hooks are registered where a test is measured, apart from ``plugin``, whose hooks
-run in every pytest run of the environment: a wrapper that does nothing still costs
-each test of the user's something.
+Its hooks are registered only if a test is measured. They are separate from ``plugin``, whose hooks
+run in every pytest run of the environment: even a wrapper that does nothing costs some time in each
+test.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PHASES: Final = pytest.StashKey["Phases"]()
 
 
 class Phases:
-    """Opens and closes the window of each test. One for each pytest session."""
+    """Opens and closes the window of each test. There is one for each pytest session."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -52,13 +52,13 @@ class Phases:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Read the baseline of the test here, so that a forked child need not: it is read once."""
+        """Read the baseline of the test here, once, so that a forked child need not do it."""
         self._fault = self._gate.fault(item)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """The set-up: graphs of wider fixtures are reported; its own are part of the test."""
+        """Measure the set-up: graphs of wider fixtures are reported, its own belong to the test."""
         if self._fault:
             pytest.fail(self._fault, pytrace=False)
         if not self._gate.measures(item):
@@ -71,7 +71,7 @@ class Phases:
         self._coming, self._around = item, Measurement(self._settings.root)
         try:
             return (yield)
-        except BaseException:  # of its own fixtures, or skipped by one: reported, not judged
+        except BaseException:  # by its own fixtures, or skipped by one: reported, not judged
             if self._window is not None:
                 entries.not_judged(entry, self._close(entry))
             raise
@@ -83,7 +83,7 @@ class Phases:
     def pytest_fixture_setup(
         self, request: pytest.FixtureRequest
     ) -> Generator[None, object, object]:
-        """A fixture is set up: the first of function scope opens the window of its test."""
+        """Follow a fixture; the first one of function scope opens the window of its test."""
         if request.scope == "function":
             self._threads = self._threads or OwnThreads()
             if self._coming is not None and self._window is None:
@@ -98,12 +98,12 @@ class Phases:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
-        """A test without fixtures of its own begins, whether it is measured or not."""
+        """Follow threads from the call of a test without fixtures, even if it is not measured."""
         self._threads = self._threads or OwnThreads()
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """The tear-down: what is compiled there is reported, never judged."""
+        """Measure the tear-down: what it compiles is reported, but never judged."""
         if not self._gate.measures(item):
             return (yield)
         from pytest_graphbreak.watching.measure import Measurement, explain
@@ -117,9 +117,9 @@ class Phases:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-        """The tear-down is over, with the hooks of all others: what the call left is put back.
+        """Restore what the call left, after the tear-down and the hooks of all other plugins.
 
-        Threads that still run are left by this test, which is noted where they compile.
+        Threads that still run are left over from this test, which is noted if they compile.
         """
         if call.when != "teardown":
             return
@@ -132,7 +132,7 @@ class Phases:
                 entries.add_left(item.stash[ENTRY], left.settings, left.notes)
 
     def call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """The call, and the end of the window. Raises ``GraphBudgetFailure`` to fail the test."""
+        """Run the call and close the window. Raises ``GraphBudgetFailure`` to fail the test."""
         from pytest_graphbreak.watching.measure import explain
 
         explain(self._settings.reasons, self._settings.counts_runs)
@@ -148,7 +148,7 @@ class Phases:
             item.stash[RUNNING] = True
             result = yield
         except BaseException:
-            # The test's own failure, skip or xfail is kept; what it did is reported, not judged.
+            # The test's own failure, skip or xfail is kept; its record is reported, not judged.
             item.stash[RUNNING] = False
             record = self._close(entry)
             entries.not_judged(entry, record)
@@ -170,7 +170,7 @@ class Phases:
         return result
 
     def end(self) -> None:
-        """Close what an interrupted test has left open."""
+        """Close what an interrupted test left open."""
         if self._leaks is not None:
             self._leaks.settle()
         if self._window is not None:
@@ -178,7 +178,7 @@ class Phases:
             self._window = self._measured = None
 
     def _begin(self, nodeid: str, *, put_back: bool) -> None:
-        """The call of a test begins: what it sets and leaves is followed."""
+        """Begin to follow what the call of a test sets and leaves."""
         from pytest_graphbreak.suite.leaks import Leaks
 
         if self._leaks is None:
@@ -186,11 +186,11 @@ class Phases:
         self._leaks.begin(nodeid, put_back=put_back)
 
     def _fixture(self) -> AbstractContextManager[None]:
-        """What a fixture sets is not the test's, also where its call asks for it."""
+        """Return a context in which settings belong to a fixture, even if the call requests it."""
         return nullcontext() if self._leaks is None else self._leaks.fixture()
 
     def _open(self, item: pytest.Item) -> None:
-        """The window of a test opens: what is compiled from now on is the test's."""
+        """Open the window of a test; what is compiled from now on belongs to the test."""
         from pytest_graphbreak.suite.window import TestWindow
 
         self.end()
@@ -204,7 +204,7 @@ class Phases:
         self._measured = item
 
     def _close(self, entry: Plain) -> Record:
-        """The window of a test closes; ``entry`` gets the share that fixtures have in it."""
+        """Close the window of a test; ``entry`` gets the share of its fixtures."""
         window = self._window
         assert window is not None
         self._window = self._measured = None
@@ -218,7 +218,7 @@ class Phases:
         return record
 
     def _trace(self, item: pytest.Item, nodeid: str) -> Trace | None:
-        """The trace of this test; ``reports.attach`` decides whether it stays."""
+        """Return the trace of this test; ``reports.attach`` decides whether it is kept."""
         if self._settings.trace is None:
             return None
         from pytest_graphbreak.suite.window import Trace

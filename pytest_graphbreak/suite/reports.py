@@ -1,4 +1,4 @@
-"""What goes on pytest's report of a test: its entry, our sections, the failure text in colour."""
+"""The additions to pytest's report of a test: its entry, sections, and coloured failure text."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from pytest_graphbreak.model.report import StepCounts
     from pytest_graphbreak.suite.window import Trace
 
-# What a test did, as one plain dict that travels on its report.
+# The results of a test, as one plain dict that travels on its report.
 #
-# It is made in the process that runs the test, of exact builtin types, so that it
-# survives xdist and ``--forked``; the controller (``session``) collects it.
+# It is made in the process that runs the test, of exact builtin types, so that it survives xdist
+# and ``--forked``; the controller (``session``) collects it.
 
 ENTRY: Final[pytest.StashKey[Plain]] = pytest.StashKey()
-"""The dict of an item; one that is not measured has none."""
+"""The dict of an item; an item that is not measured has none."""
 RUNNING: Final = pytest.StashKey[bool]()
-"""Whether the call of an item is under way."""
+"""Whether the call of an item is running."""
 FAILED_SUBTEST: Final = pytest.StashKey[bool]()
 """Whether a subtest of the call has failed."""
 TRACE: Final[pytest.StashKey[Trace]] = pytest.StashKey()
-"""The trace of an item, where traces are asked for."""
+"""The trace of an item, if traces are requested."""
 
 
 def begin_entry(item: pytest.Item, nodeid: str) -> Plain:
-    """The dict of this attempt; of an earlier one, only what setup compiled is kept."""
+    """Return the dict of this attempt; only the set-up part of an earlier one is kept."""
     before = item.stash.get(ENTRY, None) or {}
     kept = {key: before[key] for key in ("setup",) if key in before}
     entry = item.stash[ENTRY] = {"nodeid": nodeid} | kept
@@ -44,13 +44,13 @@ def begin_entry(item: pytest.Item, nodeid: str) -> Plain:
 
 
 def note_step(item: pytest.Item, counts: StepCounts) -> None:
-    """Add the counts of a step of a test that is running; of one that is not measured, nothing."""
+    """Add the counts of a step of a running test; nothing if the test is not measured."""
     if ENTRY in item.stash:
         item.stash[ENTRY].setdefault("steps", []).append(counts.to_dict())
 
 
 def add_around(entry: Plain, phase: str, graphs: Mapping[str, int]) -> None:
-    """Add to ``entry`` what was compiled in a phase and is not the test's."""
+    """Add to ``entry`` what was compiled in a phase and does not belong to the test."""
     counted = Counter(entry.get(phase, {}).get("graphs", {}))
     counted.update(graphs)
     if any(counted.values()):
@@ -70,17 +70,17 @@ def add_left(entry: Plain, settings: Plain, notes: Iterable[str]) -> None:
 
 
 def not_judged(entry: Plain, record: Record) -> None:
-    """Add what a test did that failed, or was skipped, by itself."""
+    """Add the record of a test that failed, or was skipped, by itself."""
     entry.update(record=record.to_dict(), verdict="none", message=None)
 
 
-# The junit properties of a test: how many graphs, recompiles and breaks it made.
+# The junit properties of a test: its numbers of graphs, recompiles and breaks.
 
 PROPERTIES: Final = ("graphs", "recompiles", "breaks")
 
 
 def set_properties(item: pytest.Item, record: Record) -> None:
-    """Write them on the test; those of an earlier attempt are replaced."""
+    """Set the properties of the test, replacing those of an earlier attempt."""
     kept = [(name, value) for name, value in item.user_properties if name not in PROPERTIES]
     if record.active:
         layer = record.headline
@@ -94,14 +94,14 @@ _EMPTY_TRACE: Final = re.compile(r"DEBUG +torch\.__trace:\S+:\d+ *$")
 
 
 class GraphBudgetFailure(pytest.fail.Exception):  # type: ignore[misc, name-defined]
-    """The gate failed a test; never a failure of the test's own."""
+    """A failure that the gate caused, never one of the test itself."""
 
 
 def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
-    """Put the plain dict of a test on its report, and say who failed it.
+    """Put the plain dict of a test on its report, and state who failed the test.
 
-    Only the report of a whole phase carries it. A subtest's report is made
-    while the call phase still runs; it only leaves word that a subtest failed.
+    Only the report of a whole phase carries it. A subtest's report is made while the call phase
+    still runs; it only records whether a subtest failed.
     """
     block = _lines_of_block(call) if call.when == "call" else []
     if block:
@@ -125,23 +125,23 @@ def attach(item: pytest.Item, call: pytest.CallInfo[Any], report: pytest.TestRep
         if ours:
             report.sections[:] = _without_trace(report.sections)
         elif "verdict" in entry:
-            # A unittest class keeps its failure to itself until here.
+            # A unittest class holds back its failure until here.
             entry.update(verdict="none", message=None)
             if not block:  # its own text says it
                 _add_section(report, entry, call, typed)
     if item.config.getoption("tbstyle", default="auto") == "line":
         report.graphbreak_line = True  # type: ignore[attr-defined]
-    # A copy, since the dict grows on: teardown adds what it compiled.
+    # A copy, since the dict still grows: the tear-down adds what it compiled.
     report.graphbreak = dict(entry)  # type: ignore[attr-defined]
 
 
 def colour(report: pytest.TestReport) -> None:
-    """Give the gate's failure text its colours, where it is printed, and a block's its width.
+    """Colour the gate's failure text where it is printed, and wrap the text of a block.
 
-    The text itself crosses processes as a plain str, and stays one in junit.
+    The text itself crosses processes as a plain str, and stays a str in junit.
     """
     block = getattr(report, "graphbreak_block", None)
-    if block and hasattr(report.longrepr, "toterminal"):  # a plain str under --forked
+    if block and hasattr(report.longrepr, "toterminal"):  # it is a plain str under --forked
         from pytest_graphbreak.report.failure import BlockText
 
         report.longrepr.toterminal = BlockText(report.longrepr, unpacked(block))  # type: ignore[union-attr, method-assign]
@@ -155,18 +155,18 @@ def colour(report: pytest.TestReport) -> None:
 
 
 def _lines_of_block(call: pytest.CallInfo[Any]) -> list[list[Any]]:
-    """What a ``with graph_budget(...)`` block, or ``observe``, said that failed the test."""
+    """Return the lines of a block, ``with graph_budget(...)`` or ``observe``, that failed."""
     watch = sys.modules.get("pytest_graphbreak.watching.watch")
     error = call.excinfo.value if call.excinfo else None
     return error.lines if watch and isinstance(error, watch.BudgetExceeded) else []
 
 
 def _without_trace(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Captured logs without the empty records of ``torch.__trace``.
+    """Return captured logs without the empty records of ``torch.__trace``.
 
-    From 9.1 on pytest listens to loggers that do not propagate, so a test that
-    compiles fills its log with hundreds of them; below our text they hide it.
-    On a terminal pytest colours the level of each.
+    From 9.1 on, pytest listens to loggers that do not propagate, so a test that compiles fills its
+    log with hundreds of them, which would hide the text of the gate above. On a terminal, pytest
+    colours the level of each.
     """
     return [
         (name, kept)
@@ -183,7 +183,7 @@ def _of_interest(log: str) -> str:
 def _add_section(
     report: pytest.TestReport, entry: Mapping[str, Any], call: pytest.CallInfo[Any], typed: Typed
 ) -> None:
-    """What a test that failed by itself compiled, and which kind of compile failure it is."""
+    """Add what a test that failed by itself compiled, and the kind of its compile failure."""
     from pytest_graphbreak.advice import triage
     from pytest_graphbreak.model.record import Record
     from pytest_graphbreak.report import text

@@ -1,7 +1,7 @@
-"""The controller of a run: collects every test's outcome, writes baselines and the report.
+"""The controller of a run: collects the results of tests, writes baselines and the report.
 
-With xdist this is the process that runs no test. Nothing is decided in the
-terminal summary, so ``-p no:terminal`` changes no result.
+With xdist, this is the process that runs no test. Nothing is decided in the terminal summary, so
+``-p no:terminal`` changes no result.
 """
 
 from __future__ import annotations
@@ -33,30 +33,31 @@ if TYPE_CHECKING:
 
 OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 WRITABLE = (OK, FAILED)
-"""Exit codes of runs that came to their end; only these write baselines."""
+"""Exit codes of runs that were completed; only these write baselines."""
 
 
 def register(config: pytest.Config, gate: Gate) -> None:
-    """Set up a run that measures: in the controller all of it, in a worker the collecting.
+    """Set up a run that measures: everything in the controller, only collecting in a worker.
 
-    Raises ``pytest.UsageError`` for what would stop the gate (exit 4), before
-    any test runs and before any worker starts.
+    Raises ``pytest.UsageError`` for an error that would stop the gate (exit 4), before any test
+    runs and before any worker starts.
     """
     collector = Collector(config)
     config.pluginmanager.register(collector, "graphbreak-collector")
-    # In a worker, too: a test may change the variables by which the device is chosen.
+    # In a worker as well, since a test may change the variables that select the device.
     gate.check()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Session(config, gate, collector), "graphbreak-session")
 
 
 CI_SYSTEMS: Final = {"GITHUB_ACTIONS": "github"}
-"""What is ``true`` on a CI system, and the module of ``report`` whose ``publish`` writes there."""
+"""Variables that are ``true`` on a CI system, with the module of ``report`` to ``publish`` there.
+"""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came in about one test, the last attempt only."""
+    """The results of one test, of its last attempt only."""
 
     attempts: int = 0
     outcome: str | None = None
@@ -65,7 +66,7 @@ class Tally:
 
 
 class Session:
-    """A pytest plugin object, registered in the controller when the gate or a report is asked."""
+    """A pytest plugin object, registered in the controller if the gate or a report is requested."""
 
     def __init__(self, config: pytest.Config, gate: Gate, collector: Collector) -> None:
         self.config = config
@@ -85,7 +86,7 @@ class Session:
     # test reports
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if hasattr(report, "context"):  # a subtest's
+        if hasattr(report, "context"):  # of a subtest
             return
         data: Plain = getattr(report, "graphbreak", None) or {}
         nodeid = str(data.get("nodeid") or report.nodeid)
@@ -102,17 +103,17 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """xdist: pass to a worker how the session was started, which it cannot see."""
+        """Pass to an xdist worker how the session was started, which it cannot see."""
         node.workerinput["graphbreak_typed"] = asdict(self.settings.typed)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """xdist: a worker ended; one that crashed has no output, and another's will do."""
+        """Take the output of an xdist worker; if one crashed, that of any other is enough."""
         output = getattr(node, "workeroutput", None) or {}
         if "graphbreak" in output:
             self.collector.collected = CollectedTests(**output["graphbreak"])
 
-    # what goes out
+    # results
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -154,7 +155,7 @@ class Session:
         )
 
     def _unmeasured(self) -> list[str]:
-        """Tests that ran, or were to run, and that nobody measured."""
+        """Return the tests that ran, or should have run, and were not measured."""
         seen = self.tallies.items()
         crashed = [nodeid for nodeid, tally in seen if tally.outcome in (None, "crashed")]
         blind = [
@@ -168,7 +169,7 @@ class Session:
         return list(dict.fromkeys((*crashed, *blind, *never)))
 
     def _complete_files(self) -> list[str]:
-        """Files that were collected whole and of which every test ran."""
+        """Return the files that were collected completely and of which every test ran."""
         unfinished = {
             file_of(nodeid)
             for nodeid in self.collector.collected.nodeids
@@ -178,7 +179,7 @@ class Session:
         return [file for file in self.collector.collected.whole if file not in unfinished]
 
     def _settle_baselines(self) -> None:
-        """Find stale entries; under update, record and prune write."""
+        """Find stale entries; write if update, record or prune is requested."""
         from pytest_graphbreak.baseline import BaselineError, update
 
         outcome, settings = self.outcome, self.settings
@@ -205,7 +206,7 @@ class Session:
             outcome.faults.append(str(error))
 
     def _measured(self) -> Iterator[Measured]:
-        """The records to write: of tests that passed and could be seen."""
+        """Yield the records to write: of tests that passed and could be observed."""
         from pytest_graphbreak.judging.measured import measured
 
         versions = self.outcome.environment
@@ -218,11 +219,11 @@ class Session:
 
     def _is_to_write(self, test: TestReport) -> bool:
         if not (self.settings.update or self.settings.record):
-            return test.verdict == "lost"  # prune alone
+            return test.verdict == "lost"  # prune only
         return test.record.judged or test.baseline is not None
 
     def _exit_code(self, exitstatus: int) -> int:
-        """Make a green exit code red if the gate did not see everything; keep any other."""
+        """Return a failing exit code if the gate did not see everything; keep any other failure."""
         if exitstatus != OK:
             return exitstatus
         stale = self.settings.strict and self.settings.gate and self.outcome.stale
@@ -254,7 +255,7 @@ class Session:
             )
 
     def _publish(self, report: RunReport, system: str) -> None:
-        """What is said to a CI system; ``-p no:graphbreak-github`` turns it off."""
+        """Publish the report to a CI system; ``-p no:graphbreak-github`` turns it off."""
         if self.config.pluginmanager.is_blocked(f"graphbreak-{system}"):
             return
         publish = load(f"pytest_graphbreak.report.{system}:publish")
@@ -273,7 +274,7 @@ class Session:
         return summary.header(self.outcome)
 
     def _has_summary(self) -> bool:
-        """Whether pytest prints a summary: since 9.2 it calls the hook under --no-summary, too."""
+        """Return whether pytest prints a summary; since 9.2 it calls the hook with --no-summary."""
         has_terminal = self.config.pluginmanager.hasplugin("terminalreporter")
         return has_terminal and not self.config.getoption("no_summary")
 
@@ -286,12 +287,15 @@ class Session:
             from pytest_graphbreak.report.failure import write
 
             write(lines, terminalreporter._tw)
-        if self.written is not None:  # as pytest says it of --junit-xml
+        if self.written is not None:  # worded like pytest's line on --junit-xml
             terminalreporter.write_sep("-", f"generated graph budget report: {self.written}")
 
 
 def _causes(data: Plain) -> frozenset[Hashable]:
-    """What made the gate fail a test, to know it again in another test; empty if it did not."""
+    """Return a key of the causes of a failure, to recognise them in another test.
+
+    It is empty if the gate did not fail the test.
+    """
     if data.get("failed_by") != "gate":
         return frozenset()
     places = [one for one in data["changes"] if one["with"] is None and not one["total"]]
@@ -302,11 +306,11 @@ def _causes(data: Plain) -> frozenset[Hashable]:
 
 
 def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
-    """pytest's outcome of a test from the reports of its phases."""
+    """Set pytest's outcome of a test from the reports of its phases."""
     if _is_crash(tally, report):
         tally.outcome, tally.failed_by = "crashed", "test"
     elif report.failed or str(report.outcome) == "rerun":
-        # rerunfailures names a failed attempt ``rerun``; a new setup report follows.
+        # rerunfailures calls a failed attempt ``rerun``; a new set-up report follows.
         tally.outcome = "failed"
         tally.failed_by = tally.data.get("failed_by", "test") if report.when == "call" else "test"
     elif report.skipped and report.when != "teardown":
@@ -318,11 +322,11 @@ def _take_outcome(tally: Tally, report: pytest.TestReport) -> None:
 
 
 def _is_crash(tally: Tally, report: pytest.TestReport) -> bool:
-    """Whether a report was made up for a process that died.
+    """Return whether a report was made up for a process that died.
 
-    pytest-forked and xdist say ``???`` for the phase, and other hooks may change
-    that (tt-xla's make it a teardown, for junit). What still shows it: the
-    test's call has no report, and this one was not made in the test's process.
+    pytest-forked and xdist use ``???`` as the phase, and other hooks may change that (those of
+    tt-xla make it a teardown, for junit). What still shows it: the test's call has no report, and
+    this report was not made in the test's process.
     """
     if report.when not in ("setup", "call", "teardown"):
         return True

@@ -1,4 +1,4 @@
-"""What the source of a test shows of code that is no longer compiled, or runs more often."""
+"""Finds out in a test's source why code is no longer compiled, or runs more often."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OwnSourceLines(SourceLines):
-    """The files of this machine. Only a failure reads them."""
+    """Source lines from the files of this machine. They are only read for a failure."""
 
     def __init__(self, item: pytest.Item, settings: Settings) -> None:
         self._root = settings.root

@@ -1,9 +1,9 @@
 """The measured window of a test: its own fixtures and its call.
 
-It opens before the first fixture of function scope is set up, which pytest does
-after all of wider scope, and closes when the call has ended. Caches are isolated
-where it opens: what a test's own fixtures enter, warm up or leave pending is
-part of the test. A test without such fixtures is measured from its call on.
+It opens before the first fixture of function scope is set up, which pytest does after all of wider
+scope, and closes when the call has ended. Caches are isolated when it opens: whatever a test's own
+fixtures enter, warm up or leave pending is part of the test. A test without such fixtures is
+measured from its call on.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pytest_graphbreak.watching.measure import Measurement, isolate
 
 
 class TestWindow:
-    """One attempt of one test.
+    """The window of one attempt of one test.
 
-    By layer: ``fixtures`` is what of its graphs its own fixtures made, ``around``
-    what fixtures of wider scope made meanwhile, which is not the test's.
+    ``fixtures`` counts, by layer, the graphs that its own fixtures made, ``around`` those that
+    fixtures of wider scope made meanwhile, which do not belong to the test.
     """
 
     __test__ = False
@@ -46,13 +46,13 @@ class TestWindow:
         self.fixtures: Counter[str] = Counter()
 
     def call(self) -> None:
-        """The call begins: what was compiled so far is its fixtures' share."""
+        """Begin the call; the graphs so far are the share of its fixtures."""
         self._called = True
         self.fixtures = Counter(self._measurement.peek().graphs)
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """A fixture of wider scope is set up, since the test asked for it: that is not the test."""
+        """Exclude a fixture of wider scope that is set up because the test requested it."""
         if self._is_excluding:
             yield
             return
@@ -77,18 +77,21 @@ class TestWindow:
 
 # ``--graph-budget-trace=DIR``: torch's structured trace of each test that failed.
 #
-# The trace is what ``TORCH_TRACE`` writes, in a directory for each test, ready for
-# ``tlparse``. A test that passed leaves nothing. torch's own handler does the
-# writing; it is on the logger during the call phase only.
+# The trace is what ``TORCH_TRACE`` writes, in a directory for each test, ready for ``tlparse``. A
+# test that passed leaves nothing. torch's own handler does the writing; it is on the logger during
+# the call phase only.
 #
-# Tracing costs time (see ``docs/how-to/fix-a-red-test.md``), and changes no
-# count: Dynamo compiles the same and only logs more.
+# Tracing costs time (see ``docs/how-to/fix-a-red-test.md``), and changes no count: Dynamo compiles
+# the same and only logs more.
 
 _UNSAFE = re.compile(r"[^\w.=-]+")
 
 
 class Trace:
-    """The trace of one test. ``start`` before the call, ``stop`` after it, then ``settle``."""
+    """The trace of one test.
+
+    Call ``start`` before the test's call, ``stop`` after it, then ``settle``.
+    """
 
     def __init__(self, directory: Path, nodeid: str) -> None:
         self.directory = directory / slug(nodeid)
@@ -96,7 +99,7 @@ class Trace:
         self._names: dict[Any, Any] | None = None
 
     def start(self) -> None:
-        """Forget what an earlier attempt left, and begin. Without torch nothing happens."""
+        """Remove the trace of an earlier attempt, and begin. Without torch, nothing happens."""
         shutil.rmtree(self.directory, ignore_errors=True)
         try:
             logs = importlib.import_module("torch._logging._internal")
@@ -106,11 +109,11 @@ class Trace:
             return
         self._names = _forget_names()
         self._handler = handler
-        # First, since torch's own handler takes itself off the list in the middle of a call.
+        # First in the list, since torch's own handler removes itself in the middle of a call.
         logging.getLogger("torch.__trace").handlers.insert(0, handler)
 
     def stop(self) -> None:
-        """Take the handler off, close its file, put the table of names back."""
+        """Remove the handler, close its file, and restore the table of names."""
         if self._handler is None:
             return
         handlers = logging.getLogger("torch.__trace").handlers
@@ -125,20 +128,20 @@ class Trace:
                 table.update(self._names)
 
     def settle(self, *, failed: bool) -> None:
-        """Keep the trace of a test that failed."""
+        """Keep the trace only if the test failed."""
         self.stop()
         if not failed:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def slug(nodeid: str) -> str:
-    """A node id as the name of a directory: readable, and another for each id."""
+    """Return a node id as the name of a directory: readable, and different for each id."""
     name = _UNSAFE.sub("_", nodeid).strip("._")[:120]
     return f"{name}-{hashlib.sha256(nodeid.encode()).hexdigest()[:8]}"
 
 
 def _names() -> dict[Any, Any] | None:
-    """torch's table of file names that its trace has spelled out already."""
+    """Return torch's table of file names that its trace has already written out."""
     try:
         table = importlib.import_module("torch._logging.structured").INTERN_TABLE
     except (ImportError, AttributeError):
@@ -147,9 +150,10 @@ def _names() -> dict[Any, Any] | None:
 
 
 def _forget_names() -> dict[Any, Any] | None:
-    """Empty the table, so that this trace spells out its own; what was in it.
+    """Empty the table, so that this trace writes out its own names; return its old contents.
 
-    A trace of the user's own (``TORCH_TRACE``) counts on the table: then it stays.
+    The table stays as it is if the user has a trace of their own (``TORCH_TRACE``) that relies on
+    it.
     """
     table = _names()
     if table is None or os.environ.get("TORCH_TRACE"):
