@@ -1,11 +1,11 @@
-"""Says what a log leaves unknown, and what to run to know it.
+"""Reports what a log leaves unknown, and the commands that would show it.
 
-Each gap is one sentence that says what cannot be known from this log. A log
-with gaps is still counted as far as it goes.
+Each gap is one sentence that says what cannot be known from this log. A log with gaps is still
+counted as far as possible.
 
-What the TT plugin prints, and by which variables, is read from tt-xla's source
-(pjrt_implementation/src/utils/logging.cc, module_builder.cc); how its
-environment is entered and a debug build is made, from its docs.
+The output of the TT plugin, and the variables for it, are taken from tt-xla's source
+(pjrt_implementation/src/utils/logging.cc, module_builder.cc); how to enter its environment and make
+a debug build, from its docs.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TT_VARIABLES: Final = {
 }
 XLA_VARIABLES: Final = {"PT_XLA_DEBUG_LEVEL": "1", "PT_XLA_DEBUG_MAX_FRAME": "200"}
 TORCH_LOGS: Final = "+dynamo,recompiles"
-"""``+dynamo`` logs graphs and graph breaks; which guard failed only ``recompiles`` does."""
+"""``+dynamo`` logs graphs and graph breaks; only ``recompiles`` logs which guard failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """``gaps`` are what this log lacks; ``commands`` are what to run to know it."""
+    """The gaps of a log (``gaps``), and the commands to run to fill them (``commands``)."""
 
     gaps: tuple[str, ...]
     commands: tuple[str, ...]
@@ -47,16 +47,16 @@ class Completeness:
 
 
 def assess(reading: Reading, build: str | None = None) -> Completeness:
-    """Return what a log leaves unknown. ``build`` is CMAKE_BUILD_TYPE where it is known."""
+    """Return what a log leaves unknown. ``build`` is CMAKE_BUILD_TYPE if it is known."""
     gaps = (*_gaps(reading), *_build(build))
     return Completeness(gaps, tuple(_commands(reading, build)) if gaps else ())
 
 
 def build_type(path: Path) -> str | None:
-    """``CMAKE_BUILD_TYPE`` of a build directory or its ``CMakeCache.txt``.
+    """Return ``CMAKE_BUILD_TYPE`` of a build directory or its ``CMakeCache.txt``.
 
-    None if there is no such file; an empty string where the type was never set.
-    Raises ``OSError`` where the file cannot be read.
+    Returns None if there is no such file, and an empty string if the type was never set. Raises
+    ``OSError`` if the file cannot be read.
     """
     cache = path / "CMakeCache.txt" if path.is_dir() else path
     if not cache.is_file():
@@ -105,7 +105,7 @@ def _tt_gaps(reading: Reading) -> Iterator[str]:
 
 
 def _guessed(reading: Reading) -> Iterator[str]:
-    """Numbers of graphs that were worked out."""
+    """Yield a sentence for each number of graphs that was inferred."""
     for rank, guess in reading.guesses.items():
         who = f" (rank {rank})" if rank else ""
         bounds = "" if guess.least == guess.most else f", between {guess.least} and {guess.most}"
@@ -117,7 +117,7 @@ def _guessed(reading: Reading) -> Iterator[str]:
 
 
 def _cut(reading: Reading) -> Iterator[str]:
-    """Graphs of which the log has a part."""
+    """Yield sentences about graphs that are only partly in the log."""
     programs = reading.programs
     if cut := programs.unfinished.total():
         what = "a graph" if cut == 1 else f"{cut} graphs"
@@ -135,7 +135,7 @@ def _cut(reading: Reading) -> Iterator[str]:
 
 
 def _mixed(reading: Reading) -> Iterator[str]:
-    """What several writers of one log, or a copy of it, leave unknown."""
+    """Yield what remains unknown because of several writers of one log, or copies in it."""
     if copies := reading.unsure_copies:
         yield (
             f"{plural(copies, 'header line')} occur twice, byte for byte, and nothing tells copies "
@@ -176,7 +176,7 @@ def _build(build: str | None) -> Iterator[str]:
 
 
 def _commands(reading: Reading, build: str | None) -> Iterator[str]:
-    """The whole way to a log that leaves nothing unknown."""
+    """Yield all commands that lead to a log without gaps."""
     variables = {"TORCH_LOGS": TORCH_LOGS, **XLA_VARIABLES}
     elsewhere = not reading.signs.tt and (reading.signs.dynamo or reading.signs.xla)
     if not elsewhere:
@@ -190,7 +190,10 @@ def _commands(reading: Reading, build: str | None) -> Iterator[str]:
 
 
 def _program(script: str) -> str:
-    """What was run, as it is typed. Without ``-s`` pytest keeps what passing tests print."""
+    """Return the command that was run.
+
+    Without ``-s`` pytest captures the output of passing tests.
+    """
     if Path(script).name in ("pytest", "py.test") or script.endswith("pytest/__main__.py"):
         return "python -m pytest -sv YOUR_TESTS"
     return f"python {shlex.quote(script)}" if script else "python YOUR_SCRIPT.py"

@@ -1,9 +1,9 @@
-"""Dumps of MLIR modules, read as the log that the TT compiler prints beside them.
+"""Reads dumps of MLIR modules as the log that the TT compiler prints beside them.
 
 With ``export_path`` (``--dump-irs`` in tt-xla's suite) the compiler writes each stage of each graph
 to ``irs/STAGE[_MODEL_gN]_MILLISECONDS.mlir``: tt-xla, ``ModuleBuilder::printModule``
-(pjrt_implementation/src/api/module_builder/module_builder.cc, August 2026). The modules are those
-of the log, so what reads a log reads a dump: only the headers are put in here.
+(pjrt_implementation/src/api/module_builder/module_builder.cc, August 2026). The modules are the
+same as in the log, so the code that reads a log can read a dump; only the headers are added here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _DumpedGraph:
 def models(directory: Path) -> list[Path]:
     """Return the directories below (or including) this one that hold the dump of one model.
 
-    That is the directory above ``irs``, or one that holds the files themselves. Raises
-    ``FileNotFoundError`` where there is none.
+    Such a directory is the parent of ``irs``, or one that holds the files themselves. Raises
+    ``FileNotFoundError`` if there is none.
     """
     holders = sorted({path.parent for path in directory.rglob("*.mlir") if _parsed(path)})
     if not holders:
@@ -49,9 +49,9 @@ def _no_module(directory: Path) -> FileNotFoundError:
 
 
 class Dump:
-    """A dump of one model in place of an opened log (``text.blocks.Source``).
+    """A dump of one model that can be read like an opened log (``text.blocks.Source``).
 
-    Raises ``FileNotFoundError`` where the directory holds no module.
+    Raises ``FileNotFoundError`` if the directory holds no module.
     """
 
     fault: str | None = None
@@ -65,7 +65,7 @@ class Dump:
         self.taken = 0
 
     def blocks(self, size: int = SIZE, context: int = CONTEXT) -> Iterator[Block]:
-        """Give the log that the modules make: the text of each graph's first stage, and headers."""
+        """Yield the log of the modules: the text of each graph's first stage, with headers."""
         parts = self._parts()
         rest = b""
 
@@ -85,7 +85,7 @@ class Dump:
         pass
 
     def _parts(self) -> Iterator[bytes]:
-        # Where one stage was kept of every graph, a graph without a later one has not failed.
+        # If only one stage was kept, a graph without a later stage has not failed.
         one = len({stage for graph in self._graphs for stage in graph.files}) == 1
         for number, graph in enumerate(self._graphs):
             yield _line(number, f"1| MLIR Module {programs.FIRST}:")
@@ -104,8 +104,8 @@ class Dump:
 def _graphs(holder: Path) -> list[_DumpedGraph]:
     """Return the graphs of a directory, in the order in which they were begun.
 
-    A graph has one file a stage. One that is named (``resnet_g0``) keeps its name for all stages;
-    of those without a name each begins with a stage that the one before it has already.
+    A graph has one file for each stage. A named graph (``resnet_g0``) keeps its name for all
+    stages; a graph without a name begins with a stage that the previous one already has.
     """
     found: list[_DumpedGraph] = []
     current: dict[str, _DumpedGraph] = {}
@@ -120,7 +120,7 @@ def _graphs(holder: Path) -> list[_DumpedGraph]:
 
 
 def _parsed(path: Path) -> tuple[int, int, str, str] | None:
-    """Return time, number of the stage, graph and stage by the name of a file; None for others."""
+    """Return time, stage number, graph and stage from the name of a file, or None for others."""
     if found := _FILE.fullmatch(path.name):
         for stage in _STAGES:
             if f"{found[1]}_".startswith(f"{stage}_"):
@@ -129,12 +129,12 @@ def _parsed(path: Path) -> tuple[int, int, str, str] | None:
 
 
 def _first(graph: _DumpedGraph) -> Path:
-    """Return the file of the first stage that was kept: its text names the lines of source."""
+    """Return the file of the first stage that was kept; its text names the lines of source."""
     return next(iter(graph.files.values()))
 
 
 def _line(graph: int, message: str) -> bytes:
-    """Return a line of the log. Each graph has a time of its own, so no two lines are equal."""
+    """Return a line of the log. Each graph has its own time, so no two lines are equal."""
     return (
         f"2026-01-01 00:00:00.000 ({graph:8d}.0s) [            dump] {_WHERE} {message}\n".encode()
     )

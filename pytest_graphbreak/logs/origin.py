@@ -1,9 +1,8 @@
-"""Why each device graph of a log exists, inferred from what comes before it.
+"""Infers why each device graph of a log exists, from what precedes it.
 
-A device graph follows what it comes from: an FX graph that Dynamo just made,
-or something that made torch_xla cut a graph. One that follows neither, though
-Dynamo was logged, is torch_xla's: a part of an FX graph that was split, a sync,
-a value that was read; only PT_XLA_DEBUG_LEVEL says which.
+A device graph follows its origin: an FX graph that Dynamo has just made, or something that made
+torch_xla cut a graph. If it follows neither, although Dynamo was logged, it is torch_xla's: a part
+of an FX graph that was split, a sync, or a value that was read; only PT_XLA_DEBUG_LEVEL says which.
 """
 
 from __future__ import annotations
@@ -37,11 +36,12 @@ CUT: Final = "torch_xla cut this graph; why is in the log with PT_XLA_DEBUG_LEVE
 
 @dataclass(slots=True)
 class _Rank:
-    """What is known of the next device graph of one rank.
+    """What is known about the next device graph of one rank.
 
-    ``made``: Dynamo made it, and nothing was lowered yet; ``lowered`` is what was
-    lowered last, ``fx`` the same for what explains compilations. ``compiled`` was
-    reported by torch_xla; it has this ``origin``, and ``kind`` is the cause to count it by.
+    ``made`` is the FX graph that Dynamo made and that was not lowered yet; ``lowered`` is the last
+    one that was lowered, and ``fx`` is the FX graph in the form that explains compilations.
+    ``compiled`` was reported by torch_xla; it has this ``origin``, and ``kind`` is the cause to
+    count it by.
     """
 
     made: LoggedGraph | None = None
@@ -54,7 +54,7 @@ class _Rank:
 
 
 class Origins:
-    """Follows a log in order. ``counted`` says how many device graphs each origin and cause has."""
+    """Follows a log in order. ``counted`` has the number of device graphs by origin and cause."""
 
     def __init__(self, sources: Sources) -> None:
         self.counted: Counter[tuple[str, str]] = Counter()
@@ -66,7 +66,7 @@ class Origins:
         self._counts_xla: Counter[tuple[str, str]] = Counter()
 
     def made(self, made: LoggedGraph) -> None:
-        """Dynamo made an FX graph: the next device graph comes from it."""
+        """Note that Dynamo made an FX graph: the next device graph comes from it."""
         self.dynamo = True
         state = self._rank(made.rank)
         change = made.graph.reason if made.graph.cause == "recompile" else ""
@@ -74,17 +74,17 @@ class Origins:
         state.fx = FxGraph(made.graph.name, where=made.graph.where, change=change)
 
     def exported(self, rank: str) -> None:
-        """A program was exported outside Dynamo."""
+        """Note that a program was exported outside Dynamo."""
         self._rank(rank).exported = True
 
     def compilation(self, rank: str, report: CompileReport) -> None:
-        """torch_xla reported a compilation. What it says of the cause is the best evidence."""
+        """Note a compilation that torch_xla reported; its cause there is the best evidence."""
         state = self._rank(rank)
         made = state.made or state.lowered
         lowers = explain.lowers(report)
         relowered = lowers and made is not None and state.made is None
         if relowered and not explain.in_backward(report):
-            state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # one more part of it
+            state.fx.cuts.append(Cut(0, explain.OUTSIDE))  # another part of the FX graph
         event = xlalog.event(report, state.fx)
         graph = explain.graph(report.name or str(self.compilations), event, self._sources)
         graph = replace(graph, process=f"rank {rank}" if rank else None)
@@ -104,7 +104,7 @@ class Origins:
         state.compiled = graph
 
     def program(self, program: Program) -> None:
-        """The TT compiler begins a graph."""
+        """Note that the TT compiler begins a graph."""
         state = self._rank(program.rank)
         if state.compiled is not None:
             graph, state.compiled = state.compiled, None
@@ -127,24 +127,24 @@ class Origins:
         state.exported = False
 
     def ended(self, program: Program) -> None:
-        """The name of a program is known by now, and may say more than all else."""
+        """Count a program at its end, when its name is known and may override other evidence."""
         if program.reshard:
             program.cause = program.kind = "reshard"
             program.origin, program.why, program.sources = TORCH_XLA, explain.RESHARDED, ()
         self.counted[program.origin, program.kind or program.cause] += 1
 
     def uncounted(self, program: Program) -> None:
-        """A program that has ended is read once more."""
+        """Remove a program from the counts that has ended and is read once more."""
         self.counted -= Counter([(program.origin, program.kind or program.cause)])
 
     def record(self) -> Record | None:
-        """The xla layer, if torch_xla reported its compilations."""
+        """Return the xla layer if torch_xla reported its compilations, else None."""
         if not self.compilations:
             return None
         return record_of("xla", graphs=self.compilations, graph_list=self._graphs)
 
     def totals(self, tt: bool) -> Counter[tuple[str, str]]:
-        """By origin and cause: the graphs of the deepest layer."""
+        """Return the graphs of the deepest layer by origin and cause."""
         return self.counted if tt else self._counts_xla
 
     def _rank(self, rank: str) -> _Rank:
@@ -152,14 +152,14 @@ class Origins:
 
 
 def _after(graph: Graph) -> str:
-    """Why the FX graph exists, where it is not the first of its function."""
+    """Return why the FX graph exists, or "" if it is the first of its function."""
     if graph.cause == "entry":
         return ""
     return f"{graph.cause}: {graph.reason}" if graph.reason else graph.cause
 
 
 def where(program: Program) -> Frame:
-    """The best place known for a program: its own text's, else what it follows from."""
+    """Return the best place known for a program: from its own text, else from its origin."""
     if program.places:
         return program.places[0][0]
     return program.where or NOWHERE

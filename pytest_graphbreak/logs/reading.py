@@ -1,4 +1,4 @@
-"""Reads one log from beginning to end, once, and keeps what reports need of it."""
+"""Reads a log once, from beginning to end, and keeps what reports need."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from pytest_graphbreak.text.scan import scan
 OnProgress = Callable[[int, int | None], None]
 
 PLACES_SHOWN: Final = 5
-"""Source lines kept of each device graph."""
+"""The number of source lines that are kept for each device graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What a log shows of how it was made.
+    """What a log shows about how it was made.
 
-    ``dynamo`` has the kinds of Dynamo's records, ``locations`` says whether
-    source files are named in modules, ``debug`` whether lines of a debug build
-    were seen, ``tt`` whether anything of the TT plugin was.
+    ``dynamo`` has the kinds of Dynamo's records, ``locations`` says whether modules name source
+    files, ``debug`` whether lines of a debug build were seen, and ``tt`` whether anything from the
+    TT plugin was.
     """
 
     dynamo: frozenset[str]
@@ -48,13 +48,12 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that one log holds.
+    """The contents of one log.
 
-    ``size`` is in bytes, unpacked; ``fault`` says why its end could not be
-    read. ``guesses`` are by rank, where there are END markers and no headers.
-    ``copies`` are header lines that occur again and were not counted,
-    ``unsure_copies`` those that may be, ``damaged`` those that were cut in two.
-    ``script`` is the file that was run, where a stack shows it.
+    ``size`` is in bytes, unpacked; ``fault`` says why its end could not be read. ``guesses`` are by
+    rank, for END markers without headers. ``copies`` are header lines that occur again and were not
+    counted, ``unsure_copies`` those that may be copies, ``damaged`` those that were cut in two.
+    ``script`` is the file that was run, if a stack shows it.
     """
 
     path: str
@@ -76,25 +75,25 @@ class Reading:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether it is so damaged that nothing of it was read."""
+        """Whether the log is so damaged that nothing was read."""
         return self.fault is not None and not self.size
 
     @property
     def is_certain(self) -> bool:
-        """Whether the number of device graphs was counted and nothing speaks against it."""
+        """Whether the number of device graphs was counted and nothing contradicts it."""
         whole = not (self.unsure_copies or self.damaged or self.programs.headless)
         return bool(self.headers) and whole
 
     @property
     def graphs(self) -> int:
-        """Graphs that the TT compiler began."""
+        """The number of graphs that the TT compiler began."""
         if self.headers:
             return self.programs.attempted
         return sum(guess.graphs for guess in self.guesses.values())
 
     @property
     def completed(self) -> int:
-        """Graphs that the TT compiler lowered to the end."""
+        """The number of graphs that the TT compiler lowered completely."""
         if self.headers:
             return self.programs.completed
         return sum(guess.completed for guess in self.guesses.values())
@@ -103,11 +102,11 @@ class Reading:
 def read(
     path: str, places: Places, on_progress: OnProgress | None = None, more: Iterable[Path] = ()
 ) -> Reading:
-    """Analyse one log, or the dump of one model. Raises as ``Source`` and ``Dump`` do.
+    """Analyse one log, or the dump of one model. Raises the errors of ``Source`` and ``Dump``.
 
-    Source lines are quoted from below the root of ``places`` and from ``more``.
-    ``tell`` is called now and then with how many bytes of the file were read, and
-    how many it has, None where that is not known.
+    Source lines are quoted from below the root of ``places`` and from ``more``. ``on_progress`` is
+    called from time to time with the number of bytes that were read and the size of the file, which
+    is None if unknown.
     """
     reader = _Reader(path, Sources(places, more))
     is_dump = path != "-" and Path(path).is_dir()
@@ -120,7 +119,7 @@ def read(
 
 
 class _Reader(Watcher):
-    """One pass over one log: each needle's finder, and what they share."""
+    """One pass over one log, with the finders of all needles and their shared state."""
 
     def __init__(self, path: str, sources: Sources) -> None:
         self._path = path
@@ -228,7 +227,7 @@ class _Reader(Watcher):
 
 
 def _graph(program: Program, several: bool) -> Graph:
-    """A program as a graph of the record; how it failed is said after why it exists."""
+    """Return a program as a graph of the record; its reason also says how it failed."""
     end = ""
     if program.ended == "failed":
         end = f"failed after {program.last}" + (f": {program.error}" if program.error else "")
@@ -255,7 +254,7 @@ def _graph(program: Program, several: bool) -> Graph:
 
 
 def _guessed(guesses: dict[str, Guess]) -> list[Graph]:
-    """Graphs of a log without headers: a name each, and how far they came."""
+    """Return the graphs of a log without headers, each with a name and its progress."""
     found = []
     for rank, guess in guesses.items():
         for number, item in enumerate(guess.found, 1):

@@ -1,7 +1,7 @@
-"""What changed between two sets of runs, by cause first. Pure: reports in, differences out.
+"""Compares two sets of runs, by cause first. This is pure: reports in, differences out.
 
-What differs between two records of a test is worked out by ``judging.attribution``; here the steps
-of all tests are put together.
+``judging.attribution`` finds the differences between two records of a test; here the steps of all
+tests are put together.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FACTS: Final = (*VERSIONS, "python", "platform")
 
 
 def compare(before: Iterable[RunReport], after: Iterable[RunReport]) -> Comparison:
-    """What differs in ``after``. Never raises: what cannot be compared is in the result."""
+    """Return what differs in ``after``. Never raises: tests that cannot be compared are listed."""
     olds, news = list(before), list(after)
     old, new = union(olds), union(news)
     found = Comparison(_side(olds, old), _side(news, new))
@@ -78,7 +78,7 @@ def _side(reports: Sequence[RunReport], together: Union) -> ComparedSide:
 
 
 def _listed(items: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """The versions of each name, ``5.20, 5.21`` where machines differ."""
+    """Return the versions of each name, ``5.20, 5.21`` if machines differ."""
     found: dict[str, dict[str, None]] = {}
     for name, version in items:
         if version:
@@ -87,10 +87,10 @@ def _listed(items: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 
 def _matched(old: Union, new: Union) -> list[tuple[SeenTest, SeenTest, str]]:
-    """The tests that both sides have, with the profile that they are filed under.
+    """Return the tests that both sides have, with the profile to list them under.
 
-    Equal profiles belong together. Where each side has one profile that the other has not, these
-    two do: another torch or another device often has another profile.
+    Equal profiles belong together. If each side has exactly one profile that the other lacks, these
+    two belong together as well: another torch or device often has another profile.
     """
     names = {profile: profile for profile in old.profiles if profile in new.profiles}
     left = [profile for profile in old.profiles if profile not in names]
@@ -107,7 +107,7 @@ def _matched(old: Union, new: Union) -> list[tuple[SeenTest, SeenTest, str]]:
 
 
 def _contradicted(together: Union, side: str) -> dict[tuple[str, str], str]:
-    """Tests of which the reports of one side say two things."""
+    """Return the tests on which the reports of one side contradict each other."""
     return {
         (item.profile, item.nodeid): f"the reports {side} contradict each other: {item.difference}"
         for item in together.contradictions
@@ -115,7 +115,7 @@ def _contradicted(together: Union, side: str) -> dict[tuple[str, str], str]:
 
 
 def _unmeasured(seen: SeenTest, side: str) -> str:
-    """Why a test was not measured whole on one side; empty where it was."""
+    """Return why a test was not fully measured on one side, or "" if it was."""
     if seen.level == MEASURED:
         return ""
     if seen.level == BLIND:
@@ -151,7 +151,7 @@ _Groups = dict[tuple[object, ...], CauseChange]
 def _pair(
     one: SeenTest, other: SeenTest, profile: str, changes: _Groups, found: Comparison
 ) -> Pair:
-    """One test of both sides; what moved in it is added to ``changes``."""
+    """Return one test of both sides; its changes are added to ``changes``."""
     before, after = one.test.record, other.test.record
     layers = tuple(layer for layer in LAYERS if layer in before.layers and layer in after.layers)
     mine: list[CauseChange] = []
@@ -179,7 +179,7 @@ def _pair(
 def _known(
     before: Mapping[str, int], after: Mapping[str, int], layers: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
-    """Counts of both sides, of the layers of which both know them."""
+    """Return the counts of both sides for the layers for which both know them."""
     return {
         layer: (before[layer], after[layer])
         for layer in layers
@@ -188,7 +188,7 @@ def _known(
 
 
 def _comparable(one: SeenTest, other: SeenTest) -> tuple[str, ...]:
-    """The layers of which both sides have graphs by one minor version of the compiler."""
+    """Return the layers whose compiler has the same minor version on both sides."""
     before, after = one.report.versions, other.report.versions
     return tuple(
         layer for layer in LAYERS if same_minor(made_by(layer, before), made_by(layer, after))
@@ -196,7 +196,7 @@ def _comparable(one: SeenTest, other: SeenTest) -> tuple[str, ...]:
 
 
 def _added(group: _Groups, step: Step, nodeid: str, profile: str, found: Comparison) -> CauseChange:
-    """The change of all tests that a step of one is part of."""
+    """Return the change of all tests that a step of one test belongs to."""
     cause = step.cause
     place = cause.where.key[:2] if cause.kind in EXPECTED else cause.where.key
     key = (cause.kind, cause.layer, step.how, *place)
@@ -220,7 +220,7 @@ def _both(
 
 
 def _alone(before: Record, after: Record) -> Iterator[tuple[str, Where]]:
-    """The layers that have graphs on one side and were not observed on the other."""
+    """Yield the layers that have graphs on one side and were not observed on the other."""
     side: Where
     for side, mine, others in (("before", before, after), ("after", after, before)):
         for layer in mine.layers:
@@ -229,7 +229,7 @@ def _alone(before: Record, after: Record) -> Iterator[tuple[str, Where]]:
 
 
 def _settings(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[SettingChange]:
-    """The settings that differ."""
+    """Yield the settings that differ."""
     if was != now:
         for name in dict.fromkeys((*was, *now)):
             before, after = (str(side[name]) if name in side else None for side in (was, now))
@@ -237,12 +237,12 @@ def _settings(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[
                 yield SettingChange(name, before, after)
 
 
-# What is gone at one place and new at another, and may be one and the same: a report names a place
-# and knows nothing of what its file was called before.
+# Causes that are gone at one place and new at another may be the same: a report names a place
+# and does not know the former name of its file.
 
 
 def paired(changes: Iterable[CauseChange]) -> tuple[list[PossibleMove], list[CauseChange]]:
-    """Those that are gone and those that are new where they may be the same, and all others."""
+    """Return pairs of changes that are gone and new and may be the same, and all other changes."""
     ordered = sorted(changes, key=lambda one: (-abs(one.growth), -len(one.effects), one.where.key))
     found: list[PossibleMove] = []
     taken: set[int] = set()
@@ -266,7 +266,7 @@ def _first(
     keys: Iterable[tuple[object, ...]],
     taken: set[int],
 ) -> CauseChange | None:
-    """The first change with one of these keys that is not taken."""
+    """Return the first change with one of these keys that is not taken."""
     for key in keys:
         rest = news.get(key, [])
         while rest and id(rest[-1]) in taken:
@@ -277,7 +277,7 @@ def _first(
 
 
 def _alike(one: CauseChange, why: Alike) -> Iterator[tuple[object, ...]]:
-    """What two changes share that differ in ``why``: a part of their place, in the same test."""
+    """Yield the keys that two changes share which differ only in ``why``: place and test."""
     if one.kind in EXPECTED or not one.where.file:
         return
     file, function, code = one.where.key

@@ -1,4 +1,4 @@
-"""What ``compare`` finds out: the data, for reports and for other commands."""
+"""The result of ``compare``: the data for reports and for other commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_graphbreak.runs.union import SeenTest
 Where = Literal["before", "after"]
 
 Alike = Literal["file", "function", "place", "line"]
-"""What differs between two places that may be the same."""
+"""The part in which two places differ that may be the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class ComparedSide:
     """One of the two sets of runs.
 
     ``versions`` are those of torch, torch_xla, Python and the platform, ``packages`` those of the
-    packages that own places; machines that differ are reported in full. ``problems``
-    say what is missing of it.
+    packages that own places; if machines differ, all versions are listed. ``problems`` say what is
+    missing.
     """
 
     reports: tuple[str, ...]
@@ -40,7 +40,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """The package that owns a place; a version is None on a side of which no report has it."""
+    """The package that owns a place; its version is None on a side where no report has it."""
 
     name: str
     before: str | None
@@ -53,10 +53,10 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change does to one test: how often its place counts, and graphs by layer.
+    """The effect of a change on one test: how often its place counts, and graphs by layer.
 
-    ``graphs`` has what it made more or less, no zeros. ``times`` are breaks, frames or recompiles
-    at the place, or graphs of this cause, before and after.
+    ``graphs`` is the difference in graphs, without zeros. ``times`` counts breaks, frames or
+    recompiles at the place, or graphs with this cause, before and after.
     """
 
     nodeid: str
@@ -67,10 +67,10 @@ class Effect:
 
 @dataclass(slots=True)
 class CauseChange:
-    """One cause at one place, moved in one way, with all tests in which it did.
+    """A cause at one place that changed in one way, with all tests in which it did.
 
     ``step`` is that of the first of these tests. ``with_it`` is what came or went with a break:
-    frames that are skipped for it, what is compiled again or whole again.
+    frames that are skipped because of it, and code that is compiled again or as a whole.
     """
 
     step: Step
@@ -84,7 +84,7 @@ class CauseChange:
 
     @property
     def cause(self) -> PlacedCause:
-        """The cause as it is now, or as it was where it is gone."""
+        """The cause as it is now, or as it was if it is gone."""
         return self.step.cause
 
     @property
@@ -97,7 +97,7 @@ class CauseChange:
 
     @property
     def graphs(self) -> dict[str, int]:
-        """Graphs more or less in all tests, by layer, with what came or went with it; no zeros."""
+        """The nonzero differences in graphs over all tests, by layer, including ``with_it``."""
         changes = (self, *self.with_it.values())
         total = Counter[str]()
         for effect in (effect for change in changes for effect in change.effects):
@@ -106,7 +106,7 @@ class CauseChange:
 
     @property
     def growth(self) -> int:
-        """Graphs more or less on the layer where that is most."""
+        """The difference in graphs on the layer where it is largest."""
         return max(self.graphs.values(), key=abs, default=0)
 
 
@@ -121,10 +121,10 @@ class PossibleMove:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A test that both sides measured. Counts are before and after, by layer that both observed.
+    """A test that both sides measured. Counts are (before, after) by layer that both observed.
 
-    ``profile`` is how it is filed, ``cpu`` or ``xla-cpu -> cpu`` where the two sides differ.
-    ``moved`` says whether anything of it changed, even if only a reason.
+    ``profile`` is the one it is listed under, ``cpu`` or ``xla-cpu -> cpu`` if the sides differ.
+    ``moved`` says whether anything changed, even if only a reason.
     """
 
     nodeid: str
@@ -141,12 +141,12 @@ class Pair:
 
     @property
     def growth(self) -> int:
-        """Graphs more or less on the layer where that is most."""
+        """The difference in graphs on the layer where it is largest."""
         return max((after - before for before, after in self.graphs.values()), key=abs, default=0)
 
     @property
     def emptied(self) -> tuple[str, ...]:
-        """The layers that had graphs and have none."""
+        """The layers that had graphs and have none now."""
         return tuple(
             layer for layer, (before, after) in self.graphs.items() if before and not after
         )
@@ -162,7 +162,7 @@ class Pair:
 class Once:
     """A test that one side has and the other does not.
 
-    ``maybe`` is a test of the same name in another file, which the other side has alone.
+    ``maybe`` is a test of the same name in another file that only the other side has.
     """
 
     nodeid: str
@@ -173,7 +173,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Unequal:
-    """A test that both sides have and that cannot be compared."""
+    """A test that both sides have but that cannot be compared."""
 
     nodeid: str
     profile: str
@@ -182,9 +182,9 @@ class Unequal:
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting of torch that tests began with and that differs on the other side.
+    """A setting of torch at the start of tests that differs on the other side.
 
-    ``before`` and ``after`` are its values in words, None where it was the default.
+    ``before`` and ``after`` are its values as text, None for the default.
     """
 
     name: str
@@ -194,19 +194,19 @@ class SettingChange:
 
 @dataclass(slots=True)
 class Comparison:
-    """All that differs of two sets of reports: either side may have any number of them.
+    """The differences between two sets of reports, each with any number of reports.
 
     - ``changes``: each a cause at one place (``kind``: ``break``, ``eager``, ``recompile``, or the
-      cause of a graph), ``how`` it moved (``new``, ``gone``, ``more``, ``fewer``; ``reworded`` and
-      ``reason`` where only the words did), and its ``effects``: the tests, with the graphs that it
-      made more or less in each;
-    - ``moved``: pairs of a change that is gone and one that is new which may be one and the same;
-    - ``pairs``: the tests that both sides measured, those that moved first, each with its counts;
+      cause of a graph), ``how`` it changed (``new``, ``gone``, ``more``, ``fewer``; ``reworded``
+      and ``reason`` if only the words did), and its ``effects``: the tests, with the difference
+      in graphs that it made in each;
+    - ``moved``: pairs of a change that is gone and a new one that may be the same;
+    - ``pairs``: the tests that both sides measured, with their counts, those that changed first;
     - ``once``: the tests that only one side has;
-    - ``unequal``: those that cannot be compared, and why;
-    - ``layers``: those that only one side observed in some tests and that had graphs there;
-    - ``settings``: those of torch that tests began with and that differ, each with its tests;
-    - ``before`` and ``after``: what either side is: profiles, versions, what is missing of it.
+    - ``unequal``: the tests that cannot be compared, and why;
+    - ``layers``: the layers that only one side observed in some tests and that had graphs there;
+    - ``settings``: the settings of torch at the start of tests that differ, each with its tests;
+    - ``before`` and ``after``: the two sides: profiles, versions, and what is missing.
     """
 
     before: ComparedSide
@@ -235,13 +235,13 @@ class Comparison:
         return [change for change in self.changes if change.how in hows]
 
 
-# A comparison as JSON: every key always there, builtin types only; ``comparison.json``.
+# A comparison as JSON (``comparison.json``): all keys are always present, with builtin types.
 
 VERSION: Final = 1
 
 
 def document(found: Comparison) -> Plain:
-    """The whole comparison; of the tests those of which anything moved."""
+    """Return the whole comparison as plain data, with only those tests that changed."""
     return {
         "version": VERSION,
         "before": to_builtins(found.before),
@@ -267,7 +267,7 @@ def document(found: Comparison) -> Plain:
 
 
 def _change(change: CauseChange) -> Plain:
-    """A change; ``was`` is what it was called before, null where it was not there."""
+    """Return a change as plain data; ``was`` is its former id and reason, or None if it is new."""
     before, after = change.step.before, change.step.after
     return {
         "how": change.how,
@@ -290,6 +290,6 @@ def _frame(frame: Frame) -> Plain:
 
 
 def _pair(pair: Pair) -> Plain:
-    """Counts before and after, by layer."""
+    """Return the counts before and after, by layer."""
     names = ("nodeid", "profile", "layers", "graphs", "recompiles", "ops", "executions", "reads")
     return {name: to_builtins(getattr(pair, name)) for name in names}

@@ -1,8 +1,7 @@
-"""What git knows of a checkout: asked by its own command, read as data.
+"""Queries git about a checkout, through its command, and reads the output as data.
 
-A checkout may come from an untrusted source. git runs no program that such a checkout
-names (a monitor of files, a difference tool), and takes no directory in it for
-a repository of its own.
+A checkout may come from an untrusted source. git runs no program that such a checkout names (a file
+system monitor, a diff tool), and does not treat a directory in it as a repository.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Final, NamedTuple
 from pytest_graphbreak.text.output import UserError
 
 LARGEST: Final = 32 * 2**20
-"""Bytes of a blob that is read."""
+"""The largest blob that is read, in bytes."""
 SLOWEST: Final = 120
-"""Seconds that one call of git may take."""
+"""The time that one call of git may take, in seconds."""
 _SAFE: Final = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 
 
@@ -27,11 +26,11 @@ _RAW: Final = re.compile(r"\n?:\d+ \d+ ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*")
 
 
 class GitError(UserError):
-    """git failed. The message says why."""
+    """Raised if git failed. The message says why."""
 
 
 def git(directory: Path, *args: str, given: bytes | None = None) -> bytes:
-    """What ``git args`` prints in ``directory``. ``GitError`` with its first words if it fails."""
+    """Return what ``git args`` prints in ``directory``. Raises ``GitError`` with its first line."""
     command = ["git", *_SAFE, "--no-pager", "--no-optional-locks", *args]
     try:
         done = subprocess.run(
@@ -57,15 +56,15 @@ def git(directory: Path, *args: str, given: bytes | None = None) -> bytes:
 
 
 def names(directory: Path, *args: str) -> list[str]:
-    """The paths that a command of git lists (with its option ``-z``)."""
+    """Return the paths that a git command lists (with its option ``-z``)."""
     listed = git(directory, *args).decode("utf-8", "surrogateescape")
     return [name for name in listed.split("\0") if name]
 
 
 class RawChange(NamedTuple):
-    """A file that changed: its blobs (``old`` None: added, ``new`` None: deleted).
+    """A changed file with its blobs; ``old`` is None if it was added, ``new`` if it was deleted.
 
-    ``before`` is the name that it had, where it was renamed.
+    ``before`` is its former name if it was renamed.
     """
 
     path: str
@@ -75,9 +74,9 @@ class RawChange(NamedTuple):
 
 
 def raw_change(token: str, more: Iterator[str]) -> RawChange | None:
-    """What a field of ``--raw -z --no-abbrev`` says, with the names from those that follow it.
+    """Parse a field of ``--raw -z --no-abbrev``, with the names from the following fields.
 
-    None for a field that begins no change.
+    Returns None for a field that does not begin a change.
     """
     found = _RAW.fullmatch(token)
     if found is None:
@@ -94,9 +93,9 @@ def raw_change(token: str, more: Iterator[str]) -> RawChange | None:
 
 
 def blobs(directory: Path, wanted: Iterable[str]) -> dict[str, bytes | None]:
-    """The contents of blobs, by two calls of git; None for one that is too large to read.
+    """Return the contents of blobs with two calls of git; None for one that is too large to read.
 
-    A blob that is not there (a partial clone has not fetched it) is left out.
+    A blob that does not exist (because a partial clone has not fetched it) is left out.
     """
     sizes = _sizes(directory, list(dict.fromkeys(wanted)))
     found: dict[str, bytes | None] = {name: None for name, size in sizes.items() if size > LARGEST}
@@ -113,7 +112,7 @@ def blobs(directory: Path, wanted: Iterable[str]) -> dict[str, bytes | None]:
 
 
 def _sizes(directory: Path, wanted: list[str]) -> dict[str, int]:
-    """The sizes in bytes of those that are there and are blobs."""
+    """Return the sizes in bytes of the names that exist and are blobs."""
     if not wanted:
         return {}
     output = git(directory, "cat-file", "--batch-check", given=_lines(wanted))

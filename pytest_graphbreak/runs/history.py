@@ -1,7 +1,7 @@
-"""How baselines moved in git: the commits that touched them, every count and cause that they moved.
+"""Reads how baselines changed in git: the commits, and the counts and causes they changed.
 
-The history is that of the branch itself (first parents), so that each count
-has one value at each time. A renamed baseline file keeps its history.
+The history is that of the branch itself (first parents), so that each count has one value at each
+time. A renamed baseline file keeps its history.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pytest_graphbreak.runs.git import GitError, RawChange, blobs, git, names, r
 from pytest_graphbreak.text.output import UserError
 
 _LATEST: Final = int(datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc).timestamp())
-"""The last day that a calendar of Python has; a commit may say any time at all."""
+"""The last day that Python's calendar supports; a commit may have any time."""
 _START, _FIELD = "\x1e", "\x1f"
 
 
 class HistoryError(UserError):
-    """There is no history to show. The message says why."""
+    """Raised if there is no history to show. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that touched baselines. ``hash`` is empty for what is not committed yet.
+    """A commit that touched baselines. ``hash`` is empty for uncommitted changes.
 
-    ``time`` is in seconds from 1970 and within the years 1970 to 9999.
+    ``time`` is in seconds since 1970, within the years 1970 to 9999.
     """
 
     hash: str
@@ -51,9 +51,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A cause that a baseline holds: its kind, as ``compare`` has it, and its place.
+    """A cause in a baseline: its kind, as in ``compare``, and its place.
 
-    ``name`` is the id and the reason, as far as the baseline states them; it is known without them.
+    ``name`` is the id and the reason if the baseline has them; it does not count for equality.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A cause that moved in one step: how often it was there before (0: not at all), and is now."""
+    """A cause that changed in one step: how often it occurred before (0 for never), and after."""
 
     place: Place
     before: int
@@ -78,10 +78,10 @@ Ran = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a test was allowed from one commit on; None where its entry went.
+    """The budget of a test from one commit on; ``graphs`` is None if its entry was removed.
 
-    ``shifts`` are the causes that moved in this step; none in the first one. ``ran`` has the
-    executions and reads that were recorded, each before (None: not known) and from here on.
+    ``shifts`` are the causes that changed in this step, empty for the first. ``ran`` has the
+    recorded executions and reads, each before (None if unknown) and after.
     """
 
     commit: Commit
@@ -91,7 +91,7 @@ class Point:
 
     @property
     def moved_runs(self) -> dict[Ran, tuple[int, int]]:
-        """Those of ``ran`` that differ from what was known before."""
+        """The entries of ``ran`` that differ from what was known before."""
         return {
             key: (before, after)
             for key, (before, after) in self.ran.items()
@@ -101,7 +101,7 @@ class Point:
 
 @dataclass(slots=True)
 class Series:
-    """One test on one profile, oldest point first; two neighbours always differ."""
+    """One test on one profile, oldest point first; two neighbouring points always differ."""
 
     nodeid: str
     profile: str
@@ -116,8 +116,8 @@ class Series:
 class History:
     """Every series, and what could not be read: broken files of old commits are left out.
 
-    ``commits`` are those that moved a count or a cause, in the order of the branch. ``address`` is
-    where the page of a commit is (its hash follows), empty where that is not known.
+    ``commits`` are those that changed a count or a cause, in the order of the branch. ``address``
+    is the URL of the page of a commit without its hash, or empty if it is not known.
     """
 
     series: list[Series] = field(default_factory=list)
@@ -128,10 +128,9 @@ class History:
 
 
 def read(directory: Path) -> History:
-    """The history of the baselines in ``directory``, with what is not committed at its end.
+    """Return the history of the baselines in ``directory``, ending with uncommitted changes.
 
-    Raises ``HistoryError`` where there is no git, no repository, or nothing
-    committed in it.
+    Raises ``HistoryError`` if there is no git, no repository, or nothing committed in it.
     """
     if not directory.is_dir():
         raise HistoryError(f"{directory}: there are no baselines here")
@@ -150,21 +149,21 @@ def read(directory: Path) -> History:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a baseline says of one test on one profile."""
+    """The contents of a baseline for one test on one profile."""
 
     graphs: Mapping[str, int]
     places: Mapping[Place, int]
     ran: Mapping[Ran, int]
     complete: frozenset[str] = field(default=frozenset(), compare=False)
-    """The layers of which all causes are known."""
+    """The layers for which all causes are known."""
 
 
 _Said = dict[tuple[str, str], _State]
-"""What a file says, by node id and profile."""
+"""The contents of a file, by node id and profile."""
 
 
 class _HistoryReader:
-    """Walks the commits, oldest first, and keeps what each baseline file says."""
+    """Walks the commits, oldest first, and keeps the contents of each baseline file."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -184,7 +183,7 @@ class _HistoryReader:
                 self._update(commit, item.path, partial(_decoded, item.path, texts[item.new]))
 
     def take_worktree(self) -> None:
-        """What the files say now, where git does not have that."""
+        """Read the current contents of the files that differ from the last commit."""
         after = Commit("", int(datetime.datetime.now().timestamp()), "", "not committed")
         for path in (
             *names(self.directory, "diff", "HEAD", "--name-only", "--relative", "-z", "--", "."),
@@ -194,11 +193,11 @@ class _HistoryReader:
                 self._update(after, path, partial(self._file, path))
 
     def _file(self, path: str) -> str | None:
-        """A file as it is now. What is no file, or leads out of the directory, is not read."""
+        """Return a file as it is now, or None if it is not a file inside the directory."""
         return load_text(inside(self.directory, self.directory / path))
 
     def _update(self, commit: Commit, path: str, load: Callable[[], str | None]) -> None:
-        """A file changed with this commit; ``load`` reads it, and gives None if it went."""
+        """Update a file that changed with this commit; ``load`` returns None if it was removed."""
         try:
             text = load()
             said = {} if text is None else self._read(path, text)
@@ -215,7 +214,7 @@ class _HistoryReader:
             known = was.ran if was else {}
             ran = {one: (known.get(one), count) for one, count in (now.ran if now else {}).items()}
             point = Point(commit, now.graphs if now else None, shifts, ran)
-            # What only says more of the same (a file that records causes now) is no step.
+            # More details of the same counts (a file that now records causes) are not a step.
             same = was and now and was.graphs == now.graphs
             if not same or shifts or point.moved_runs:
                 self._add(key, point)
@@ -244,7 +243,7 @@ class _HistoryReader:
             commits.append(point.commit)
 
     def _rename(self, before: str, after: str) -> None:
-        """Carry the series of a file on under the node ids that it has from now on."""
+        """Continue the series of a file under its new node ids."""
         old_file, new_file = (
             mirrored_file(self.directory, self.directory / path) for path in (before, after)
         )
@@ -259,7 +258,7 @@ class _HistoryReader:
 
 
 def _decoded(path: str, data: bytes | None) -> str:
-    """The text of a blob, which is None where it is too large to read."""
+    """Return the text of a blob; ``data`` is None if it is too large. Raises ``BaselineError``."""
     if data is None:
         raise BaselineError("is too large to read", path=path)
     try:
@@ -269,7 +268,7 @@ def _decoded(path: str, data: bytes | None) -> str:
 
 
 def _states(entry: Entry) -> Iterator[tuple[str, _State]]:
-    """What every profile is allowed that an entry has values for."""
+    """Yield the profiles for which an entry has values, with what it allows there."""
     profiles = [entry.profile] if entry.values is not None else []
     for profile in dict.fromkeys((*profiles, *entry.overrides)):
         expected = entry.expected(profile)
@@ -281,7 +280,7 @@ def _states(entry: Entry) -> Iterator[tuple[str, _State]]:
 
 
 def _ran(values: Values) -> dict[Ran, int]:
-    """The executions and reads of the layers of which a baseline knows them."""
+    """Return the executions and reads of the layers for which a baseline knows them."""
     return {
         (what, layer): counts.get(layer, 0)
         for what, counts in (("executions", values.executions), ("reads", values.reads))
@@ -291,7 +290,7 @@ def _ran(values: Values) -> dict[Ran, int]:
 
 
 def _places(values: Values) -> Iterator[tuple[Place, int]]:
-    """The causes that a baseline holds. How often a place broke is a detail: it is there, once.
+    """Yield the causes in a baseline. The number of breaks at one place is ignored and given as 1.
 
     Graphs that follow a break are reported with it.
     """
@@ -307,7 +306,10 @@ def _places(values: Values) -> Iterator[tuple[Place, int]]:
 
 
 def _shifts(before: _State, after: _State) -> Iterator[Shift]:
-    """The causes that moved. A frame that is left at a break, and comes or goes with it, is one."""
+    """Yield the causes that changed.
+
+    A frame skipped at a break that comes or goes with it is omitted.
+    """
     moved = {
         place: Shift(place, before.places.get(place, 0), after.places.get(place, 0))
         for place in dict.fromkeys((*after.places, *before.places))
@@ -321,9 +323,9 @@ def _shifts(before: _State, after: _State) -> Iterator[Shift]:
 
 
 def _would_name(state: _State, place: Place) -> bool:
-    """Whether a baseline would have named this cause, had it been there.
+    """Return whether a baseline would have named this cause if it had been there.
 
-    One of an earlier version names breaks alone, and the only entry of a test is never named.
+    Baselines of an earlier version name only breaks, and the only entry of a test is never named.
     """
     if place.kind in ("break", "eager"):
         return True
@@ -340,10 +342,10 @@ _REMOTE: Final = re.compile(
 
 
 def _address(directory: Path) -> str:
-    """Where a host of repositories shows a commit of this one, by the address of ``origin``.
+    """Return the URL of commits on the host of the repository, from the address of ``origin``.
 
-    Words of the checkout's own configuration: nothing of them is taken but a host and a path, and
-    no name or password before it. Empty where there is none.
+    The address comes from the checkout's own configuration: only a host and a path are taken from
+    it, without a name or password. Returns "" if there is none.
     """
     try:
         remote = git(directory, "config", "--get", "remote.origin.url").decode("utf-8", "replace")
@@ -376,5 +378,5 @@ def _commits(directory: Path) -> Iterator[tuple[Commit, list[RawChange]]]:
 
 
 def _seconds(time: str) -> int:
-    """The time of a commit. git keeps whatever was written there, up to 20 digits."""
+    """Return the time of a commit. git keeps whatever was written there, up to 20 digits."""
     return min(max(int(time), 0), _LATEST) if time.isdecimal() else 0

@@ -1,8 +1,8 @@
-"""Reads JSON reports that came from elsewhere: an artifact, a fork, an untrusted source.
+"""Reads JSON reports from elsewhere: an artifact, a fork, an untrusted source.
 
 Nothing in such a file is trusted. Its size is bounded here, and every value that is used later has
-the type and the range that ``model.report`` gives it; what is wrong is named with its place in the
-file. Keys that we do not know are dropped.
+the type and the range that ``model.report`` requires; errors are reported with their place in the
+file. Unknown keys are dropped.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from pytest_graphbreak.model.report import RunReport
 from pytest_graphbreak.text.files import uncollected
 from pytest_graphbreak.text.output import UserError
 
-# The JSON files in a directory or a zip archive, as CI keeps reports. Bounded, never trusted.
+# The JSON files in a directory or a zip archive, as CI keeps reports; bounded and not trusted.
 #
-# Nothing of an archive is written to disk, so its names lead nowhere. What is unpacked is
-# counted as it comes; what an archive says of its sizes is not believed.
+# No member of an archive is written to disk, so its names cannot do harm. Unpacked bytes are
+# counted while they are read; the sizes that an archive declares are not trusted.
 
 MOST_BYTES: Final = 100 * 2**20
 """Size of one report, and of one archive. A test with twenty graphs takes about 10 kB."""
 MOST_UNPACKED: Final = 2**30
-"""Bytes that one archive may hold in all."""
+"""The total number of bytes that one archive may hold."""
 MOST_FILES: Final = 10_000
-"""Reports in one directory or archive."""
+"""The number of reports in one directory or archive."""
 MOST_SEEN: Final = 200_000
-"""Files of any kind below one directory."""
+"""The number of files of any kind below one directory."""
 _MOST_LISTED: Final = 8 * 2**20
-"""Bytes of an archive's own list of files; Python reads all of it at once."""
+"""The size of an archive's own list of files in bytes; Python reads all of it at once."""
 
 _END: Final = struct.Struct("<4s4H2LH")
 _END_MARK: Final = b"PK\5\6"
@@ -51,17 +51,17 @@ _LARGE_SIZE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
-    """One report: the ``name`` that messages use, and how its bytes are had (``OSError``)."""
+    """A report: ``name`` for messages, and ``read`` for its bytes, which may raise ``OSError``."""
 
     name: str
     read: Callable[[], bytes]
 
 
 def sources(path: str, shown: str | None = None) -> Iterator[ReportFile]:
-    """The reports that a path means: a file itself, every report in a directory or an archive.
+    """Yield the reports that a path means: the file itself, or all in a directory or an archive.
 
-    ``shown`` takes the place of the path in names. Raises ``OSError`` for a
-    directory or an archive that cannot be read, or has none.
+    ``shown`` replaces the path in names. Raises ``OSError`` for a directory or an archive that
+    cannot be read, or contains no report.
     """
     name = path if shown is None else shown
     if os.path.isdir(path):
@@ -73,7 +73,7 @@ def sources(path: str, shown: str | None = None) -> Iterator[ReportFile]:
 
 
 def read(path: str) -> bytes:
-    """A regular file, whole. Raises ``OSError``, also where it is too large."""
+    """Return the contents of a regular file. Raises ``OSError``, also if it is too large."""
     with _opened(path) as file:
         return _bounded(file)
 
@@ -113,7 +113,7 @@ def _in_directory(path: str, name: str) -> Iterator[ReportFile]:
     if len(found) > MOST_FILES:
         raise OSError(f"more than {MOST_FILES:,} reports are below it: name a part of them")
     for file in found:
-        if os.path.islink(file):  # an archive that was unpacked may hold one
+        if os.path.islink(file):  # an unpacked archive may contain one
             raise OSError(f"{os.path.relpath(file, path)} is a symbolic link: name its target")
         yield from sources(file, str(Path(name) / os.path.relpath(file, path)))
 
@@ -147,7 +147,7 @@ def _in_archive(path: str, name: str) -> Iterator[ReportFile]:
 
 def _is_report(member: zipfile.ZipInfo) -> bool:
     parts = member.filename.split("/")
-    # What macOS adds beside each file has its name.
+    # macOS adds a second file of the same name.
     return parts[-1].lower().endswith(".json") and parts[0] != "__MACOSX"
 
 
@@ -156,7 +156,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         with archive.open(member) as file:
             return _bounded(file)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        # RuntimeError: it is encrypted. NotImplementedError: packed in a way we do not know.
+        # RuntimeError: it is encrypted. NotImplementedError: unknown compression.
         raise OSError(f"{member.filename}: cannot be unpacked: {error}") from None
 
 
@@ -175,17 +175,20 @@ def _check_list(file: IO[bytes]) -> None:
 
 
 MOST_TESTS: Final = 250_000
-"""Tests in all reports of one command; docs/reference/commands.md says what many cost."""
+"""The number of tests in all reports of a command; docs/reference/commands.md has the cost."""
 MOST_VALUES: Final = 8_000_000
-"""Values in one report: 100 MiB of empty lists would take gigabytes of memory."""
+"""The number of values in a report: 100 MiB of empty lists would take gigabytes of memory."""
 
 
 class ReportError(UserError):
-    """A report that cannot be used. The message names the file, the place and the next step."""
+    """Raised if a report cannot be used.
+
+    The message names the file, the place and the next step.
+    """
 
 
 def load(path: str | os.PathLike[str]) -> RunReport:
-    """Read one report. Raises ``ReportError`` for all that is not a report of version 1."""
+    """Read one report. Raises ``ReportError`` for anything that is not a report of version 1."""
     name = os.fspath(path)
     return _load(ReportFile(name, lambda: read(name)), name)
 
@@ -207,12 +210,12 @@ def _load(source: ReportFile, given: str) -> RunReport:
 
 
 def check_keys(text: bytes) -> None:
-    """Refuse JSON in which a mapping has one key twice.
+    """Refuse JSON in which a mapping has the same key twice.
 
-    Decoders keep the last value and say nothing (RFC 8259 leaves it open), so a report that was
-    merged by hand or tampered with would be judged by half of what it says. Raises ``ValueError``
-    that names the first key that is twice, and what ``json.loads`` raises for text that is no
-    JSON. Nothing is built, so this takes half as long as that.
+    Decoders silently keep the last value (RFC 8259 leaves it open), so a report that was merged by
+    hand or tampered with would be judged by only a part of its contents. Raises ``ValueError`` that
+    names the first duplicate key, and what ``json.loads`` raises for text that is not JSON. Nothing
+    is built, so this takes half as long as that.
     """
     json.loads(text, object_pairs_hook=_check_pairs)
 
@@ -228,15 +231,16 @@ def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _of_test(pairs: Iterable[tuple[str, Any]]) -> str:
-    """Of which test the mapping is, where it says so."""
+    """Return the test that the mapping belongs to, for a message, or "" if it names none."""
     named = [value for key, value in pairs if key == "nodeid" and isinstance(value, str)]
     return f", of {named[0][:200]}" if named else ""
 
 
 def parse(name: str, data: object) -> RunReport:
-    """A report from JSON as bytes, or from what JSON gave; messages call it ``name``.
+    """Return a report from JSON bytes, or from decoded JSON; messages call it ``name``.
 
-    Raises ``ReportError`` for a value that no report has, and ``ValueError`` for no JSON.
+    Raises ``ReportError`` for a value that no report has, and ``ValueError`` for text that is not
+    JSON.
     """
     try:
         return report_of(data, name)
@@ -254,10 +258,10 @@ def _words(error: Exception) -> str:
 
 
 def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
-    """All reports, in order; a directory and a zip archive give all that are in them.
+    """Return all reports, in order, including all those in directories and zip archives.
 
-    ``shown`` takes the place of a path in names. Raises ``ReportError`` that
-    names every report that cannot be used.
+    ``shown`` replaces a path in names. Raises ``ReportError`` that names every report that cannot
+    be used.
     """
     reports: list[RunReport] = []
     faults: list[str] = []
@@ -283,7 +287,7 @@ def load_all(paths: Iterable[str], shown: str | None = None) -> list[RunReport]:
 
 
 def by_profile(reports: Iterable[RunReport]) -> Mapping[str, list[RunReport]]:
-    """Reports under their profiles, both in order of appearance."""
+    """Return reports by profile, both in order of appearance."""
     found: dict[str, list[RunReport]] = {}
     for report in reports:
         found.setdefault(report.profile, []).append(report)

@@ -1,8 +1,7 @@
-"""What a change takes out of the gate: the checkout compared with the commit that it began from.
+"""Finds what a change takes out of the gate: compares the checkout with the base commit.
 
-Marks in the source, keys of the configuration and ``ungated:`` in the
-baselines decide what the gate sees. None of them shows in a count, so a reader
-of the verdict is reported.
+Marks in the source, keys of the configuration and ``ungated:`` in the baselines decide what the
+gate sees. None of them shows in a count, so they are reported to the reader of the verdict.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pytest_graphbreak.model.layers import LAYERS
 from pytest_graphbreak.model.report import TestReport
 from pytest_graphbreak.runs.git import GitError, blobs, git, names, raw_change
 
-# What the marks in Python source say of the gate, read from its text. Nothing is imported or
+# Reads the marks for the gate from the text of Python source. Nothing is imported or
 # run.
 #
 # A mark is a call of ``graph_budget`` or ``max_graphs``, as a marker or as a block, wherever it
@@ -35,7 +34,7 @@ from pytest_graphbreak.runs.git import GitError, blobs, git, names, raw_change
 MARKS: Final = ("graph_budget", "max_graphs")
 WORD: Final = re.compile("graph_budget|max_graphs")
 LARGEST: Final = 2 * 2**20
-"""Characters of a source file that is read."""
+"""The largest source file that is read, in characters."""
 LONGEST: Final = 200
 _UNKNOWN: Final = object()
 """The value of an argument that only a run of the code would show."""
@@ -52,11 +51,11 @@ class MarkCall:
     arguments: tuple[tuple[str, Any], ...]
 
     def ungates(self) -> bool:
-        """Whether it takes tests out of the gate, or may."""
+        """Return whether it takes tests out of the gate, or may do so."""
         return self._may_be_off("gate")
 
     def unisolates(self) -> bool:
-        """Whether it leaves the compiler's caches alone, or may."""
+        """Return whether it leaves the compiler's caches alone, or may do so."""
         return self._may_be_off("isolate")
 
     def _may_be_off(self, name: str) -> bool:
@@ -64,7 +63,7 @@ class MarkCall:
         return self.name == "graph_budget" and ("**" in known or known.get(name, True) is not True)
 
     def allows_more(self, before: MarkCall) -> bool:
-        """Whether a cap allows more than one did, or may."""
+        """Return whether its cap allows more than that of ``before``, or may do so."""
         now = dict(self.arguments)
         return any(
             not (_is_count(now.get(key)) and now[key] <= most)
@@ -75,14 +74,14 @@ class MarkCall:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The marks of a file, in order, and every scope that it has, also without a mark."""
+    """The marks of a file, in order, and all its scopes, also those without a mark."""
 
     found: tuple[MarkCall, ...] = ()
     scopes: frozenset[str] = frozenset({""})
 
 
 def read(source: str) -> Marks:
-    """All marks of a file; none in what is no Python."""
+    """Return all marks of a file; none if it is not valid Python."""
     if len(source) > LARGEST or not WORD.search(source):
         return Marks()
     try:
@@ -119,7 +118,7 @@ def _text(name: str, call: ast.Call) -> str:
 
 
 def _arguments(call: ast.Call) -> tuple[tuple[str, Any], ...]:
-    """Names and values; positions are named by their numbers, ``**`` is unknown."""
+    """Return names and values; positional arguments are named by number, ``**`` is unknown."""
     named = [(str(number), node) for number, node in enumerate(call.args)]
     named += [(keyword.arg or "**", keyword.value) for keyword in call.keywords]
     return tuple((name, _value(node)) for name, node in named)
@@ -134,13 +133,13 @@ def _is_count(value: Any) -> bool:
 
 
 MOST_FILES: Final = 20_000
-"""Python files that are looked at; a larger change, or checkout, is not reported in full."""
+"""The number of Python files that are read; larger changes are not reported in full."""
 _PREFIX: Final = "graph_budget"
 
 
 @dataclass(frozen=True, slots=True)
 class Loosened:
-    """One thing that the gate sees less of. ``before`` is None where there was nothing."""
+    """Something that the gate sees less of. ``before`` is None if there was nothing."""
 
     what: str
     where: str
@@ -154,22 +153,22 @@ class Loosened:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The commit that a change began from; ``name`` is what a reader calls it."""
+    """The commit that a change began from; ``name`` is its name for readers."""
 
     commit: str
     name: str
 
 
 class BaseError(CheckoutError):
-    """There is no commit to compare with. The message says what to do."""
+    """Raised if there is no commit to compare with. The message says what to do."""
 
 
 def base(root: Path, asked: str | None, environ: Mapping[str, str] = os.environ) -> Base | None:
-    """Where the change of this checkout began; None where nothing says what it is compared with.
+    """Return where the change of this checkout began, or None if nothing says so.
 
-    That is where ``HEAD`` left ``asked``, or else the branch that a pull request
-    is to be merged into, or else ``origin``'s own branch. Raises ``BaseError`` if
-    ``asked`` or the branch of the pull request is not there.
+    This is where ``HEAD`` branched off ``asked``, or else the target branch of the pull request, or
+    else ``origin``'s default branch. Raises ``BaseError`` if ``asked`` or the branch of the pull
+    request does not exist.
     """
     branch = environ.get("GITHUB_BASE_REF") or ""
     sha = environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA") or ""
@@ -193,7 +192,7 @@ def _merge_base(root: Path, revision: str) -> Base:
 
 
 def _first_parent(root: Path) -> str | None:
-    """The branch as it was, where HEAD is the merge that GitHub makes of a pull request."""
+    """Return the target branch's commit if HEAD is GitHub's merge of a pull request, else None."""
     try:
         parents = git(root, "rev-parse", "HEAD^2", "HEAD^1").split()
     except GitError:
@@ -202,13 +201,13 @@ def _first_parent(root: Path) -> str | None:
 
 
 def since(checkout: Checkout, commit: str) -> list[Loosened]:
-    """Everything that the gate sees less of than at ``commit``. Raises ``GitError``."""
+    """Return everything that the gate sees less of than at ``commit``. Raises ``GitError``."""
     found = [*_marks_since(checkout.root, commit), *_keys_since(checkout.root, commit)]
     return [*found, *_entries_since(checkout, commit)]
 
 
 def by_reports(before: TestReport, after: TestReport) -> Iterator[Loosened]:
-    """As ``since``, of one test in two runs: also what no text of the source shows."""
+    """Yield what ``since`` does, for one test in two runs: also what the source does not show."""
     if after.ungated is not None and before.ungated is None:
         yield Loosened("ungated", after.nodeid, after.ungated or "no reason given")
     old, new = before.cap, after.cap
@@ -227,7 +226,7 @@ def _allows_more(old: Cap, new: Cap) -> bool:
 
 
 def _cap(cap: Cap) -> str:
-    """As it is written in the source."""
+    """Return a cap as it is written in the source."""
     parts = [] if cap.every is None else [str(cap.every)]
     parts += [f"{layer}={count}" for layer, count in cap.layers.items()]
     names = ("recompiles", "breaks", "executions", "reads")
@@ -247,7 +246,7 @@ def _marks_since(root: Path, commit: str) -> Iterator[Loosened]:
 
 
 def compare(path: str, before: Marks, now: Marks) -> Iterator[Loosened]:
-    """What the marks of a file take out of the gate that they did not before."""
+    """Yield what the marks of a file newly take out of the gate."""
     same = Counter((mark.scope, mark.text) for mark in before.found)
     same &= Counter((mark.scope, mark.text) for mark in now.found)
     gone: dict[tuple[str, str], list[MarkCall]] = {}
@@ -265,7 +264,7 @@ def compare(path: str, before: Marks, now: Marks) -> Iterator[Loosened]:
 
 
 def _others(marks: Marks, same: Counter[tuple[str, str]]) -> Iterator[MarkCall]:
-    """The marks that are not in both files."""
+    """Yield the marks that are not in both files."""
     left = Counter(same)
     for mark in marks.found:
         if left[mark.scope, mark.text]:
@@ -293,7 +292,7 @@ def _loosened(where: str, mark: MarkCall, was: MarkCall | None) -> Iterator[Loos
 
 def _keys_since(root: Path, commit: str) -> Iterator[Loosened]:
     for path, before in _changed(root, commit, *NAMES):
-        if path not in NAMES:  # a name ends with another's
+        if path not in NAMES:  # one of the names is the end of another
             continue
         old, new = _keys(root / path, before), _keys(root / path, _source(root, path) or "")
         for key in dict.fromkeys((*old, *new)):
@@ -350,7 +349,7 @@ def _baseline(directory: Path, path: str) -> str:
 
 
 def _changed(directory: Path, commit: str, *endings: str) -> Iterator[tuple[str, str]]:
-    """Files below that changed since ``commit``, each with its text at that commit."""
+    """Yield the files below that changed since ``commit``, each with its text at that commit."""
     raw = ("diff", "--raw", "-z", "-M", "--no-abbrev", "--no-ext-diff", "--relative")
     tokens = iter(names(directory, *raw, "--end-of-options", commit, "--", "."))
     found: dict[str, str | None] = {}
@@ -369,7 +368,7 @@ def _changed(directory: Path, commit: str, *endings: str) -> Iterator[tuple[str,
 
 
 def _source(root: Path, path: str) -> str | None:
-    """A file of the checkout as it is; None where it is gone, or leads out."""
+    """Return a file of the checkout as it is, or None if it is missing or outside."""
     file = root / path
     try:
         if file.is_symlink() or not file.is_file() or file.stat().st_size > LARGEST:
@@ -382,18 +381,17 @@ def _source(root: Path, path: str) -> str | None:
 
 
 class CheckoutMarks:
-    """What the source of a checkout can say of a report: whether a test may be ungated at all."""
+    """Checks with the source of a checkout whether a test in a report may be ungated at all."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._files: dict[str, bool] = {}
 
     def may_ungate(self, nodeid: str) -> bool:
-        """Whether a mark of the checkout can take this test out of the gate.
+        """Return whether a mark of the checkout can take this test out of the gate.
 
-        True also where that cannot be determined: its file is not here. A mark is
-        in the test's own file, or in one that is no file of tests (a
-        ``conftest.py``, a helper).
+        This is also true if it cannot be determined because its file is missing. A mark is in the
+        test's own file, or in one that is not a test file (a ``conftest.py``, a helper).
         """
         file = nodeid.partition("::")[0]
         if _source(self.root, file) is None:
@@ -418,7 +416,7 @@ class CheckoutMarks:
         return False
 
     def _candidates(self) -> Iterable[str]:
-        """Python files that may hold a mark."""
+        """Return the Python files that may contain a mark."""
         listed = ("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", "*.py")
         try:
             return names(self.root, *listed)

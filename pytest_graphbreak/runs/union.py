@@ -1,7 +1,7 @@
-"""Many reports, one run: shards, profiles, retries and reruns put together.
+"""Merges many reports into one run: shards, profiles, retries and reruns.
 
-A test counts once on each profile. Where several reports speak of it, the one
-that saw the most is taken; two that both measured it must agree.
+A test counts once on each profile. If several reports contain it, the one that saw the most is
+used; two that both measured it must agree.
 """
 
 from __future__ import annotations
@@ -52,14 +52,13 @@ class Contradiction:
 
 @dataclass(slots=True)
 class Union:
-    """What all reports say together.
+    """The combined contents of all reports.
 
-    ``seen`` maps (profile, node id) to a test. ``unmeasured`` are those that no
-    report measured and that one says ran or was to run. ``incomplete`` names
-    reports whose run did not come to its end. ``whole`` are, by profile, the
-    files and the functions that some run collected whole, ``collected`` all tests
-    that any run collected, also those that it left to other shards, and ``shards``
-    the groups (of how many) that runs took.
+    ``seen`` maps (profile, node id) to a test. ``unmeasured`` are tests that no report measured
+    although one says that they ran or were to run. ``incomplete`` names reports whose run did not
+    finish. ``whole`` are, by profile, the files and the functions that some run collected
+    completely, ``collected`` all tests that any run collected, including those that it left to
+    other shards, and ``shards`` the groups, with their number, that runs took.
     """
 
     seen: dict[tuple[str, str], SeenTest] = field(default_factory=dict)
@@ -76,12 +75,12 @@ class Union:
 
     @property
     def files(self) -> list[str]:
-        """The test files of which anything ran, in order."""
+        """The test files from which anything ran, in order."""
         return list(dict.fromkeys(nodeid.partition("::")[0] for _, nodeid in self.seen))
 
     @property
     def partial_files(self) -> list[str]:
-        """Files of which no run says that it collected them whole, or a function of them."""
+        """The files that no run reports as collected completely, nor a function in them."""
         known = {scope.partition("::")[0] for whole in self.whole.values() for scope in whole}
         return [file for file in self.files if file not in known]
 
@@ -92,7 +91,7 @@ class Union:
 
     @property
     def lost_shards(self) -> list[tuple[str, int, int]]:
-        """Profile, group and number of groups, where other groups are there and no report of it."""
+        """The (profile, group, number of groups) without a report, if other groups have one."""
         return [
             (profile, group, of)
             for profile, shards in self.shards.items()
@@ -102,11 +101,11 @@ class Union:
         ]
 
     def left_out(self, recorded: Callable[[str, str], bool]) -> list[tuple[str, str]]:
-        """Tests that were collected and are in no report, by profile: no shard ran them.
+        """Return tests that were collected but are in no report, by profile: no shard ran them.
 
-        Where every group of a profile is there, what they left out was not meant
-        to run (``-m``). Another profile that ran a test is enough, unless
-        ``recorded(nodeid, profile)``: then it ran on this one before.
+        If every group of a profile is present, the tests that they left out were not meant to run
+        (``-m``). It is enough if another profile ran a test, unless ``recorded(nodeid, profile)``:
+        then it ran on this one before.
         """
         anywhere = {nodeid for _, nodeid in self.seen}
         accounted = self.seen.keys() | set(self.unmeasured)
@@ -122,10 +121,10 @@ class Union:
 
 
 def level(test: TestReport) -> int:
-    """How much was seen of a test.
+    """Return how much was seen of a test.
 
-    A test that is marked xfail and was failed by the gate ran whole; one that
-    raised by itself, as it was expected to, did not.
+    A test that is marked xfail and was failed by the gate ran completely; one that raised by
+    itself, as expected, did not.
     """
     outcome = test.outcome
     if test.failed_by == "test" or (outcome == "xfailed" and test.verdict == "none"):
@@ -136,7 +135,7 @@ def level(test: TestReport) -> int:
 
 
 def union(reports: Iterable[RunReport]) -> Union:
-    """Put reports together. Never raises: what does not fit is in the result."""
+    """Merge reports. Never raises: contradictions and gaps are in the result."""
     found = Union()
     shards = by_profile(reports)
     for report in (report for group in shards.values() for report in group):
@@ -167,12 +166,12 @@ def _add(found: Union, new: SeenTest) -> None:
                 Contradiction(new.nodeid, new.profile, old.report.name, new.report.name, difference)
             )
         elif len(new.test.record.layers) > len(old.test.record.layers):
-            # torch_xla was imported in one job and not in the other: that one saw more.
+            # torch_xla was imported in only one of the jobs, which therefore saw more.
             found.seen[key] = new
 
 
 def differ(one: Record, other: Record) -> str:
-    """In what two records of one test differ, on the layers that both observed; else ``""``."""
+    """Return how two records of one test differ, on the layers that both observed, or ""."""
     for layer in LAYERS:
         if layer in one.layers and layer in other.layers:
             for what, left, right in (
@@ -191,7 +190,7 @@ def differ(one: Record, other: Record) -> str:
 
 
 def _incomplete(report: RunReport) -> Iterator[str]:
-    """Why a report does not hold all that its run was to measure."""
+    """Yield why a report lacks tests that its run was to measure."""
     session = report.session
     if report.environment.profile is None:
         yield f"{report.name}: it names no profile, so it is of no test run"
